@@ -1,0 +1,436 @@
+"""The tokenizer: nothing is lost, sizes are exact, learning is repeatable and agrees with a BPE written out in Python."""
+
+import copy
+import gzip
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+import unicodedata
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from vanilla_transformer.data.tokenizer import (
+    BOS_ID,
+    CONTINUATION,
+    EOS_ID,
+    KINDS,
+    MAX_WORD_LENGTH,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    UNK_ID,
+    TokenizerSettings,
+    learn_tokenizer,
+    load_tokenizer,
+    text_lines,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+CORPUS = [
+    "Two young men are playing football in the park.",
+    "Zwei junge Männer spielen Fußball im Park.",
+    "A man doesn't see the dog's ball.",
+    "Ein Mann sieht den Ball des Hundes nicht.",
+    "Ein kleines Mädchen läuft über die Straße; ein Hund läuft ihm nach.",
+    "A little girl runs across the street; a dog runs after her.",
+] * 3
+SIZE = 640
+
+SNIPPETS = [
+    *SPECIAL_TOKENS, " ", "  ", "\n", "\r\n", "\t", "\0", "\x1b", "\u00a0", "\u0085", "\u2028", "\ufeff", "\ufffd",
+    "\u200b", "\u200d", "Ġ", "Ċ", "ĉ", "▁", "##", "##ing", CONTINUATION, "@@", "\u0301", "e\u0301\u0323", "a\u030a", "ﬁ", "İ",
+    "한", "\u1112\u1161\u11ab", "שָׁלוֹם", "مرحبا", "\u202e", "हिन्दी", "👩‍👩‍👧", "🇩🇪", "👍🏽", "\U0010ffff", "läuft", "dog's", "'S",
+]  # fmt: skip
+anything = st.lists(st.one_of(st.text(), st.sampled_from(SNIPPETS), st.sampled_from(CORPUS))).map("".join)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fresh(request) -> PreTrainedTokenizerFast:
+    return learn_tokenizer(CORPUS, TokenizerSettings(request.param, SIZE))
+
+
+@pytest.fixture(scope="module")
+def folder(fresh, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer")
+    fresh.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reloaded(folder) -> PreTrainedTokenizerFast:
+    return load_tokenizer(folder)
+
+
+def decoded(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def mark_order_is_settled(text: str) -> bool:
+    """Whether no combining mark of the text is newer than the Unicode tables of the tokenizers library (Unicode 9)."""
+    return all(unicodedata.combining(c) == unicodedata.ucd_3_2_0.combining(c) for c in text)
+
+
+# --- Text is never lost ---
+
+
+@given(text=anything)
+@example("")
+@example(" ")
+@example("\u0301 starts with a combining mark")
+@example("x" * (MAX_WORD_LENGTH * 5 + 1))
+@example("👍" * (MAX_WORD_LENGTH + 1))
+@example(" " * 1000 + "\n" * 1000)
+@example("".join(map(chr, range(0x250))))
+@settings(max_examples=250, deadline=None)
+def test_any_text_comes_back(fresh, reloaded, text):
+    ids = fresh(text).input_ids
+    assert ids[-1] == EOS_ID
+    assert not set(ids[:-1]) & {BOS_ID, PAD_ID, EOS_ID, UNK_ID}
+    back = decoded(fresh, ids)
+    assert unicodedata.normalize("NFC", back) == unicodedata.normalize("NFC", text)
+    if mark_order_is_settled(text):
+        assert back == unicodedata.normalize("NFC", text)
+    assert reloaded(text).input_ids == ids
+    assert decoded(reloaded, ids) == back
+
+
+@given(texts=st.lists(anything, min_size=1, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
+    alone = [reloaded(text).input_ids for text in texts]
+    assert reloaded(texts).input_ids == alone
+    assert [e.ids for e in reloaded.backend_tokenizer.encode_batch(texts)] == alone
+    assert reloaded.batch_decode(alone, skip_special_tokens=True) == [decoded(reloaded, ids) for ids in alone]
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_any_ids_decode(fresh, data):
+    """A model may write anything: no crash, and only the one blank put in front is taken away."""
+    ids = data.draw(st.lists(st.integers(0, SIZE - 1), max_size=20))
+    pieces = [
+        piece.removeprefix(CONTINUATION) for piece in fresh.convert_ids_to_tokens(ids) if piece not in SPECIAL_TOKENS
+    ]
+    spelt = {char: byte for byte, char in byte_spelling().items()}
+    text = bytes(spelt[char] for piece in pieces for char in piece).decode(errors="replace")
+    assert decoded(fresh, ids) == text.removeprefix(" ")
+
+
+def test_every_character_of_the_basic_plane_comes_back(fresh):
+    text = "".join(chr(c) for c in range(0x10000) if not 0xD800 <= c < 0xE000 and not unicodedata.combining(chr(c)))
+    expected = unicodedata.normalize("NFC", text)
+    assert decoded(fresh, fresh(text).input_ids) == expected
+
+
+def test_a_word_is_the_same_piece_at_the_start_and_inside(fresh):
+    assert fresh.tokenize("Mann") == ["ĠMann"]
+    assert fresh.tokenize("Ein Mann") == ["ĠEin", "ĠMann"]
+
+
+def test_continuations_and_hashes_in_the_text_are_different_pieces():
+    tokenizer = learn_tokenizer(["##ing sing ##ing ing"] * 9, TokenizerSettings("wordpiece", 520))
+    for text in ("##ing", "sing", "s##ing", f"s{CONTINUATION}ing"):
+        assert decoded(tokenizer, tokenizer(text).input_ids) == text
+
+
+def test_lowercase(tmp_path):
+    for kind in KINDS:
+        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, 600, lowercase=True))
+        tokenizer.save_pretrained(tmp_path / kind)
+        for version in (tokenizer, load_tokenizer(tmp_path / kind)):
+            ids = version("Zwei MÄNNER, A\u030a Σ </S>").input_ids
+            assert decoded(version, ids) == "zwei männer, å σ </s>"
+        assert not any(c.isascii() and c.isupper() for piece in tokenizer.get_vocab() for c in piece[1:])
+
+
+# --- Special tokens ---
+
+
+def test_special_ids(fresh, reloaded):
+    for tokenizer in (fresh, reloaded):
+        assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
+        ids = (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
+        assert ids == (BOS_ID, PAD_ID, EOS_ID, UNK_ID) == (0, 1, 2, 3)
+        assert sorted(tokenizer.all_special_ids) == [0, 1, 2, 3]
+
+
+def test_every_text_ends_with_eos(reloaded):
+    body = reloaded("Ein Hund", add_special_tokens=False).input_ids
+    encoded = reloaded("Ein Hund", text_target="Ein Hund")
+    assert encoded.input_ids == encoded.labels == [*body, EOS_ID]
+    assert set(encoded) == {"input_ids", "attention_mask", "labels"}
+    assert reloaded("").input_ids == [EOS_ID]
+    assert reloaded("Ein Hund", "Ein Hund").input_ids == [*body, EOS_ID] * 2
+
+
+def test_padding(reloaded):
+    batch = reloaded(["Ein Hund", "Ein Hund sieht den Ball."], padding=True)
+    short = reloaded("Ein Hund").input_ids
+    missing = len(batch.input_ids[1]) - len(short)
+    assert missing > 0
+    assert batch.input_ids[0] == short + [PAD_ID] * missing
+    assert batch.attention_mask[0] == [1] * len(short) + [0] * missing
+    assert set(batch) == {"input_ids", "attention_mask"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind):
+    corpus = ["</s></s> <pad> <s> <unk>", "".join(SPECIAL_TOKENS)] * 2000
+    tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, {"bpe": 275, "wordpiece": 525}[kind]))
+    for text in (*SPECIAL_TOKENS, *corpus[:2], "x</s>"):
+        ids = tokenizer(text).input_ids
+        assert min(ids[:-1]) > UNK_ID
+        assert decoded(tokenizer, ids) == text
+
+
+def test_special_tokens_in_text_are_text_after_copying(fresh):
+    for twin in (copy.deepcopy(fresh), pickle.loads(pickle.dumps(fresh))):
+        assert twin("a </s> b").input_ids == fresh("a </s> b").input_ids
+        assert twin(["a </s> b"] * 2).input_ids == fresh(["a </s> b"] * 2).input_ids
+
+
+def test_there_is_no_longest_text(reloaded, caplog):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ids = reloaded("Ein Hund läuft. " * 5000).input_ids
+    assert len(ids) > 20_000
+    assert not caplog.records
+    assert reloaded.backend_tokenizer.truncation is None
+
+
+# --- Reloading without the package ---
+
+RELOAD = """
+import json, sys
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+ids = [tokenizer(text).input_ids for text in json.load(sys.stdin)]
+assert not any(name.startswith("vanilla_transformer") for name in sys.modules)
+print(json.dumps([ids, tokenizer.batch_decode(ids, skip_special_tokens=True)]))
+"""
+
+
+def test_auto_tokenizer_needs_nothing_of_this_package(fresh, folder, tmp_path):
+    texts = [*SNIPPETS, *CORPUS, "".join(SNIPPETS)]
+    command = [sys.executable, "-c", RELOAD, str(folder)]
+    run = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    ids, back = json.loads(run.stdout)
+    assert ids == fresh(texts).input_ids
+    assert back == [unicodedata.normalize("NFC", text) for text in texts]
+    assert not (folder / "tokenizer.py").exists()
+
+
+def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
+    with pytest.raises(ValueError, match=r"no tokenizer\.json in .*nowhere.*learn_tokenizer"):
+        load_tokenizer(tmp_path / "nowhere")
+    other = Tokenizer.from_str(fresh.backend_tokenizer.to_str().replace('"<pad>"', '"[PAD]"'))
+    PreTrainedTokenizerFast(tokenizer_object=other, pad_token="[PAD]").save_pretrained(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"other.*\[PAD\].*ids 0 to 3: learn one"):
+        load_tokenizer(tmp_path / "other")
+
+
+# --- Sizes and errors ---
+
+
+@pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("wordpiece", 516)])
+def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
+    with pytest.raises(ValueError, match="asked for 37,000 pieces, the text allows at most [0-9,]+; lower") as error:
+        learn_tokenizer(CORPUS, TokenizerSettings(kind))
+    most = int(str(error.value).split("at most ")[1].split(";")[0].replace(",", ""))
+    for size in (smallest, smallest + 1, smallest + 77, most):
+        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
+        assert len(tokenizer) == tokenizer.vocab_size == size
+        assert sorted(tokenizer.get_vocab().values()) == list(range(size))
+    with pytest.raises(ValueError, match=f"at most {most};"):
+        learn_tokenizer(CORPUS, TokenizerSettings(kind, most + 1))
+    with pytest.raises(ValueError, match=f"vocab_size is {smallest - 1}; {kind} needs at least {smallest}"):
+        TokenizerSettings(kind, smallest - 1)
+
+
+def test_settings_name_the_choices():
+    with pytest.raises(ValueError, match="'unigram'; choose one of 'bpe', 'wordpiece'"):
+        TokenizerSettings("unigram")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("texts", [[], ["", ""]])
+def test_no_text_is_an_error(kind, texts):
+    with pytest.raises(ValueError, match="no text"):
+        learn_tokenizer(texts, TokenizerSettings(kind, 600))
+
+
+@pytest.mark.parametrize(("texts", "message"), [("one string", "text_lines"), (["fine", None], "text 2 .* None")])
+def test_only_strings_are_text(texts, message):
+    with pytest.raises(TypeError, match=message):
+        learn_tokenizer(texts, TokenizerSettings("bpe", 600))
+
+
+def test_an_error_of_the_texts_is_passed_on(tmp_path):
+    (tmp_path / "corpus").write_bytes(b"good\n\xff\n")
+    with pytest.raises(ValueError, match="line 2 is not UTF-8"):
+        learn_tokenizer(text_lines(tmp_path / "corpus"), TokenizerSettings("bpe", 600))
+
+
+def test_learning_is_silent(capfd):
+    for kind in KINDS:
+        learn_tokenizer(CORPUS, TokenizerSettings(kind, 600))
+    assert capfd.readouterr() == ("", "")
+
+
+# --- Determinism ---
+
+LEARN = """
+import hashlib, random, sys
+from pathlib import Path
+from vanilla_transformer.data.tokenizer import KINDS, TokenizerSettings, learn_tokenizer
+lines = [" ".join(str(i * j % 997) + "wäöçß"[i % 5] for j in range(9)) for i in range(3000)]
+random.shuffle(lines)
+for kind in KINDS:
+    folder = Path(sys.argv[1]) / kind
+    learn_tokenizer(lines, TokenizerSettings(kind, 1500)).save_pretrained(folder)
+"""
+
+
+def test_processes_and_threads_do_not_change_the_tokenizer(tmp_path):
+    settings_ = [
+        {"RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "1"},
+        {"RAYON_NUM_THREADS": "3"},
+        {"TOKENIZERS_PARALLELISM": "0"},
+    ]
+    runs = []
+    for number, environment in enumerate(settings_):
+        command = [sys.executable, "-c", LEARN, str(tmp_path / str(number))]
+        runs.append(subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | environment))
+    assert [run.wait() for run in runs] == [0] * len(runs)
+    for kind in KINDS:
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            assert len({(tmp_path / str(number) / kind / name).read_bytes() for number in range(len(runs))}) == 1
+
+
+# --- Learning, against BPE written out (Sennrich et al. 2016, algorithm 1) ---
+
+
+def byte_spelling() -> dict[int, str]:
+    """GPT-2's visible character for every byte."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
+
+
+def bpe_by_hand(lines: list[str], size: int, mark: str = "") -> tuple[list[str], list[tuple[str, str]]]:
+    """Vocabulary and merges; the most frequent pair first, of equals the one with the smallest ids."""
+    alphabet = sorted(byte_spelling().values())
+    vocabulary = [*SPECIAL_TOKENS, *([mark + char for char in alphabet] if mark else []), *alphabet]
+    words = Counter("Ġ" + word for line in lines for word in line.split(" "))
+    spelt = {word: [word[0], *(mark + char for char in word[1:])] for word in words}
+    merges = []
+    while len(vocabulary) < size:
+        pairs = Counter()
+        for word, pieces in spelt.items():
+            for pair in zip(pieces, pieces[1:], strict=False):
+                pairs[pair] += words[word]
+        first, second = min(pairs, key=lambda pair: (-pairs[pair], *map(vocabulary.index, pair)))
+        merged = first + second.removeprefix(mark)
+        merges.append((first, second))
+        vocabulary += [merged] if merged not in vocabulary else []
+        for word, pieces in spelt.items():
+            i, spelt[word] = 0, []
+            while i < len(pieces):
+                both = tuple(pieces[i : i + 2]) == (first, second)
+                spelt[word].append(merged if both else pieces[i])
+                i += 2 if both else 1
+    return vocabulary, merges
+
+
+def random_lines(seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join("".join(draw.choices("abc", k=draw.randint(1, 8))) for _ in range(6)) for _ in range(8)]
+
+
+@pytest.mark.parametrize("lines", [CORPUS[:1], ["low lower newest widest low low"], *map(random_lines, range(6))])
+def test_bpe_learns_the_merges_of_the_algorithm(lines):
+    lines = [line.replace(".", "") for line in lines]
+    tokenizer = learn_tokenizer(lines, TokenizerSettings("bpe", 275))
+    vocabulary, merges = bpe_by_hand(lines, 275)
+    learned = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    assert [tuple(merge) for merge in learned["merges"]] == merges
+    assert list(learned["vocab"]) == vocabulary
+
+
+@pytest.mark.parametrize("lines", map(random_lines, range(6)))
+def test_wordpiece_learns_the_pieces_of_the_algorithm(lines):
+    tokenizer = learn_tokenizer(lines, TokenizerSettings("wordpiece", 540))
+    vocabulary, _ = bpe_by_hand(lines, 540, mark=CONTINUATION)
+    assert tokenizer.convert_ids_to_tokens(range(540)) == vocabulary
+
+
+@pytest.fixture(scope="module")
+def letters_tokenizer() -> PreTrainedTokenizerFast:
+    return learn_tokenizer(random_lines(0), TokenizerSettings("wordpiece", 540))
+
+
+@given(text=st.text("abc ", max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_wordpiece_takes_the_longest_piece_first(letters_tokenizer, text):
+    tokenizer = letters_tokenizer
+    vocabulary, expected = tokenizer.get_vocab(), []
+    for word in tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(" " + text if text else ""):
+        start = 0
+        while start < len(word[0]):
+            rest = (CONTINUATION if start else "") + word[0][start:]
+            piece = next(rest[:end] for end in range(len(rest), 0, -1) if rest[:end] in vocabulary)
+            expected.append(piece)
+            start += len(piece.removeprefix(CONTINUATION))
+    assert tokenizer.tokenize(text) == expected
+
+
+# --- Reading lines ---
+
+
+def test_only_newlines_end_a_line(tmp_path):
+    content = "one\r\ntwo\u2028still two\x85\x0b\x0c\x1c\n\n läuft \r \nlast\r"
+    lines = ["one", "two\u2028still two\x85\x0b\x0c\x1c", "", " läuft \r ", "last\r"]
+    (tmp_path / "plain.txt").write_bytes(content.encode())
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(content.encode()))
+    (tmp_path / "empty").touch()
+    assert list(text_lines(tmp_path / "plain.txt")) == lines
+    assert list(text_lines(str(tmp_path / "packed.gz"), tmp_path / "empty", tmp_path / "plain.txt")) == lines * 2
+    assert list(text_lines()) == []
+
+
+@pytest.mark.parametrize("name", ["bad.txt", "bad.gz"])
+def test_invalid_utf8_is_named_by_file_and_line(tmp_path, name):
+    content = b"fine\nalso fine\nL\xe4uft\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    lines = text_lines(tmp_path / name)
+    assert [next(lines), next(lines)] == ["fine", "also fine"]
+    with pytest.raises(ValueError, match=f"{name}, line 3 is not UTF-8"):
+        next(lines)
+
+
+def test_missing_file_is_noticed_before_reading(tmp_path):
+    (tmp_path / "there").write_text("text")
+    with pytest.raises(FileNotFoundError, match=r"no text file .*missing\.de"):
+        text_lines(tmp_path / "there", tmp_path / "missing.de")
+
+
+def test_damaged_gzip_is_named(tmp_path):
+    packed = gzip.compress(b"some text\n" * 99)
+    for name, content in {
+        "no.gz": b"plain text\n",
+        "cut.gz": packed[:-9],
+        "wrong.gz": packed[:12] + b"xxxx" + packed[16:],
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{name} is no complete gzip file"):
+            list(text_lines(tmp_path / name))

@@ -1,0 +1,45 @@
+"""The original Transformer of "Attention Is All You Need" as a plugin of Hugging Face transformers 5.
+
+Importing this package makes `AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM` know the `vanilla_transformer`
+architecture. Its own names are loaded when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ._registration import register_with_transformers
+
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "model.configuration_vanilla_transformer": ("VanillaTransformerConfig",),
+    "model.modeling_vanilla_transformer": ("VanillaTransformerForConditionalGeneration", "VanillaTransformerModel"),
+    "model.pipeline_vanilla_transformer": ("translate",),
+    "data.batching": ("TokenBatchSampler",),
+    "data.collator": ("TranslationCollator",),
+    "data.corpora": ("load_corpus",),
+    "data.phrasebook": ("phrasebook",),
+    "data.tokenizer": ("TokenizerSettings", "learn_tokenizer", "load_tokenizer"),
+    "evaluation.scores": ("Score", "score_translations"),
+    "training.arguments": ("VanillaTransformerTrainingArguments",),
+    "training.averaging": ("average_checkpoints",),
+    "training.recipe": ("Recipe", "load_recipe"),
+    "training.schedule": ("create_noam_scheduler", "noam"),
+    "training.trainer": ("VanillaTransformerTrainer",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str):
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+register_with_transformers()

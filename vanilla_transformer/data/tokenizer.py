@@ -1,0 +1,249 @@
+"""Learns a shared source-target vocabulary and hands it back as a tokenizer of transformers (section 5.1 of the paper).
+
+The paper uses byte-pair encoding with about 37,000 pieces for English-German and 32,000 word pieces for English-French.
+Both work on bytes here, so any Unicode text can be written and nothing is ever lost:
+
+    text -> NFC, one blank in front -> words -> bytes spelt as visible characters -> pieces -> ids + </s>
+
+The blank in front makes a word the same piece at the start of a sentence as elsewhere; decoding takes it away again.
+What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "</s>", "<unk>")
+"""The special tokens in the order of their ids. `<s>` starts the decoder; no text ever needs `<unk>`."""
+BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
+
+KINDS = ("bpe", "wordpiece")
+
+# Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
+# this sign (OpenNMT's joiner, U+FFED) is none of the 256 characters that spell bytes, so no text can look like it.
+CONTINUATION = "￭"
+
+# Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.
+MAX_WORD_LENGTH = 64
+
+# GPT-2's words, with combining marks counted as letters, English contractions only where the word ends, and lengths
+# bounded. No word mixes letters with `<` or `>`, so no learned piece can ever be spelt like a special token.
+WORD = (
+    r"'(?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])"
+    r"| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
+    r"|\s+(?!\S)|\s+"
+).replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """The `tokenizer` section of a recipe.
+
+    Attributes:
+        kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
+        vocab_size: Number of pieces, special tokens and single bytes included; source and target share them.
+        lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
+
+    Raises:
+        ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes.
+    """
+
+    kind: str = "bpe"
+    vocab_size: int = 37_000
+    lowercase: bool = False
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"tokenizer.kind is {self.kind!r}; choose one of {', '.join(map(repr, KINDS))}")
+        smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
+        if self.vocab_size < smallest:
+            raise ValueError(
+                f"tokenizer.vocab_size is {self.vocab_size:,}; {self.kind} needs at least {smallest:,}: "
+                f"{len(SPECIAL_TOKENS)} special tokens and the 256 bytes"
+                + (", each as the start and as the continuation of a word" if self.kind == "wordpiece" else "")
+            )
+
+
+def learn_tokenizer(
+    texts: Iterable[str], settings: TokenizerSettings, *, show_progress: bool = False
+) -> PreTrainedTokenizerFast:
+    """Learns a vocabulary of exactly `settings.vocab_size` pieces (section 5.1).
+
+    The same texts and settings give the same tokenizer byte for byte, on any number of threads.
+
+    Args:
+        texts: Lines of text, source and target alike, in any order; read once. See `text_lines`.
+        settings: Kind and size of the vocabulary.
+        show_progress: Whether to draw the progress bars of the `tokenizers` library.
+
+    Returns:
+        A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
+        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)`. (The `tokenizers` library
+        knows the combining marks of Unicode 9: runs of marks with later ones among them stay in the order written.)
+
+    Raises:
+        TypeError: `texts` is a single string, or holds something else than strings.
+        ValueError: There is no text, or too little of it for that many pieces.
+    """
+    learn_model = _learn_bpe if settings.kind == "bpe" else _learn_wordpiece
+    tokenizer = _around(learn_model(_checked(texts), settings, show_progress), settings)
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    if (size := tokenizer.get_vocab_size()) < settings.vocab_size:
+        raise ValueError(
+            f"asked for {settings.vocab_size:,} pieces, the text allows at most {size:,}; lower tokenizer.vocab_size"
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS_TOKEN,
+        pad_token=PAD_TOKEN,
+        eos_token=EOS_TOKEN,
+        unk_token=UNK_TOKEN,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,
+    )
+
+
+def _learn_bpe(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
+    """Byte-pair encoding: merges the most frequent pair of neighbours, again and again."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=_byte_alphabet(),
+        show_progress=show_progress,
+    )
+    tokenizer = _around(models.BPE(), settings)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer.model
+
+
+def _learn_wordpiece(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
+    """Word pieces: merges as above, but a piece that continues a word is not the piece that starts one."""
+    # The trainer numbers continuing bytes as it meets them, in the order of a hash table that differs from run to run,
+    # and leaves out those it never meets. Named as special tokens they are all there, in a fixed order.
+    continuing_bytes = [CONTINUATION + byte for byte in _byte_alphabet()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=settings.vocab_size,
+        special_tokens=[*SPECIAL_TOKENS, *continuing_bytes],
+        initial_alphabet=_byte_alphabet(),
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=show_progress,
+    )
+    tokenizer = _around(models.WordPiece(unk_token=UNK_TOKEN), settings)
+    tokenizer.train_from_iterator(texts, trainer)
+    return models.WordPiece(
+        tokenizer.get_vocab(),
+        unk_token=UNK_TOKEN,
+        continuing_subword_prefix=CONTINUATION,
+        max_input_chars_per_word=4 * (MAX_WORD_LENGTH + 1),  # in bytes: four for a character; one more for the blank
+    )
+
+
+def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
+    """Puts around the model what comes before it, from text to words, and after it, from pieces to text."""
+    tokenizer = Tokenizer(model)
+    lowercase = [normalizers.Lowercase()] if settings.lowercase else []
+    tokenizer.normalizer = normalizers.Sequence([*lowercase, normalizers.NFC(), normalizers.Prepend(" ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORD), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS_TOKEN}", pair=f"$A {EOS_TOKEN} $B {EOS_TOKEN}", special_tokens=[(EOS_TOKEN, EOS_ID)]
+    )
+    unmark = [decoders.Replace(CONTINUATION, "")] if settings.kind == "wordpiece" else []
+    # ByteLevel joins the pieces to one text, so Strip sees that text's first blank only: the one put in front.
+    tokenizer.decoder = decoders.Sequence([*unmark, decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def _byte_alphabet() -> list[str]:
+    """The 256 characters that spell the bytes, in a fixed order (the library's own order changes from run to run)."""
+    return sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts; raises TypeError for anything but strings, and ValueError at the end if all were empty."""
+    if isinstance(texts, str):
+        raise TypeError("texts is one string, not an iterable of lines; for the lines of a file use text_lines(path)")
+    found = False
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise TypeError(f"text {number} to learn a tokenizer from is {text!r:.100}, not a string")
+        found = found or bool(text)
+        yield text
+    if not found:
+        raise ValueError("no text to learn a tokenizer from: every line was empty, or there was none")
+
+
+def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
+    r"""Reads the lines of UTF-8 text files, one file after the other.
+
+    Only `\n` and `\r\n` end a line: other separators of Unicode (U+2028, U+0085 ...) are text, as in parallel corpora.
+
+    Args:
+        *paths: Files of plain text, or gzip if their name ends in `.gz`.
+
+    Returns:
+        An iterator over the lines, without their ends.
+
+    Raises:
+        FileNotFoundError: A file is missing. Raised at once, before anything is read.
+        ValueError: A line is not UTF-8 (file and line are named), or a `.gz` file is damaged. Raised on reading it.
+    """
+    for path in paths:
+        if not Path(path).exists():
+            raise FileNotFoundError(f"there is no text file {str(path)!r}")
+    return (line for path in paths for line in _lines_of(Path(path)))
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield _decoded(line, path, number)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no complete gzip file ({error}); fetch or pack it again") from error
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    if line.endswith(b"\n"):
+        line = line[:-1].removesuffix(b"\r")
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv") from error
+
+
+def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
+    """Loads a tokenizer saved with `save_pretrained` and checks that it fits this package.
+
+    Args:
+        folder: The folder with `tokenizer.json` and `tokenizer_config.json`.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        ValueError: The folder holds no tokenizer, or one whose special tokens have other ids than `SPECIAL_TOKENS`.
+    """
+    remedy = "learn one with learn_tokenizer(...) and save it there with save_pretrained"
+    if not (Path(folder) / "tokenizer.json").is_file():
+        raise ValueError(f"there is no tokenizer.json in {str(folder)!r}; {remedy}")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
+    ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))
+    if found != SPECIAL_TOKENS or ids != list(range(len(SPECIAL_TOKENS))):
+        raise ValueError(
+            f"the tokenizer in {str(folder)!r} has the special tokens {found} and the ids {ids} for {SPECIAL_TOKENS}; "
+            f"this package needs exactly those, with ids 0 to {UNK_ID}: {remedy}"
+        )
+    return tokenizer

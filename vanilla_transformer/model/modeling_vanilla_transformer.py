@@ -1,0 +1,634 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), read from top to bottom in the paper's order.
+
+Section 3.5 positions, section 3.2 attention, section 3.3 feed-forward network, section 3.1 layers and stacks, section
+3.4 embeddings and output, section 5.4 the label-smoothed loss. Module names are BART's and Marian's, which converters
+know. Shapes stand at the line's end; `heads * head_dim` is d_model in all but row B of the paper's Table 3.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .loss_vanilla_transformer import linear_cross_entropy
+
+
+# ---------------------------------------------------------------------------------------------- section 3.5: positions
+
+
+def sinusoids(positions: torch.Tensor, d_model: int, layout: str = "interleaved") -> torch.Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same) (section 3.5).
+
+    Args:
+        positions: Whole numbers from 0, of any shape.
+        d_model: Width of the encoding, even.
+        layout: "interleaved" as in the paper, or "halves": all sines, then all cosines.
+
+    Returns:
+        float32 tensor of shape (*positions.shape, d_model).
+    """
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(two_i * (-math.log(10000.0) / d_model))  # (..., d_model / 2)
+    pairs = torch.stack((angles.sin(), angles.cos()), dim=-1 if layout == "interleaved" else -2)
+    return pairs.flatten(-2)  # (..., d_model)
+
+
+class VanillaTransformerSinusoidalPositions(nn.Module):
+    """Sinusoids computed when they are needed: no table, therefore no limit and nothing to store or to cast."""
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__()
+        self.d_model = config.d_model
+        self.layout = config.sinusoid_layout
+
+    def forward(self, positions: torch.Tensor) -> torch.Tensor:
+        return sinusoids(positions, self.d_model, self.layout)
+
+
+class VanillaTransformerLearnedPositions(nn.Embedding):
+    """One learned vector per position (Table 3, row E), as many as `config.max_position_embeddings`."""
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config.max_position_embeddings, config.d_model)
+
+
+# ---------------------------------------------------------------------------------------------- section 3.2: attention
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,  # (batch, heads, target, head_dim)
+    key: torch.Tensor,  # (batch, heads, source, head_dim)
+    value: torch.Tensor,  # (batch, heads, source, value_head_dim)
+    attention_mask: torch.Tensor | None,  # (batch, 1, target, source), 0 or a large negative number
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (equation 1).
+
+    Returns:
+        The attended values (batch, target, heads, value_head_dim) and the weights (batch, heads, target, source).
+    """
+    scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (batch, heads, target, source)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = F.dropout(scores.softmax(dim=-1), dropout, module.training)
+    return torch.matmul(weights, value).transpose(1, 2), weights
+
+
+class VanillaTransformerAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1 .. head_h) W^O (section 3.2.2), of a layer on itself or on the encoder."""
+
+    def __init__(self, config: VanillaTransformerConfig, num_heads: int, is_causal: bool, layer_idx: int | None = None):
+        super().__init__()
+        self.config = config
+        self.is_causal = is_causal
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim or config.d_model // num_heads
+        self.value_head_dim = config.value_head_dim or self.head_dim
+        self.scaling = self.head_dim**-0.5
+        self.dropout = config.attention_dropout
+        self.q_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.d_model, num_heads * self.value_head_dim, bias=config.attention_bias)
+        self.out_proj = nn.Linear(num_heads * self.value_head_dim, config.d_model, bias=config.attention_bias)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model); None: attend to itself
+        attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Returns the output (batch, target, d_model) and, if the implementation has them, the attention weights."""
+        query = self._split_heads(self.q_proj(hidden_states), self.head_dim)
+        if encoder_hidden_states is None:
+            key, value = self._keys_and_values(hidden_states)
+            if past_key_values is not None:
+                cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+                key, value = cache.update(key, value, self.layer_idx)
+        else:
+            key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        attended, weights = attend(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            scaling=self.scaling,
+            dropout=self.dropout if self.training else 0.0,
+            **kwargs,
+        )  # (batch, target, heads, value_head_dim)
+        return self.out_proj(attended.flatten(2)), weights
+
+    @staticmethod
+    def _split_heads(states: torch.Tensor, head_dim: int) -> torch.Tensor:
+        return states.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (batch, heads, length, head_dim)
+
+    def _keys_and_values(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        key = self._split_heads(self.k_proj(states), self.head_dim)
+        value = self._split_heads(self.v_proj(states), self.value_head_dim)
+        return key, value
+
+    def _encoder_keys_and_values(
+        self, encoder_hidden_states: torch.Tensor, past_key_values: Cache | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The encoder's keys and values do not change while the target grows: the first step's are kept."""
+        if not isinstance(past_key_values, EncoderDecoderCache):
+            return self._keys_and_values(encoder_hidden_states)
+        cache = past_key_values.cross_attention_cache
+        if past_key_values.is_updated.get(self.layer_idx):
+            return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+        key, value = cache.update(*self._keys_and_values(encoder_hidden_states), self.layer_idx)
+        past_key_values.is_updated[self.layer_idx] = True
+        return key, value
+
+
+# ---------------------------------------------------------------- sections 3.1 and 3.3: sub-layers, layers and stacks
+
+
+class VanillaTransformerLayer(GradientCheckpointingLayer):
+    """What the layers of both stacks share: the feed-forward network and the way a sub-layer joins its residual."""
+
+    def __init__(self, config: VanillaTransformerConfig, ffn_dim: int):
+        super().__init__()
+        self.norm_first = config.norm_first
+        self.dropout = config.dropout
+        self.activation_dropout = config.activation_dropout
+        self.activation_fn = ACT2FN[config.activation_function]
+        self.fc1 = nn.Linear(config.d_model, ffn_dim)
+        self.fc2 = nn.Linear(ffn_dim, config.d_model)
+
+    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2)."""
+        hidden_states = self.activation_fn(self.fc1(hidden_states))  # (batch, length, ffn_dim)
+        return self.fc2(F.dropout(hidden_states, self.activation_dropout, self.training))
+
+    def residual(self, hidden_states: torch.Tensor, sub_layer: Callable, layer_norm: nn.LayerNorm) -> torch.Tensor:
+        """LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4); with `norm_first` x + Dropout(Sublayer(LayerNorm(x)))."""
+        if self.norm_first:
+            return hidden_states + F.dropout(sub_layer(layer_norm(hidden_states)), self.dropout, self.training)
+        return layer_norm(hidden_states + F.dropout(sub_layer(hidden_states), self.dropout, self.training))
+
+
+class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
+    """Self-attention, then the feed-forward network (section 3.1, "Encoder")."""
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config, config.encoder_ffn_dim)
+        self.self_attn = VanillaTransformerAttention(config, config.encoder_attention_heads, is_causal=False)
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, source, d_model)
+        attention_mask: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        def self_attention(states):
+            return self.self_attn(states, attention_mask=attention_mask, **kwargs)[0]
+
+        hidden_states = self.residual(hidden_states, self_attention, self.self_attn_layer_norm)
+        return self.residual(hidden_states, self.feed_forward, self.final_layer_norm)
+
+
+class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
+    """Masked self-attention, attention on the encoder, then the feed-forward network (section 3.1, "Decoder")."""
+
+    def __init__(self, config: VanillaTransformerConfig, layer_idx: int):
+        super().__init__(config, config.decoder_ffn_dim)
+        heads = config.decoder_attention_heads
+        self.self_attn = VanillaTransformerAttention(config, heads, is_causal=True, layer_idx=layer_idx)
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.encoder_attn = VanillaTransformerAttention(config, heads, is_causal=False, layer_idx=layer_idx)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
+        encoder_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        def self_attention(states):
+            return self.self_attn(
+                states, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs
+            )[0]
+
+        def encoder_attention(states):
+            return self.encoder_attn(
+                states, encoder_hidden_states, encoder_attention_mask, past_key_values=past_key_values, **kwargs
+            )[0]
+
+        hidden_states = self.residual(hidden_states, self_attention, self.self_attn_layer_norm)
+        if encoder_hidden_states is not None:
+            hidden_states = self.residual(hidden_states, encoder_attention, self.encoder_attn_layer_norm)
+        return self.residual(hidden_states, self.feed_forward, self.final_layer_norm)
+
+
+class VanillaTransformerPreTrainedModel(PreTrainedModel):
+    """What transformers needs to know about every model of this file: its capabilities and its initial weights."""
+
+    config: VanillaTransformerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["VanillaTransformerEncoderLayer", "VanillaTransformerDecoderLayer"]  # noqa: RUF012
+    _supports_sdpa = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        """Xavier-uniform matrices, zero biases, embeddings of variance 1 / d_model (so 1 after sqrt(d_model))."""
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.d_model**-0.5)
+        else:
+            super()._init_weights(module)
+        if isinstance(module, VanillaTransformerAttention):
+            # Q, K and V count as one matrix of three times the width, as in the paper's own code: this keeps
+            # a post-norm stack stable at the start.
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                init.xavier_uniform_(projection.weight, gain=2**-0.5)
+
+    @property
+    def dummy_inputs(self) -> dict[str, torch.Tensor]:
+        input_ids = torch.tensor([[5, 6, 7, 2], [8, 9, 2, self.config.pad_token_id]], device=self.device)
+        mask = input_ids.ne(self.config.pad_token_id).long()
+        return {"input_ids": input_ids, "attention_mask": mask, "decoder_input_ids": input_ids}
+
+
+class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
+    """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
+
+    def __init__(self, config: VanillaTransformerConfig, layers: list[VanillaTransformerLayer]):
+        super().__init__(config)
+        self.dropout = config.dropout
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model)
+        learned = config.position_embedding_type == "learned"
+        positions = VanillaTransformerLearnedPositions if learned else VanillaTransformerSinusoidalPositions
+        self.embed_positions = positions(config)
+        self.layers = nn.ModuleList(layers)
+        # Pre-norm layers leave their sum unnormalised, so the stack does it once at the end.
+        norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.norm_first else nn.Identity()
+        self.layer_norm = norm
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def token_embeddings(
+        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Rows of the embedding matrix (batch, length, d_model), not yet multiplied by sqrt(d_model)."""
+        if (input_ids is None) == (inputs_embeds is None):
+            name = "decoder_" if isinstance(self, VanillaTransformerDecoder) else ""
+            raise ValueError(f"Give either {name}input_ids or {name}inputs_embeds: one of the two, not both.")
+        return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+
+    def embed(self, embeddings: torch.Tensor, past_length: int | torch.Tensor = 0) -> torch.Tensor:
+        """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4).
+
+        Args:
+            embeddings: (batch, length, d_model), rows of the embedding matrix.
+            past_length: The position of the first of them.
+        """
+        positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
+        hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
+        return F.dropout(hidden_states, self.dropout, self.training)
+
+
+class VanillaTransformerEncoder(VanillaTransformerStack):
+    """The encoder: N layers over the embedded source (section 3.1)."""
+
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": VanillaTransformerEncoderLayer,
+        "attentions": VanillaTransformerAttention,
+    }
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config, [VanillaTransformerEncoderLayer(config) for _ in range(config.encoder_layers)])
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutput:
+        """Encodes a batch of sources.
+
+        Args:
+            input_ids: (batch, source) token ids.
+            attention_mask: (batch, source), 1 for tokens and 0 for padding; None if nothing is padded.
+            inputs_embeds: (batch, source, d_model) instead of `input_ids`: rows as `embed_tokens` gives them.
+
+        Returns:
+            `last_hidden_state` of shape (batch, source, d_model).
+
+        Raises:
+            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given.
+        """
+        kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
+        embeddings = self.token_embeddings(input_ids, inputs_embeds)
+        mask = create_bidirectional_mask(
+            config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask
+        )
+        hidden_states = self.embed(embeddings)
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, mask, **kwargs)
+        return BaseModelOutput(last_hidden_state=self.layer_norm(hidden_states))
+
+
+class VanillaTransformerDecoder(VanillaTransformerStack):
+    """The decoder: N layers over the target so far and the encoder's output (section 3.1)."""
+
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": VanillaTransformerDecoderLayer,
+        "attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config, [VanillaTransformerDecoderLayer(config, i) for i in range(config.decoder_layers)])
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Decodes a batch of targets, each position seeing only itself and what stands before it.
+
+        Args:
+            input_ids: (batch, target) token ids, beginning with the decoder's start token or after the cached ones.
+            attention_mask: (batch, cached + target), 1 for tokens and 0 for padding; None if nothing is padded.
+            encoder_hidden_states: (batch, source, d_model), what the encoder returned.
+            encoder_attention_mask: (batch, source), 1 for tokens and 0 for padding.
+            past_key_values: Keys and values of the positions before `input_ids`.
+            inputs_embeds: (batch, target, d_model) instead of `input_ids`.
+            use_cache: Whether to return `past_key_values`.
+
+        Returns:
+            `last_hidden_state` of shape (batch, target, d_model) and `past_key_values`.
+
+        Raises:
+            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given.
+        """
+        embeddings = self.token_embeddings(input_ids, inputs_embeds)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        self_cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        mask = create_causal_mask(
+            config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask, past_key_values=self_cache
+        )
+        encoder_mask = create_bidirectional_mask(
+            config=self.config,
+            inputs_embeds=embeddings,
+            attention_mask=encoder_attention_mask,
+            encoder_hidden_states=encoder_hidden_states,
+        )
+        hidden_states = self.embed(embeddings, 0 if self_cache is None else self_cache.get_seq_length())
+        for layer in self.layers:
+            hidden_states = layer(
+                hidden_states,
+                mask,
+                encoder_hidden_states,  # by position: gradient checkpointing watches positional arguments only
+                encoder_attention_mask=encoder_mask,
+                past_key_values=past_key_values,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.layer_norm(hidden_states),
+            past_key_values=past_key_values if use_cache else None,
+        )
+
+
+class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
+    """Encoder and decoder without the output layer (Figure 1 up to the last "Add & Norm")."""
+
+    _tied_weights_keys = {  # noqa: RUF012
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+    }
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config)
+        self.shared = nn.Embedding(config.vocab_size, config.d_model)
+        self.encoder = VanillaTransformerEncoder(config)
+        self.decoder = VanillaTransformerDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding):
+        self.shared = value
+        self.encoder.embed_tokens = value
+        self.decoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqModelOutput:
+        """Encodes the source (unless `encoder_outputs` are given) and decodes the target.
+
+        Args:
+            input_ids: (batch, source) source token ids.
+            attention_mask: (batch, source), 1 for tokens and 0 for padding.
+            decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token.
+            decoder_attention_mask: (batch, target), 1 for tokens and 0 for padding.
+            encoder_outputs: What the encoder returned for this source, to save its work.
+            past_key_values: Keys and values of earlier steps.
+            inputs_embeds: (batch, source, d_model) instead of `input_ids`.
+            decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
+            use_cache: Whether to return `past_key_values`.
+
+        Returns:
+            `last_hidden_state` (batch, target, d_model), `encoder_last_hidden_state` (batch, source, d_model), and
+            what else was asked for.
+        """
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
+        elif not isinstance(encoder_outputs, BaseModelOutput):
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        decoder_outputs = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            encoder_outputs.last_hidden_state,
+            attention_mask,
+            past_key_values,
+            decoder_inputs_embeds,
+            use_cache,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+# ------------------------------------------------------------------------------- section 3.4: from states to next words
+
+
+class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, GenerationMixin):
+    """The whole Transformer (Figure 1): what the paper trains and translates with."""
+
+    _tied_weights_keys = {  # noqa: RUF012
+        "lm_head.weight": "model.shared.weight",
+        "model.encoder.embed_tokens.weight": "model.shared.weight",
+        "model.decoder.embed_tokens.weight": "model.shared.weight",
+    }
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config)
+        self.model = VanillaTransformerModel(config)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqLMOutput:
+        """Scores every next token of the target; with `labels`, also how badly they were predicted.
+
+        The first nine arguments are those of [`VanillaTransformerModel`].
+
+        Args:
+            labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted. Alone they are
+                enough: the decoder's inputs are then the start token and the labels but the last.
+            use_cache: Whether to return `past_key_values`; never with `labels`.
+            num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
+                accumulated batch, as Trainer counts them. None: those of `labels`.
+
+        Returns:
+            `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
+            mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity.
+            `logits` (batch, target, vocab_size): None when training with `labels`, where they would be the largest
+            tensor of all and are needed only piece by piece.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            decoder_inputs_embeds,
+            use_cache,
+            **kwargs,
+        )
+        loss = logits = None
+        if labels is not None and self.training:
+            loss = self._training_loss(outputs.last_hidden_state, labels, num_items_in_batch)
+        else:
+            logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
+            if labels is not None:
+                loss = _evaluation_loss(logits, labels, num_items_in_batch)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+    def _training_loss(self, hidden_states, labels, num_items_in_batch) -> torch.Tensor:
+        real = labels != -100  # (batch, target)
+        total = linear_cross_entropy(
+            hidden_states[real], self.lm_head.weight, labels[real], self.config.label_smoothing
+        )
+        return total / (real.sum() if num_items_in_batch is None else num_items_in_batch)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
+        shifted = labels.roll(1, dims=1)  # (batch, target)
+        shifted[:, 0] = self.config.decoder_start_token_id
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
+
+def _evaluation_loss(logits, labels, num_items_in_batch) -> torch.Tensor:
+    total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100, reduction="sum")
+    return total / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
+
+
+__all__ = [
+    "VanillaTransformerForConditionalGeneration",
+    "VanillaTransformerModel",
+    "VanillaTransformerPreTrainedModel",
+]
