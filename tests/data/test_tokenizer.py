@@ -1,4 +1,4 @@
-"""The tokenizer: nothing is lost, sizes are exact, learning is repeatable and agrees with a BPE written out in Python."""
+"""The tokenizer: no text is lost, sizes are exact, learning is repeatable and agrees with BPE written out in Python."""
 
 import copy
 import gzip
@@ -6,18 +6,20 @@ import json
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import unicodedata
 import warnings
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from vanilla_transformer.data.tokenizer import (
     BOS_ID,
@@ -34,6 +36,7 @@ from vanilla_transformer.data.tokenizer import (
     text_lines,
 )
 
+
 REPOSITORY = Path(__file__).parents[2]
 CORPUS = [
     "Two young men are playing football in the park.",
@@ -43,19 +46,20 @@ CORPUS = [
     "Ein kleines Mädchen läuft über die Straße; ein Hund läuft ihm nach.",
     "A little girl runs across the street; a dog runs after her.",
 ] * 3
-SIZE = 640
+SIZES = {"bpe": 400, "wordpiece": 656}
 
 SNIPPETS = [
     *SPECIAL_TOKENS, " ", "  ", "\n", "\r\n", "\t", "\0", "\x1b", "\u00a0", "\u0085", "\u2028", "\ufeff", "\ufffd",
-    "\u200b", "\u200d", "Ġ", "Ċ", "ĉ", "▁", "##", "##ing", CONTINUATION, "@@", "\u0301", "e\u0301\u0323", "a\u030a", "ﬁ", "İ",
-    "한", "\u1112\u1161\u11ab", "שָׁלוֹם", "مرحبا", "\u202e", "हिन्दी", "👩‍👩‍👧", "🇩🇪", "👍🏽", "\U0010ffff", "läuft", "dog's", "'S",
+    "\u200b", "\u200d", "Ġ", "Ċ", "ĉ", "▁", "##", "##ing", CONTINUATION, "@@", "\u0301", "e\u0301\u0323", "a\u030a",
+    "ﬁ", "İ", "한", "\u1112\u1161\u11ab", "שָׁלוֹם", "مرحبا", "\u202e", "हिन्दी", "läuft", "dog's",
+    "👩\u200d👩\u200d👧", "🇩🇪", "👍🏽", "\U0010ffff",
 ]  # fmt: skip
 anything = st.lists(st.one_of(st.text(), st.sampled_from(SNIPPETS), st.sampled_from(CORPUS))).map("".join)
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def fresh(request) -> PreTrainedTokenizerFast:
-    return learn_tokenizer(CORPUS, TokenizerSettings(request.param, SIZE))
+    return learn_tokenizer(CORPUS, TokenizerSettings(request.param, SIZES[request.param]))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +120,7 @@ def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
 @settings(max_examples=100, deadline=None)
 def test_any_ids_decode(fresh, data):
     """A model may write anything: no crash, and only the one blank put in front is taken away."""
-    ids = data.draw(st.lists(st.integers(0, SIZE - 1), max_size=20))
+    ids = data.draw(st.lists(st.integers(0, len(fresh) - 1), max_size=20))
     pieces = [
         piece.removeprefix(CONTINUATION) for piece in fresh.convert_ids_to_tokens(ids) if piece not in SPECIAL_TOKENS
     ]
@@ -132,8 +136,8 @@ def test_every_character_of_the_basic_plane_comes_back(fresh):
 
 
 def test_a_word_is_the_same_piece_at_the_start_and_inside(fresh):
-    assert fresh.tokenize("Mann") == ["ĠMann"]
-    assert fresh.tokenize("Ein Mann") == ["ĠEin", "ĠMann"]
+    assert fresh.tokenize("Ein") == ["ĠEin"]
+    assert fresh.tokenize("Ein Ein") == ["ĠEin", "ĠEin"]
 
 
 def test_continuations_and_hashes_in_the_text_are_different_pieces():
@@ -144,12 +148,13 @@ def test_continuations_and_hashes_in_the_text_are_different_pieces():
 
 def test_lowercase(tmp_path):
     for kind in KINDS:
-        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, 600, lowercase=True))
+        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, SIZES[kind], lowercase=True))
         tokenizer.save_pretrained(tmp_path / kind)
         for version in (tokenizer, load_tokenizer(tmp_path / kind)):
             ids = version("Zwei MÄNNER, A\u030a Σ </S>").input_ids
             assert decoded(version, ids) == "zwei männer, å σ </s>"
-        assert not any(c.isascii() and c.isupper() for piece in tokenizer.get_vocab() for c in piece[1:])
+        learned = [piece.lstrip("Ġ" + CONTINUATION) for piece in tokenizer.get_vocab()]
+        assert not any(c.isascii() and c.isupper() for piece in learned if len(piece) > 1 for c in piece)
 
 
 # --- Special tokens ---
@@ -185,7 +190,7 @@ def test_padding(reloaded):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind):
     corpus = ["</s></s> <pad> <s> <unk>", "".join(SPECIAL_TOKENS)] * 2000
-    tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, {"bpe": 275, "wordpiece": 525}[kind]))
+    tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, {"bpe": 268, "wordpiece": 524}[kind]))
     for text in (*SPECIAL_TOKENS, *corpus[:2], "x</s>"):
         ids = tokenizer(text).input_ids
         assert min(ids[:-1]) > UNK_ID
@@ -244,9 +249,9 @@ def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
 
 @pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("wordpiece", 516)])
 def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
-    with pytest.raises(ValueError, match="asked for 37,000 pieces, the text allows at most [0-9,]+; lower") as error:
+    with pytest.raises(ValueError, match=r"asked for 37,000 pieces, the text allows at most \d+; lower") as error:
         learn_tokenizer(CORPUS, TokenizerSettings(kind))
-    most = int(str(error.value).split("at most ")[1].split(";")[0].replace(",", ""))
+    most = int(re.search(r"at most (\d+)", str(error.value)).group(1))
     for size in (smallest, smallest + 1, smallest + 77, most):
         tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
         assert len(tokenizer) == tokenizer.vocab_size == size
@@ -282,33 +287,29 @@ def test_an_error_of_the_texts_is_passed_on(tmp_path):
 
 
 def test_learning_is_silent(capfd):
-    for kind in KINDS:
-        learn_tokenizer(CORPUS, TokenizerSettings(kind, 600))
+    for kind, size in SIZES.items():
+        learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
     assert capfd.readouterr() == ("", "")
 
 
 # --- Determinism ---
 
 LEARN = """
-import hashlib, random, sys
+import random, sys
 from pathlib import Path
 from vanilla_transformer.data.tokenizer import KINDS, TokenizerSettings, learn_tokenizer
 lines = [" ".join(str(i * j % 997) + "wäöçß"[i % 5] for j in range(9)) for i in range(3000)]
 random.shuffle(lines)
 for kind in KINDS:
     folder = Path(sys.argv[1]) / kind
-    learn_tokenizer(lines, TokenizerSettings(kind, 1500)).save_pretrained(folder)
+    learn_tokenizer(lines, TokenizerSettings(kind, 1200)).save_pretrained(folder)
 """
 
 
 def test_processes_and_threads_do_not_change_the_tokenizer(tmp_path):
-    settings_ = [
-        {"RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "1"},
-        {"RAYON_NUM_THREADS": "3"},
-        {"TOKENIZERS_PARALLELISM": "0"},
-    ]
+    environments = [{"RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "1"}, {"RAYON_NUM_THREADS": "3"}]
     runs = []
-    for number, environment in enumerate(settings_):
+    for number, environment in enumerate(environments):
         command = [sys.executable, "-c", LEARN, str(tmp_path / str(number))]
         runs.append(subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | environment))
     assert [run.wait() for run in runs] == [0] * len(runs)
@@ -337,7 +338,7 @@ def bpe_by_hand(lines: list[str], size: int, mark: str = "") -> tuple[list[str],
     while len(vocabulary) < size:
         pairs = Counter()
         for word, pieces in spelt.items():
-            for pair in zip(pieces, pieces[1:], strict=False):
+            for pair in pairwise(pieces):
                 pairs[pair] += words[word]
         first, second = min(pairs, key=lambda pair: (-pairs[pair], *map(vocabulary.index, pair)))
         merged = first + second.removeprefix(mark)
@@ -367,7 +368,7 @@ def test_bpe_learns_the_merges_of_the_algorithm(lines):
     assert list(learned["vocab"]) == vocabulary
 
 
-@pytest.mark.parametrize("lines", map(random_lines, range(6)))
+@pytest.mark.parametrize("lines", [random_lines(seed) for seed in range(6)])
 def test_wordpiece_learns_the_pieces_of_the_algorithm(lines):
     tokenizer = learn_tokenizer(lines, TokenizerSettings("wordpiece", 540))
     vocabulary, _ = bpe_by_hand(lines, 540, mark=CONTINUATION)

@@ -8,12 +8,14 @@ they go with.
 # English singular, plural; German nominative singular with its article, nominative plural. "Junge/Jungen" is a noun of
 # the n-declension: its other singular cases follow the slash. "-" stands for a plural that nobody uses.
 NOUNS = {
-    "person": """
+    "stranger": """
         man          men           der Mann               Männer
         woman        women         die Frau               Frauen
-        child        children      das Kind               Kinder
         girl         girls         das Mädchen            Mädchen
         boy          boys          der Junge/Jungen       Jungen
+    """,
+    "person": """
+        child        children      das Kind               Kinder
         teacher      teachers      der Lehrer             Lehrer
         student      students      der Student/Studenten  Studenten
         neighbour    neighbours    der Nachbar/Nachbarn   Nachbarn
@@ -110,8 +112,11 @@ NOUNS = {
         window       windows       das Fenster            Fenster
         door         doors         die Tür                Türen
     """,
-    "building": """
+    "home": """
         house        houses        das Haus               Häuser
+        garden       gardens       der Garten             Gärten
+    """,
+    "building": """
         hotel        hotels        das Hotel              Hotels
         church       churches      die Kirche             Kirchen
         museum       museums       das Museum             Museen
@@ -125,64 +130,65 @@ NOUNS = {
         mountain     mountains     der Berg               Berge
         river        rivers        der Fluss              Flüsse
         lake         lakes         der See                Seen
-        garden       gardens       der Garten             Gärten
         flower       flowers       die Blume              Blumen
     """,
 }
 
 # Names for several kinds at once.
 GROUPS = {
-    "people": "person relative",
+    "people": "stranger person relative",
     "goods": "clothing vehicle furniture thing device",
 }
 
 # English; German, after a slash the stem that its endings are added to where that differs; the kinds and nouns it fits.
 ADJECTIVES = """
-    old          alt             man woman teacher doctor friend animal vehicle furniture clothing thing device building
-    young        jung            man woman teacher doctor student animal
-    new          neu             colleague neighbour goods hotel museum book
-    big          groß            animal food furniture box bag glass picture building lake garden tree window boat
-    small        klein           animal food furniture box bag knife picture child girl boy house lake river garden boat
-    tall         groß            man woman student
-    high         hoch/hoh        mountain tower bridge
-    beautiful    schön           woman horse bird cat clothing picture clock castle bridge lake garden flower story
-    ugly         hässlich        dog clothing sofa lamp picture tower
-    red          rot             clothing vehicle sofa chair bag umbrella cup flower apple
-    blue         blau            clothing vehicle sofa chair bag umbrella cup door
-    green        grün            clothing vehicle sofa chair bag umbrella door apple
-    black        schwarz         clothing vehicle bag umbrella dog cat horse
-    white        weiß            clothing vehicle cup table lamp dog cat horse house
-    expensive    teuer/teur      clothing vehicle furniture camera clock device hotel wine cheese meat
-    cheap        billig          clothing vehicle furniture camera clock device hotel wine cheese meat
-    dark         dunkel/dunkl    church castle house museum jacket coat
-    friendly     freundlich      person dog
-    famous       berühmt         man woman doctor student church castle museum bridge university novel picture tower
-    happy        glücklich       man woman child girl boy
-    sad          traurig         man woman child girl boy book story novel letter
-    tired        müde/müd        man woman child girl boy teacher student doctor guest animal
-    sick         krank           man woman child girl boy neighbour colleague animal
-    rich         reich           man woman neighbour doctor friend guest
-    polite       höflich         boy girl student colleague guest neighbour letter
-    hungry       hungrig         child girl boy guest student animal
-    clever       klug            person relative dog
-    dear         lieb            relative
-    fresh        frisch          bread meat milk food
-    hot          heiß            soup coffee tea milk potato
-    cold         kalt            drink soup
-    sweet        süß             cake orange pear apple wine
-    sour         sauer/saur      apple orange milk
-    good         gut             food staple drink reading teacher doctor friend student hotel camera computer knife
-    long         lang            reading dress coat skirt river bridge
-    short        kurz            letter novel story dress skirt
-    boring       langweilig      reading museum
-    interesting  interessant     reading museum picture castle
-    heavy        schwer          furniture box bag
-    fast         schnell         vehicle horse computer
-    comfortable  bequem          bed chair sofa jacket coat
-    broken       kaputt          vehicle chair bed umbrella clock cup glass camera device
-    clean        sauber          clothing cup glass knife table window hotel river lake
-    dirty        schmutzig       clothing cup glass knife table window bag river car
+    old          alt            man woman teacher doctor friend animal building house goods tree
+    young        jung           man woman teacher doctor student animal
+    new          neu            colleague neighbour goods home hotel museum book
+    big          groß           animal food furniture box bag glass picture building home lake tree window boat
+    small        klein          animal food furniture box bag knife picture child girl boy home lake river boat
+    tall         groß           man woman student
+    high         hoch/hoh       mountain tower bridge
+    beautiful    schön          woman horse bird cat clothing picture clock castle bridge lake home flower story
+    ugly         hässlich       dog clothing sofa lamp picture tower
+    red          rot            clothing vehicle sofa chair bag umbrella cup flower apple
+    blue         blau           clothing vehicle sofa chair bag umbrella cup door
+    green        grün           clothing vehicle sofa chair bag umbrella door apple
+    black        schwarz        clothing vehicle bag umbrella dog cat horse
+    white        weiß           clothing vehicle cup table lamp dog cat horse house
+    expensive    teuer/teur     clothing vehicle furniture camera clock device hotel wine cheese meat
+    cheap        billig         clothing vehicle furniture camera clock device hotel wine cheese meat
+    dark         dunkel/dunkl   church castle house museum jacket coat
+    friendly     freundlich     people dog
+    famous       berühmt        man woman doctor student church castle museum bridge university novel picture tower
+    happy        glücklich      stranger child
+    sad          traurig        stranger child book story novel letter
+    tired        müde/müd       stranger child teacher student doctor guest relative animal
+    sick         krank          stranger child neighbour colleague relative animal
+    rich         reich          man woman neighbour doctor friend aunt uncle
+    polite       höflich        boy girl student colleague guest neighbour letter
+    hungry       hungrig        child girl boy guest student animal
+    clever       klug           people dog
+    fresh        frisch         bread meat milk food
+    hot          heiß           soup coffee tea milk potato
+    cold         kalt           drink soup
+    sweet        süß            cake orange pear apple wine
+    sour         sauer/saur     apple orange milk
+    good         gut            food staple drink reading teacher doctor friend student hotel camera computer knife
+    long         lang           reading dress coat skirt river bridge
+    short        kurz           letter novel story dress skirt
+    boring       langweilig     reading museum
+    interesting  interessant    reading museum picture castle
+    heavy        schwer         furniture box bag
+    fast         schnell        vehicle horse computer
+    comfortable  bequem         bed chair sofa jacket coat
+    broken       kaputt         vehicle chair bed umbrella clock cup glass camera device
+    clean        sauber         clothing cup glass knife table window hotel river lake
+    dirty        schmutzig      clothing cup glass knife table window bag river car
 """
+
+# What nothing is "very" or "too".
+UNGRADED = "red blue green black white broken famous fresh"
 
 # English base, past, participle and particle; German infinitive ("|" after a separable prefix), third person, perfect;
 # what the German verb governs (a case, or a preposition and its case); its objects, as groups, kinds or nouns.
@@ -192,13 +198,13 @@ ACTIONS = """
     cook cooked cooked           kochen kocht hat gekocht                 acc      soup rice potato egg
     cut cut cut                  schneiden schneidet hat geschnitten      acc      bread cheese meat cake apple
     buy bought bought            kaufen kauft hat gekauft                 acc      food staple drink reading goods
-    sell sold sold               verkaufen verkauft hat verkauft          acc      clothing vehicle furniture device house hotel horse cow
+    sell sold sold               verkaufen verkauft hat verkauft          acc      clothing vehicle furniture house
     read read read               lesen liest hat gelesen                  acc      reading
     write wrote written          schreiben schreibt hat geschrieben       acc      book letter novel story
     wear wore worn               tragen trägt hat getragen                acc      clothing
-    wash washed washed           waschen wäscht hat gewaschen             acc      dress coat shirt jacket skirt vehicle
+    wash washed washed           waschen wäscht hat gewaschen             acc      dress coat shirt jacket car
     clean cleaned cleaned        putzen putzt hat geputzt                 acc      window door table bicycle
-    repair repaired repaired     reparieren repariert hat repariert       acc      vehicle furniture device clock camera bridge
+    repair repaired repaired     reparieren repariert hat repariert       acc      vehicle furniture device clock
     use used used                benutzen benutzt hat benutzt             acc      vehicle device camera knife umbrella
     look looked looked for       suchen sucht hat gesucht                 acc      thing reading clothing dog cat
     carry carried carried        tragen trägt hat getragen                acc      box bag chair table lamp
@@ -208,14 +214,13 @@ ACTIONS = """
     turn turned turned off       aus|schalten schaltet hat ausgeschaltet  acc      device
     try tried tried on           an|probieren probiert hat anprobiert     acc      clothing
     put put put on               an|ziehen zieht hat angezogen            acc      dress coat shirt jacket skirt
-    bring brought brought        mit|bringen bringt hat mitgebracht       acc      food bread wine reading umbrella camera knife
-    paint painted painted        malen malt hat gemalt                    acc      building nature animal
-    draw drew drawn              zeichnen zeichnet hat gezeichnet         acc      building nature animal
+    bring brought brought        mit|bringen bringt hat mitgebracht       acc      cake bread wine reading umbrella
+    paint painted painted        malen malt hat gemalt                    acc      building home nature animal
+    draw drew drawn              zeichnen zeichnet hat gezeichnet         acc      building home nature animal
     build built built            bauen baut hat gebaut                    acc      house hotel boat bridge tower church
     rent rented rented           mieten mietet hat gemietet               acc      vehicle house
     feed fed fed                 füttern füttert hat gefüttert            acc      animal
     play played played with      spielen spielt hat gespielt              mit dat  dog cat
-    dream dreamed dreamed of     träumen träumt hat geträumt              von dat  vehicle house castle horse
     call called called           an|rufen ruft hat angerufen              acc      people
     invite invited invited       ein|laden lädt hat eingeladen            acc      people
     pick picked picked up        ab|holen holt hat abgeholt               acc      people
@@ -228,8 +233,13 @@ ACTIONS = """
     follow followed followed     folgen folgt ist gefolgt                 dat      people
     listen listened listened to  zu|hören hört hat zugehört               dat      people
     wait waited waited for       warten wartet hat gewartet               auf acc  people
-    think thought thought of     denken denkt hat gedacht                 an acc   people
     talk talked talked to        sprechen spricht hat gesprochen          mit dat  people
+"""
+
+# What goes on in the mind, so that nobody has to or wants to.
+THOUGHTS = """
+    dream dreamed dreamed of  träumen träumt hat geträumt  von dat  vehicle house castle horse
+    think thought thought of  denken denkt hat gedacht     an acc   people
 """
 
 # Things that happen to people in a moment: English has no "is finding" for them.
@@ -241,12 +251,12 @@ ACHIEVEMENTS = """
 
 # States stay in the simple present. Attitudes are about something known: "likes the book", but hardly "likes a book".
 STATES = """
-    have had had        haben hat hat gehabt            acc  vehicle thing device animal house garden
+    have had had        haben hat hat gehabt            acc  vehicle thing device animal home
     need needed needed  brauchen braucht hat gebraucht  acc  goods
-    see saw seen        sehen sieht hat gesehen         acc  building nature animal
+    see saw seen        sehen sieht hat gesehen         acc  building home nature animal
 """
 ATTITUDES = """
-    like liked liked       mögen mag hat gemocht            acc  reading clothing animal building nature
+    like liked liked       mögen mag hat gemocht            acc  reading clothing animal building home nature
     know knew known        kennen kennt hat gekannt         acc  people
     love loved loved       lieben liebt hat geliebt         acc  relative
     trust trusted trusted  vertrauen vertraut hat vertraut  dat  people
@@ -285,8 +295,8 @@ MANNERS = """
 
 # Who is given what: English and German as above, then the gifts.
 GIVING = """
-    give gave given    geben gibt hat gegeben          dat  thing reading
-    show showed shown  zeigen zeigt hat gezeigt        dat  thing reading clothing
+    give gave given    geben gibt hat gegeben          dat  thing book letter novel
+    show showed shown  zeigen zeigt hat gezeigt        dat  thing book letter novel clothing
     send sent sent     schicken schickt hat geschickt  dat  letter book picture camera
     lend lent lent     leihen leiht hat geliehen       dat  thing vehicle book
 """
@@ -435,15 +445,15 @@ EMOTIONS = """
 
 # English comparative, German comparative; the kinds and nouns that are compared with one another.
 COMPARATIVES = """
-    older             älter           person relative
-    younger           jünger          person relative
-    taller            größer          person relative
+    older             älter           people
+    younger           jünger          people
+    taller            größer          people
     bigger            größer          building
     more expensive    teurer          vehicle clothing furniture device
     cheaper           billiger        vehicle clothing furniture device
     better            besser          reading
     longer            länger          reading
-    more beautiful    schöner         clothing castle church bridge garden lake
+    more beautiful    schöner         clothing castle church garden lake
     faster            schneller       vehicle
 """
 
@@ -490,4 +500,68 @@ ORDINALS = """
 
     erst zweit dritt viert fünft sechst siebt acht neunt zehnt
     elft zwölft dreizehnt vierzehnt fünfzehnt sechzehnt siebzehnt achtzehnt neunzehnt
+"""
+
+# What leaves and arrives by the clock.
+TRANSPORT = """
+    train   der Zug
+    bus     der Bus
+"""
+
+# English before the hour, German before the hour; a half counts from the hour before in English only.
+MINUTES = """
+    five past      fünf nach
+    ten past       zehn nach
+    quarter past   Viertel nach
+    twenty past    zwanzig nach
+    half past      halb
+    twenty to      zwanzig vor
+    quarter to     Viertel vor
+    ten to         zehn vor
+    five to        fünf vor
+"""
+
+# What animals do: English; German third person singular, plural.
+RESTING = """
+    sleeping   schläft   schlafen
+    lying      liegt     liegen
+    sitting    sitzt     sitzen
+"""
+
+# What a person may be in spite of which life goes on.
+HANDICAPS = """
+    tired    müde
+    sick     krank
+    hungry   hungrig
+    sad      traurig
+"""
+
+WEATHER = """
+    it rains             es regnet
+    it snows             es schneit
+    it is cold           es kalt ist
+    the weather is good  das Wetter gut ist
+"""
+
+# English and German degree, which stands before the adjective.
+DEGREES = """
+    very       sehr
+    too        zu
+    not        nicht
+    not very   nicht sehr
+"""
+
+# Verbs for which one goes somewhere, and verbs whose objects are counted.
+PURPOSES = "buy, rent, draw, paint, look for, meet, visit, pick up, help"
+COUNTED = "buy, sell, draw, find, have, need, see"
+# Verbs that say little without a place, and still combine with every place.
+LOCATED = "eat, drink, buy, read, write, look for, find, draw, try on"
+# Verbs for what one remembers by its year.
+HISTORIC = "buy, sell, build, rent, write, draw, paint, meet, visit, repair, find, lose, travel, fly"
+
+PUNCTUALITY = """
+    already   schon
+    almost    fast
+    exactly   genau
+    only      erst
 """

@@ -19,6 +19,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+
 SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "</s>", "<unk>")
 """The special tokens in the order of their ids. `<s>` starts the decoder; no text ever needs `<unk>`."""
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
@@ -36,8 +37,7 @@ MAX_WORD_LENGTH = 64
 # bounded. No word mixes letters with `<` or `>`, so no learned piece can ever be spelt like a special token.
 WORD = (
     r"'(?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])"
-    r"| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
-    r"|\s+(?!\S)|\s+"
+    r"| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 ).replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
 
 

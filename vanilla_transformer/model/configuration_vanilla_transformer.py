@@ -50,8 +50,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "vanilla_transformer"
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012  (transformers' own convention)
-    attribute_map = {  # noqa: RUF012
+    keys_to_ignore_at_inference = ["past_key_values"]
+    attribute_map = {
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",
         "num_hidden_layers": "encoder_layers",

@@ -49,8 +49,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             chunk = slice(start, start + rows)
             label = labels[chunk, None]  # (rows, 1)
             logits = (x[chunk] @ w.T).float()  # (rows, vocabulary)
-            loss += torch.logsumexp(logits, dim=1).sum() - (1 - label_smoothing) * logits.gather(1, label).sum()
             gradient = logits.softmax(dim=1)  # of logsumexp
+            # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
+            log_sum_exp = logits.amax(dim=1) - gradient.amax(dim=1).log()  # (rows,)
+            loss += log_sum_exp.sum() - (1 - label_smoothing) * logits.gather(1, label).sum()
             gradient.scatter_add_(1, label, torch.full_like(label, label_smoothing - 1, dtype=gradient.dtype))
             gradient = gradient.to(dtype)
             grad_states[chunk] = gradient @ w

@@ -30,6 +30,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .dropout_vanilla_transformer import dropout
 from .loss_vanilla_transformer import linear_cross_entropy
 
 
@@ -187,13 +188,13 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
     def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2)."""
         hidden_states = self.activation_fn(self.fc1(hidden_states))  # (batch, length, ffn_dim)
-        return self.fc2(F.dropout(hidden_states, self.activation_dropout, self.training))
+        return self.fc2(dropout(hidden_states, self.activation_dropout, self.training))
 
     def residual(self, hidden_states: torch.Tensor, sub_layer: Callable, layer_norm: nn.LayerNorm) -> torch.Tensor:
-        """LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4); with `norm_first` x + Dropout(Sublayer(LayerNorm(x)))."""
+        """LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4), or x + Dropout(Sublayer(LayerNorm(x)))."""
         if self.norm_first:
-            return hidden_states + F.dropout(sub_layer(layer_norm(hidden_states)), self.dropout, self.training)
-        return layer_norm(hidden_states + F.dropout(sub_layer(hidden_states), self.dropout, self.training))
+            return hidden_states + dropout(sub_layer(layer_norm(hidden_states)), self.dropout, self.training)
+        return layer_norm(hidden_states + dropout(sub_layer(hidden_states), self.dropout, self.training))
 
 
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
@@ -240,9 +241,7 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
         def self_attention(states):
-            return self.self_attn(
-                states, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs
-            )[0]
+            return self.self_attn(states, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs)[0]
 
         def encoder_attention(states):
             return self.encoder_attn(
@@ -261,7 +260,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     config: VanillaTransformerConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["VanillaTransformerEncoderLayer", "VanillaTransformerDecoderLayer"]  # noqa: RUF012
+    _no_split_modules = ["VanillaTransformerEncoderLayer", "VanillaTransformerDecoderLayer"]
     _supports_sdpa = True
 
     @torch.no_grad()
@@ -306,9 +305,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def token_embeddings(
-        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
-    ) -> torch.Tensor:
+    def token_embeddings(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
         """Rows of the embedding matrix (batch, length, d_model), not yet multiplied by sqrt(d_model)."""
         if (input_ids is None) == (inputs_embeds is None):
             name = "decoder_" if isinstance(self, VanillaTransformerDecoder) else ""
@@ -324,13 +321,13 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         """
         positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
         hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
-        return F.dropout(hidden_states, self.dropout, self.training)
+        return dropout(hidden_states, self.dropout, self.training)
 
 
 class VanillaTransformerEncoder(VanillaTransformerStack):
     """The encoder: N layers over the embedded source (section 3.1)."""
 
-    _can_record_outputs = {  # noqa: RUF012
+    _can_record_outputs = {
         "hidden_states": VanillaTransformerEncoderLayer,
         "attentions": VanillaTransformerAttention,
     }
@@ -362,9 +359,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         """
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
-        mask = create_bidirectional_mask(
-            config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask
-        )
+        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
         hidden_states = self.embed(embeddings)
         for layer in self.layers:
             hidden_states = layer(hidden_states, mask, **kwargs)
@@ -374,7 +369,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
 class VanillaTransformerDecoder(VanillaTransformerStack):
     """The decoder: N layers over the target so far and the encoder's output (section 3.1)."""
 
-    _can_record_outputs = {  # noqa: RUF012
+    _can_record_outputs = {
         "hidden_states": VanillaTransformerDecoderLayer,
         "attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="self_attn"),
         "cross_attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="encoder_attn"),
@@ -445,7 +440,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     """Encoder and decoder without the output layer (Figure 1 up to the last "Add & Norm")."""
 
-    _tied_weights_keys = {  # noqa: RUF012
+    _tied_weights_keys = {
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
     }
@@ -497,17 +492,19 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             what else was asked for.
         """
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
+            encoder_outputs = self.encoder(
+                input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
+            )
         elif not isinstance(encoder_outputs, BaseModelOutput):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         decoder_outputs = self.decoder(
-            decoder_input_ids,
-            decoder_attention_mask,
-            encoder_outputs.last_hidden_state,
-            attention_mask,
-            past_key_values,
-            decoder_inputs_embeds,
-            use_cache,
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
             **kwargs,
         )
         return Seq2SeqModelOutput(
@@ -528,7 +525,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, GenerationMixin):
     """The whole Transformer (Figure 1): what the paper trains and translates with."""
 
-    _tied_weights_keys = {  # noqa: RUF012
+    _tied_weights_keys = {
         "lm_head.weight": "model.shared.weight",
         "model.encoder.embed_tokens.weight": "model.shared.weight",
         "model.decoder.embed_tokens.weight": "model.shared.weight",
@@ -578,15 +575,15 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs = self.model(
-            input_ids,
-            attention_mask,
-            decoder_input_ids,
-            decoder_attention_mask,
-            encoder_outputs,
-            past_key_values,
-            inputs_embeds,
-            decoder_inputs_embeds,
-            use_cache,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
             **kwargs,
         )
         loss = logits = None

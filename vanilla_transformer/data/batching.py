@@ -1,0 +1,101 @@
+"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1: "batched together by approximate length")."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import Sampler
+
+
+class TokenBatchSampler(Sampler[list[int]]):
+    """Cuts a corpus into batches of at most `max_tokens` padded tokens on either side.
+
+    Pairs are sorted by both lengths and cut where the next pair would not fit the budget; pairs of equal lengths change
+    places in every epoch, and so do the batches. The sorted lengths are the same in every epoch, so the number of
+    batches is too, and every pair comes exactly once. The order depends on (seed, epoch) alone.
+
+    Args:
+        source_lengths: (pairs,) tokens of each source, `</s>` included.
+        target_lengths: (pairs,) tokens of each target, `</s>` included.
+        max_tokens: Budget of a batch: pairs times longest source, and pairs times longest target, are at most this
+            (section 5.1: about 25,000 source and 25,000 target tokens).
+        seed: What the order is drawn from, together with the epoch.
+        shuffle: False gives the sorted order in every epoch, for evaluation.
+
+    Raises:
+        ValueError: If there are no pairs, the lengths do not belong together, or one pair is longer than the budget.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Sequence[int],
+        target_lengths: Sequence[int],
+        max_tokens: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+    ):
+        self.source_lengths = np.asarray(source_lengths, dtype=np.int64)
+        self.target_lengths = np.asarray(target_lengths, dtype=np.int64)
+        self._check(max_tokens)
+        self.max_tokens = max_tokens
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+        order = self._sorted(np.arange(len(self.source_lengths)))
+        self._bounds = _cut(self.source_lengths[order], self.target_lengths[order], max_tokens)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch, counted from 0, whose order the next iteration has. Trainer calls it."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __iter__(self) -> Iterator[list[int]]:
+        pairs, batches = np.arange(len(self.source_lengths)), np.arange(len(self))
+        if self.shuffle:
+            generator = np.random.default_rng((self.seed, self.epoch))
+            generator.shuffle(pairs)
+            generator.shuffle(batches)
+        order = self._sorted(pairs)
+        for batch in batches:
+            yield order[self._bounds[batch] : self._bounds[batch + 1]].tolist()
+
+    def real_share(self) -> float:
+        """Share of the cells of all padded batches, source and target together, that hold a real token."""
+        order = self._sorted(np.arange(len(self.source_lengths)))
+        sizes = np.diff(self._bounds)
+        longest_source = np.maximum.reduceat(self.source_lengths[order], self._bounds[:-1])
+        longest_target = np.maximum.reduceat(self.target_lengths[order], self._bounds[:-1])
+        cells = int((sizes * (longest_source + longest_target)).sum())
+        return float(self.source_lengths.sum() + self.target_lengths.sum()) / cells
+
+    def _check(self, max_tokens: int) -> None:
+        source, target = self.source_lengths, self.target_lengths
+        if source.shape != target.shape or source.ndim != 1:
+            raise ValueError(f"Lengths of {source.shape} sources and {target.shape} targets do not belong together.")
+        if not len(source):
+            raise ValueError("There are no pairs to make batches of.")
+        longest = int(np.maximum(source, target).argmax())
+        if max(source[longest], target[longest]) > max_tokens:
+            raise ValueError(
+                f"Pair {longest} has {source[longest]} source and {target[longest]} target tokens, more than "
+                f"max_tokens = {max_tokens} allows for a whole batch: raise max_tokens, or lower max_source_length "
+                "and max_target_length so that such pairs are dropped."
+            )
+
+    def _sorted(self, pairs: np.ndarray) -> np.ndarray:
+        """Sorts by target length, then source length up and down by turns, so that all neighbours are alike."""
+        source, target = self.source_lengths[pairs], self.target_lengths[pairs]
+        return pairs[np.lexsort((np.where(target % 2, -source, source), target))]
+
+
+def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Where batches begin in the sorted corpus, and its end: (batches + 1,)."""
+    bounds, longest_source, longest_target = [0], 0, 0
+    for i, (source, target) in enumerate(zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)):
+        longest_source, longest_target = max(longest_source, source), max(longest_target, target)
+        if (i + 1 - bounds[-1]) * max(longest_source, longest_target) > max_tokens:
+            bounds.append(i)
+            longest_source, longest_target = source, target
+    return np.array([*bounds, len(source_lengths)])

@@ -1,0 +1,105 @@
+"""Seq2SeqTrainingArguments with the paper's defaults (section 5)."""
+
+from dataclasses import dataclass, field
+
+from transformers import Seq2SeqTrainingArguments
+
+
+_UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
+
+
+@dataclass
+class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
+    """All of transformers' training arguments, with the paper's values where it gives any.
+
+    New arguments: `max_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`.
+
+    Changed defaults, beside what transformers has:
+
+    | argument | here | transformers | why |
+    | --- | --- | --- | --- |
+    | `adam_beta2` | 0.98 | 0.999 | section 5.3 |
+    | `adam_epsilon` | 1e-9 | 1e-8 | section 5.3 |
+    | `warmup_steps` | 4000 | 0 | section 5.3; with equation 3 for the schedule, see `noam_factor` |
+    | `max_steps` | 100,000 | -1 | section 5.2, base models |
+    | `label_smoothing_factor` | 0.1 | 0 | section 5.4; the model's own loss does it, in training only |
+    | `max_grad_norm` | 0 | 1 | the paper does not clip |
+    | `weight_decay` | 0 | 0 | none in the paper: without it AdamW is Adam |
+    | `eval_strategy` | steps | no | validation loss and BLEU belong to a run |
+    | `eval_steps`, `save_steps` | 1000 | 500 | a checkpoint every so many updates (the paper: every 10 minutes) |
+    | `save_total_limit` | `average_last` + 1 | none | what averaging needs, and the best one |
+    | `metric_for_best_model` | bleu | none | what "best" and early stopping mean; "loss" without generation |
+    | `load_best_model_at_end` | True | False | the best checkpoint is kept and saved |
+    | `predict_with_generate` | True | False | validation BLEU by translating |
+    | `remove_unused_columns` | False | True | the collator takes what it needs |
+    | `report_to` | none | none | named here because it stays so |
+    | `average_tokens_across_devices` | True | True | the loss is a mean over all tokens of an update |
+    | `ddp_find_unused_parameters` | False | True | every parameter is used |
+    | `accelerator_config` | even_batches off | on | no pair is trained on twice to make processes even |
+
+    | `logging_steps` | 100 | 500 | the learning curve is drawn from the log |
+
+    `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch.
+
+    Args:
+        max_tokens: Padded source tokens of a batch, and padded target tokens, at most (section 5.1: 25,000 each).
+            With several processes or accumulation this is per process and per accumulated batch.
+        noam_factor: Multiplies the Noam schedule (equation 3); None gives the learning rate back to `learning_rate`
+            and `lr_scheduler_type`.
+        average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
+            0 for none.
+        early_stopping_patience: Stop after so many evaluations without a better `metric_for_best_model`; None: never.
+
+    Raises:
+        ValueError: For a value that cannot be meant, naming the argument.
+    """
+
+    max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
+    noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
+    average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
+    early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
+
+    adam_beta2: float = 0.98
+    adam_epsilon: float = 1e-9
+    warmup_steps: float = 4000
+    max_steps: int = 100_000
+    label_smoothing_factor: float = 0.1
+    max_grad_norm: float = 0.0
+    eval_strategy: str = "steps"
+    eval_steps: float | None = 1000
+    logging_steps: float = 100
+    save_steps: float = 1000
+    save_total_limit: int | None = None
+    metric_for_best_model: str | None = "bleu"
+    greater_is_better: bool | None = None
+    load_best_model_at_end: bool = True
+    predict_with_generate: bool = True
+    remove_unused_columns: bool = False
+    report_to: str | list[str] | None = "none"
+    ddp_find_unused_parameters: bool | None = False
+    accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
+
+    def __post_init__(self):
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}.")
+        if self.average_last < 0:
+            raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
+        if self.noam_factor is not None and not (self.warmup_steps >= 1 and self.noam_factor > 0):
+            raise ValueError(
+                f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "
+                f"and {self.noam_factor}; noam_factor: null turns it off."
+            )
+        if self.noam_factor is not None:
+            if self.learning_rate not in (_UNSET_LEARNING_RATE, 1.0):
+                raise ValueError(
+                    f"learning_rate {self.learning_rate} has no effect under the Noam schedule: set noam_factor "
+                    "instead, or noam_factor: null to use learning_rate and lr_scheduler_type."
+                )
+            self.learning_rate = 1.0  # what the schedule multiplies
+        if self.metric_for_best_model == "bleu" and not self.predict_with_generate:
+            self.metric_for_best_model = "loss"
+        if self.greater_is_better is None and self.metric_for_best_model is not None:
+            self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))
+        if self.save_total_limit is None:
+            self.save_total_limit = self.average_last + 1
+        super().__post_init__()

@@ -1,0 +1,232 @@
+"""Seq2SeqTrainer with token batches, the Noam schedule and a validation that means what it says."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerFast, Seq2SeqTrainer
+from transformers.trainer_callback import TrainerCallback
+
+from ..data.batching import TokenBatchSampler
+from ..data.collator import TranslationCollator
+from ..evaluation.scores import perplexity, score_translations
+from ..model.pipeline_vanilla_transformer import translate
+from .arguments import VanillaTransformerTrainingArguments
+from .schedule import create_noam_scheduler
+
+
+class VanillaTransformerTrainer(Seq2SeqTrainer):
+    """Trains as the paper does (section 5); everything else is transformers' Trainer.
+
+    Args:
+        model: A `VanillaTransformerForConditionalGeneration`. Its `config.label_smoothing` is set from the arguments.
+        args: The training arguments.
+        train_dataset: Rows with `input_ids` and `labels`, lists of token ids that end in `</s>`.
+        eval_dataset: The same for validation.
+        processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
+        callbacks: More callbacks; early stopping is added if the arguments ask for it.
+        files_to_save: Files that every saved model gets a copy of, say the recipe.
+
+    Raises:
+        ValueError: At once, if a training pair is longer than `args.max_tokens`.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: VanillaTransformerTrainingArguments,
+        *,
+        train_dataset: Dataset | None = None,
+        eval_dataset: Dataset | None = None,
+        processing_class: PreTrainedTokenizerFast | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        files_to_save: tuple[Path, ...] = (),
+        **kwargs,
+    ):
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=TranslationCollator(),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            callbacks=callbacks,
+            **kwargs,
+        )
+        # The model smooths its own loss while training: the Trainer's smoother would need all logits at once.
+        model.config.label_smoothing = args.label_smoothing_factor
+        self.label_smoother = None
+        self.files_to_save = files_to_save
+        self.train_batches = None
+        if train_dataset is not None:
+            self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
+        if args.early_stopping_patience is not None:
+            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+        self._clock = _Clock()
+
+    # ------------------------------------------------------------------------------------------------- data
+
+    def get_train_dataloader(self) -> DataLoader:
+        if self.train_batches is None:
+            raise ValueError("Training needs a train_dataset.")
+        return self._loader(self.train_dataset, self.train_batches)
+
+    def get_eval_dataloader(self, eval_dataset: Dataset | None = None) -> DataLoader:
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if dataset is None:
+            raise ValueError("Evaluation needs an eval_dataset.")
+        longest = max(map(len, (*dataset["input_ids"], *dataset["labels"])))
+        batches = _token_batches(dataset, max(self.args.max_tokens, longest), seed=0, shuffle=False)
+        return self._loader(dataset, batches)
+
+    def _loader(self, dataset: Dataset, batches: TokenBatchSampler) -> DataLoader:
+        loader = DataLoader(
+            dataset,
+            batch_sampler=batches,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)
+
+    # --------------------------------------------------------------------------------------------- schedule
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
+        if self.args.noam_factor is None:
+            return super().create_scheduler(num_training_steps, optimizer)
+        if self.lr_scheduler is None:
+            d_model, warmup = self.model.config.d_model, self.args.get_warmup_steps(num_training_steps)
+            self.lr_scheduler = create_noam_scheduler(
+                optimizer or self.optimizer, d_model, warmup, self.args.noam_factor
+            )
+            self._created_lr_scheduler = True  # so that a second train() begins its schedule anew
+        return self.lr_scheduler
+
+    # ------------------------------------------------------------------------------------------- validation
+
+    def evaluate(
+        self,
+        eval_dataset: Dataset | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+        **generate_options,
+    ) -> dict[str, float]:
+        """Loss per real token (nats, no label smoothing), its perplexity, and BLEU with `predict_with_generate`.
+
+        Args:
+            eval_dataset: Rows with `input_ids` and `labels`; None: the trainer's own.
+            ignore_keys: For compatibility; has no effect.
+            metric_key_prefix: What the names of the metrics begin with.
+            **generate_options: Override `args.generation_num_beams` and the model's generation config.
+
+        Returns:
+            `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100) and
+            `{prefix}_runtime` in seconds.
+        """
+        with self._clock.stopped():
+            started = time.perf_counter()
+            dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+            loss = self._loss_per_token(dataset)
+            metrics = {"loss": loss, "perplexity": perplexity(loss)}
+            if self.args.predict_with_generate:
+                metrics["bleu"] = self._bleu(dataset, generate_options)
+            metrics["runtime"] = round(time.perf_counter() - started, 3)
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in metrics.items()}
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    @torch.no_grad()
+    def _loss_per_token(self, dataset: Dataset) -> float:
+        was_training = self.model.training
+        self.model.eval()
+        sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # nats, tokens
+        for batch in self.get_eval_dataloader(dataset):
+            batch = self._prepare_inputs(batch)
+            with self.compute_loss_context_manager():
+                nats = self.model(**batch, num_items_in_batch=1).loss
+            sums += torch.stack((nats.double(), (batch["labels"] != -100).sum().double()))
+        self.model.train(was_training)
+        nats, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
+        return nats / tokens
+
+    def _bleu(self, dataset: Dataset, generate_options: dict) -> float:
+        """Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
+        share = dataset.shard(self.args.world_size, self.args.process_index)[:]
+        options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
+        options = {name: value for name, value in options.items() if value is not None} | generate_options
+        sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
+        references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
+        with self.compute_loss_context_manager():
+            hypotheses = translate(self.accelerator.unwrap_model(self.model), self.processing_class, sources, **options)
+        hypotheses, references = gather_object(hypotheses), gather_object(references)
+        return score_translations(hypotheses, references, ["sacrebleu"], target_language="und")[0].value
+
+    # ----------------------------------------------------------------------------------- what is kept of it
+
+    def train(self, *args, **kwargs):
+        self._clock.start()
+        return super().train(*args, **kwargs)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """As in Trainer, with `elapsed_seconds` of training without validation, over all sessions of a resumed run."""
+        self._clock.carry_on_from(self.state.log_history)
+        super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
+
+    def _save(self, output_dir: str | None = None, state_dict=None) -> None:
+        super()._save(output_dir, state_dict)
+        for path in self.files_to_save:
+            shutil.copy(path, output_dir or self.args.output_dir)
+
+
+class _Clock:
+    """Seconds of training: stopped during validation, continued when a run is resumed."""
+
+    def __init__(self):
+        self.before = 0.0
+        self.since: float | None = None
+        self.resumed = False
+
+    def start(self) -> None:
+        self.__init__()
+        self.since = time.perf_counter()
+
+    def carry_on_from(self, log_history: list[dict]) -> None:
+        if not self.resumed and self.since is not None:
+            self.resumed = True
+            self.before += max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+
+    def seconds(self) -> float:
+        return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
+
+    def stopped(self):
+        return _Stopped(self)
+
+
+class _Stopped:
+    def __init__(self, clock: _Clock):
+        self.clock = clock
+
+    def __enter__(self):
+        self.was_running = self.clock.since is not None
+        self.clock.before, self.clock.since = self.clock.seconds(), None
+
+    def __exit__(self, *exception):
+        if self.was_running:
+            self.clock.since = time.perf_counter()
+
+
+def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
+    def lengths(column: str) -> list[int]:
+        return [len(tokens) for tokens in dataset[column]]
+
+    return TokenBatchSampler(lengths("input_ids"), lengths("labels"), max_tokens, seed=seed, shuffle=shuffle)
+
+
+def _data_seed(args: VanillaTransformerTrainingArguments) -> int:
+    return args.seed if args.data_seed is None else args.data_seed
