@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from functools import cache
 from itertools import islice
 from random import Random
 
@@ -214,10 +215,21 @@ def test_numbers_written_by_hand(number, words):
     assert (number_in_english(number), number_in_german(number)) == words
 
 
+ENGLISH_WORTH = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
+    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50,
+    "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+}  # fmt: skip
+GERMAN_WORTH = {
+    "null": 0, "ein": 1, "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8, "neun": 9,
+    "zehn": 10, "elf": 11, "zwölf": 12, "dreizehn": 13, "vierzehn": 14, "fünfzehn": 15, "sechzehn": 16,
+    "siebzehn": 17, "achtzehn": 18, "neunzehn": 19, "zwanzig": 20, "dreißig": 30, "vierzig": 40, "fünfzig": 50,
+    "sechzig": 60, "siebzig": 70, "achtzig": 80, "neunzig": 90, "eins": 1,
+}  # fmt: skip
+
+
 def value_of_english(words):
-    ones = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen".split()
-    ones += [f"{stem}teen" for stem in "fif six seven eigh nine".split()]
-    tens = {f"{stem}ty": 10 * n for n, stem in enumerate("twen thir for fif six seven eigh nine".split(), 2)}
     total = group = 0
     for word in words.replace("-", " ").split():
         if word == "thousand":
@@ -225,23 +237,16 @@ def value_of_english(words):
         elif word == "hundred":
             group *= 100
         elif word != "and":
-            group += tens[word] if word in tens else ones.index(word)
+            group += ENGLISH_WORTH[word]
     return total + group
-
-
-GERMAN_BELOW_HUNDRED = {
-    **{word: n for n, word in enumerate("null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split())},
-    **{f"{stem}zehn": n for n, stem in enumerate("drei vier fünf sech sieb acht neun".split(), 13)},
-    **{w: 10 * n for n, w in enumerate("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split(), 2)},
-}
 
 
 def value_of_german(word):
     pattern = r"(?:(?P<thousands>\w+?)tausend)?(?:(?P<hundreds>\w+?)hundert)?(?:(?P<ones>[a-zäöüß]+?)und)?(?P<rest>\w*)"
-    parts = re.fullmatch(pattern, word).groupdict()
-    rest = "ein" if parts["rest"] == "eins" else parts["rest"]
-    values = {name: GERMAN_BELOW_HUNDRED[part] if part else 0 for name, part in {**parts, "rest": rest}.items()}
-    return 1000 * values["thousands"] + 100 * values["hundreds"] + values["ones"] + values["rest"]
+    thousands, hundreds, ones, rest = (
+        GERMAN_WORTH[part] if part else 0 for part in re.fullmatch(pattern, word).groups()
+    )
+    return 1000 * thousands + 100 * hundreds + ones + rest
 
 
 def test_every_number_can_be_read_back():
@@ -411,116 +416,184 @@ def test_german_conjugation(infinitive, third, expected):
     assert " ".join(grammar.conjugate(infinitive, third)) == expected
 
 
-def test_english_conjugation():
-    assert [grammar.third_person(base) for base in ("read", "wash", "try", "buy", "go", "have")] == [
-        "reads",
-        "washes",
-        "tries",
-        "buys",
-        "goes",
-        "has",
-    ]
-    assert [grammar.gerund(base) for base in ("read", "write", "cut", "get", "draw", "open", "visit", "buy")] == [
-        "reading",
-        "writing",
-        "cutting",
-        "getting",
-        "drawing",
-        "opening",
-        "visiting",
-        "buying",
-    ]
+@pytest.mark.parametrize(
+    ("base", "third_person", "gerund"),
+    [
+        ("read", "reads", "reading"),
+        ("write", "writes", "writing"),
+        ("wash", "washes", "washing"),
+        ("try", "tries", "trying"),
+        ("buy", "buys", "buying"),
+        ("go", "goes", "going"),
+        ("have", "has", "having"),
+        ("cut", "cuts", "cutting"),
+        ("open", "opens", "opening"),
+        ("travel", "travels", "travelling"),
+        ("call", "calls", "calling"),
+        ("draw", "draws", "drawing"),
+        ("visit", "visits", "visiting"),
+    ],
+)
+def test_english_conjugation(base, third_person, gerund):
+    assert (grammar.third_person(base), grammar.gerund(base)) == (third_person, gerund)
 
 
-# Sentences written by hand: the grammar must be able to say them, and say them so
+# Word order: clauses written by hand
 
 
-class Script:
-    """Draws what one asks for: of every pool the first item that a hand-written sentence still has room for."""
+def a_clause(subject, verb_form, complement):
+    """Returns a clause of the grammar by its English words."""
+    (agent,) = {
+        person
+        for pool in grammar.people()
+        for person in pool
+        if person.english == subject and (subject != "they" or person.person == grammar.THIRD_PLURAL)
+    }
+    for verb in grammar.verbs_in(grammar.TIMELESS):
+        for paradigm in (paradigm for tense in verb.tenses for paradigm in tense):
+            if paradigm[agent.person].english == verb_form:
+                for found in (found for pool in verb.complements for found in pool):
+                    if found.english == f" {complement}":
+                        return grammar.Clause(agent, paradigm[agent.person], found)
+    raise AssertionError(f"the grammar cannot say {subject} {verb_form} {complement}")
 
-    def __init__(self, construction, seed):
-        self.construction = construction
-        self.draw = drawing(seed)
 
-    def translations(self, count):
-        return dict(self.construction(self.draw) for _ in range(count))
+@pytest.mark.parametrize(
+    ("subject", "verb_form", "complement", "main_clause", "verb_last"),
+    [
+        ("Anna", "is calling", "the doctor", "Anna ruft den Arzt an", "Anna den Arzt anruft"),
+        ("I", "am helping", "the children", "ich helfe den Kindern", "ich den Kindern helfe"),
+        ("we", "have gone", "home", "wir sind nach Hause gegangen", "wir nach Hause gegangen sind"),
+        ("he", "has opened", "the window", "er hat das Fenster geöffnet", "er das Fenster geöffnet hat"),
+        ("you", "can try on", "a hat", "du kannst einen Hut anprobieren", "du einen Hut anprobieren kannst"),
+        ("she", "has to get up", "very early", "sie muss sehr früh aufstehen", "sie sehr früh aufstehen muss"),
+        ("they", "are driving", "to Munich", "sie fahren nach München", "sie nach München fahren"),
+        ("my son", "is waiting", "at the station", "mein Sohn wartet am Bahnhof", "mein Sohn am Bahnhof wartet"),
+        ("Peter", "is waiting for", "the boy", "Peter wartet auf den Jungen", "Peter auf den Jungen wartet"),
+        ("he", "has talked to", "her aunt", "er hat mit ihrer Tante gesprochen", "er mit ihrer Tante gesprochen hat"),
+        ("the boy", "is dreaming of", "the horse", "der Junge träumt vom Pferd", "der Junge vom Pferd träumt"),
+        ("you", "are reading", "this book", "du liest dieses Buch", "du dieses Buch liest"),
+        ("he", "read", "a long letter", "er hat einen langen Brief gelesen", "er einen langen Brief gelesen hat"),
+        ("I", "would like to drink", "cold milk", "ich möchte kalte Milch trinken", "ich kalte Milch trinken möchte"),
+        ("she", "has followed", "the student", "sie ist dem Studenten gefolgt", "sie dem Studenten gefolgt ist"),
+        ("I", "know", "your neighbour", "ich kenne deinen Nachbarn", "ich deinen Nachbarn kenne"),
+    ],
+)  # fmt: skip
+def test_verb_second_and_verb_last(subject, verb_form, complement, main_clause, verb_last):
+    clause = a_clause(subject, verb_form, complement)
+    english = f"{subject} {verb_form} {complement}"
+    assert grammar.declarative(clause) == (english, main_clause)
+    assert grammar.subordinate(clause) == (english, verb_last)
+
+
+@pytest.mark.parametrize(
+    ("subject", "verb_form", "complement", "question", "translation"),
+    [
+        ("Anna", "bought", "a red car", "did Anna buy a red car", "hat Anna ein rotes Auto gekauft"),
+        ("you", "are turning off", "the lamp", "are you turning off the lamp", "schaltest du die Lampe aus"),
+        ("Peter", "needs", "a new bag", "does Peter need a new bag", "braucht Peter eine neue Tasche"),
+        ("he", "wants to fly", "to Rome", "does he want to fly to Rome", "will er nach Rom fliegen"),
+        ("we", "are allowed to go", "home", "are we allowed to go home", "dürfen wir nach Hause gehen"),
+        ("they", "woke up", "late", "did they wake up late", "sind sie spät aufgewacht"),
+    ],
+)  # fmt: skip
+def test_yes_no_questions(subject, verb_form, complement, question, translation):
+    assert grammar.interrogative(a_clause(subject, verb_form, complement)) == (question, translation)
+
+
+@pytest.mark.parametrize(
+    ("subject", "verb_form", "complement", "english", "german"),
+    [
+        ("Anna", "is buying", "a red car", "is not buying", "kauft kein rotes Auto"),
+        ("Anna", "is eating", "good cheese", "is not eating", "isst keinen guten Käse"),
+        ("Anna", "can read", "books", "cannot read", "kann keine Bücher lesen"),
+        ("Anna", "bought", "the car", "did not buy", "hat das Auto nicht gekauft"),
+        ("Anna", "is inviting", "my brother", "is not inviting", "lädt meinen Bruder nicht ein"),
+        ("Anna", "is thanking", "the guest", "is not thanking", "dankt dem Gast nicht"),
+        ("Anna", "is waiting for", "a friend", "is not waiting for", "wartet nicht auf einen Freund"),
+        ("Anna", "has to sleep", "at home", "does not have to sleep", "muss nicht zu Hause schlafen"),
+        ("Anna", "is getting up", "late", "is not getting up", "steht nicht spät auf"),
+    ],
+)  # fmt: skip
+def test_negation_is_nicht_or_kein(subject, verb_form, complement, english, german):
+    _, verb, words = a_clause(subject, verb_form, complement)
+    assert verb.negated == english
+    assert f"{verb.finite}{words.negated}{verb.bracket}" == german
+
+
+# Constructions: wherever the English matches, the German must
 
 
 @pytest.mark.parametrize(
     ("construction", "english", "german"),
     [
-        ("statement", "Anna is calling (?:the|a) (doctor|teacher)", r"Anna ruft (den|einen) (Arzt|Lehrer) an\."),
-        ("statement", "I am helping the children", r"Ich helfe den Kindern\."),
-        ("statement", "we have gone home", r"Wir sind nach Hause gegangen\."),
-        ("statement", "he has opened the window", r"Er hat das Fenster geöffnet\."),
-        ("statement", "you (are|have) t\\w+ on a coat", r"Du (probierst|hast) einen Mantel (an|anprobiert)\."),
-        ("statement_with_time", "\\w+ bought .* yesterday", r"\w+ (habe|hast|hat|haben) gestern .* gekauft\."),
-        ("time_first", "tomorrow \\w+ will ", r"Morgen (werde|wirst|wird|werden) \w+ .*en\."),
-        ("negation", "she is not buying a ", r"Sie kauft kein(en|e|) .*\."),
-        ("negation", "\\w+ did not read the ", r"\w+ (habe|hast|hat|haben) (den|das|die) .* nicht gelesen\."),
-        ("negation", "they are not waiting for ", r"Sie warten nicht auf .*\."),
-        ("negation", "we are not going ", r"Wir gehen nicht .*\."),
-        ("yes_no_question", "did you get up ", r"Bist du .* aufgestanden\?"),
-        (
-            "adverb_question",
-            "why is \\w+ (calling|inviting) my ",
-            r"Warum .* (mein|meine|meinen) \w+ (\w+ )?(an|ein)\?",
-        ),
-        ("object_question", "whom is she helping\\?", r"Wem hilft sie\?"),
-        ("object_question", "whom is he waiting for\\?", r"Auf wen wartet er\?"),
-        ("which_question", "which coat is (he|she) trying on", r"Welchen Mantel probiert (er|sie) an\?"),
-        ("reported_clause", ".* that \\w+ is (calling|inviting) ", r".*, dass .* (anruft|einlädt)\."),
-        ("reported_clause", ".* whether \\w+ has read ", r".*, ob .* gelesen hat\."),
-        ("cause", ".* because she is getting up ", r".*, weil sie .* aufsteht\."),
-        ("cause", ".* because he has to wash ", r".*, weil er .* waschen muss\."),
-        ("infinitive", ".* (call|invite) my ", r".*, mein(e|en) .* (anzurufen|einzuladen)\."),
-        ("relative_object", "the (man|teacher|student) whom Anna knows is ", r"Der \w+, den Anna kennt, ist .*\."),
-        (
-            "relative_object",
-            "the women whom \\w+ has helped are ",
-            r"Die Frauen, denen .* geholfen ha(t|be|st), sind .*",
-        ),
-        ("relative_object", "the car that I am dreaming of is ", r"Das Auto, von dem ich träume, ist .*"),
-        ("relative_subject", "the girl who has ", r"Das Mädchen, das .* (hat|ist|muss|darf|will), ist .*\."),
-        ("condition", "if \\w+ calls ", r"Wenn .* anruft, (werde|wirst|wird|werden) .* sein\."),
-        ("giving", "I am giving the man a ", r"Ich gebe dem Mann ein(en|e|) .*\."),
-        ("placing", "she is putting the key on the table", r"Sie legt den Schlüssel auf den Tisch\."),
-        ("position", "the key is on the table", r"Der Schlüssel ist auf dem Tisch\."),
-        ("reference", "where is the cup|where is the bag\\? It is on", r"Wo ist die Tasche\? Sie ist auf .*\."),
-        ("existence", "there is no (castle|tower) in Rome", r"In Rom gibt es kein(en|) (Schloss|Turm)\."),
-        ("possession", "Anna's (coat|hat|skirt) is ", r"Annas (Mantel|Hut|Rock) ist .*\."),
-        ("possession_as_object", ".* the teacher's ", r".* des Lehrers( .*)?\."),
-        ("pronoun_object", "\\w+ has picked him up", r"\w+ hat ihn abgeholt\."),
-        ("pronoun_object_with_time", "\\w+ visited her yesterday", r"\w+ (habe|hast|hat|haben) sie gestern besucht\."),
-        ("action_at_place", "\\w+ is reading a ", r"\w+ liest (in|im|am|zu|auf) .* ein(en|e|) .*\."),
-        (
-            "action_at_place",
-            "\\w+ is reading the (book|letter) ",
-            r"\w+ liest (das Buch|den Brief) (in|im|am|zu|auf) .*\.",
-        ),
-        ("departure", "on Monday the train to Rome leaves ", r"Am Montag fährt der Zug nach Rom um .* ab\."),
-        ("calendar_day", "today is Monday, the third", r"Heute ist Montag, der dritte .*\."),
-        ("birthday", "Peter's birthday is on the third", r"Peters Geburtstag ist am dritten .*\."),
-        ("habit", "\\w+ often gets up ", r"\w+ steht oft .* auf\."),
+        ("statement_with_time", r"\w+ bought .* yesterday", r"\w+ (habe|hast|hat|haben) gestern .* gekauft\."),
+        ("time_first", r"tomorrow he will ", r"morgen wird er .*(en|ern)\."),
+        ("time_first", r"on Monday the woman is ", r"am Montag \w+ die Frau .*\."),
+        ("appointment", r"she called .* at half past ", r"sie hat um halb \w+ .* angerufen\."),
+        ("action_at_place", r"(he|she|\w+a) is reading an? ", r"\w+ liest (in|im|am|zu) .* ein(en|e|) .*\."),
+        ("action_at_place", r"(he|she|\w+a) is reading the ", r"\w+ liest (den|das|die) .* (in|im|am|zu) .*\."),
+        ("habit", r"she \w+ gets up ", r"sie steht \w+ (sehr früh|spät) auf\."),
+        ("pronoun_object", r"\w+ (has|have) picked him up", r"\w+ (habe|hast|hat|haben) ihn abgeholt\."),
+        ("pronoun_object", r"\w+ (is|am|are) not waiting for him", r"\w+ \w+ nicht auf ihn\."),
+        ("pronoun_object_with_time", r"\w+ visited her yester", r"\w+ (habe|hast|hat|haben) sie gestern besucht\."),
+        ("pronoun_object_with_time", r"\w+ talked to her yest", r"\w+ (habe|hast|hat|haben) gestern mit ihr ges.*"),
+        ("giving", r"\w+ (is|am|are) giving the man an? ", r"\w+ (gebe|gibst|gibt|geben) dem Mann ein(en|e|) .*\."),
+        ("companionship", r"\w+ is (\w+) .* with his ", r"\w+ \w+ mit (seinem|seiner|seinen) .*\."),
+        ("placing", r".* put.* the key on the table", r".* den Schlüssel auf den Tisch( legen| gelegt)?\."),
+        ("position", r"the key is not on ", r"der Schlüssel ist nicht auf (dem|der) .*\."),
+        ("position", r"were the books (under|behind) the", r"waren die Bücher (unter|hinter) (dem|der) .*\?"),
+        ("resting_animal", r"the cat is lying ", r"die Katze liegt (im|am|in|auf|unter|neben|hinter) .*\."),
+        ("existence", r"there is no castle in Rome", r"in Rom gibt es kein Schloss\."),
+        ("existence", r"was there an old church in ", r"gab es in \w+ eine alte Kirche\?"),
+        ("description", r"the soup was too hot", r"die Suppe war zu heiß\."),
+        ("comparison", r"(his brother|Peter) is taller than ", r"(sein Bruder|Peter) ist größer als .*\."),
+        ("possession", r"Anna's (coat|hat|skirt) is ", r"Annas (Mantel|Hut|Rock) ist .*\."),
+        ("possession_as_object", r".* (the teacher's) (\w+ )?car\b", r".* das (\w+ )?Auto des Lehrers( .*)?\."),
+        ("adverb_question", r"why is \w+ calling ", r"warum ruft \w+ .* an\?"),
+        ("object_question", r"whom is she helping\?", r"wem hilft sie\?"),
+        ("object_question", r"whom is he waiting for\?", r"auf wen wartet er\?"),
+        ("object_question", r"what did you (\w+) yesterday", r"was hast du gestern \w+\?"),
+        ("subject_question", r"who (is calling|has called) ", r"wer (ruft|hat) .* (an|angerufen)\?"),
+        ("which_question", r"which \w+ is \w+ turning on", r"welche[ns]? \w+ schaltet \w+ ein\?"),
+        ("which_question", r"which students .* trust", r"welchen Studenten vertrau(e|st|t|en) .*\?"),
+        ("reference", r"where is (my|your) bag\? It is on", r"wo ist (meine|deine) Tasche\? Sie ist auf .*\."),
+        ("reference", r"where are the keys\? They are ", r"wo sind die Schlüssel\? Sie sind .*\."),
+        ("coordination", r"\w+ (is|are|am) reading .*, but ", r"\w+ (lese|liest|lesen) .*, aber .*\."),
+        ("objection", r".* coat, but it is too ", r".*Mantel.*, aber er ist zu .*\."),
+        ("relative_subject", r"the girl who ", r"das Mädchen, das .* \w+, ist \w+\."),
+        ("relative_subject", r"the friends who have ", r"die Freunde, die .* (haben|sind|müssen|dürfen), sind \w+\."),
+        ("relative_after_object", r"\w+ is calling the boy who", r"\w+ ruft den Jungen an, der .* \w+\."),
+        ("relative_after_object", r".* waited for the woman who", r".* auf die Frau gewartet, die .* \w+\."),
+        ("relative_object", r"the boy whom \w+ knows is ", r"der Junge, den \w+ kennt, ist \w+\."),
+        ("relative_object", r"the women whom \w+ has helped", r"die Frauen, denen \w+ geholfen hat, sind \w+\."),
+        ("relative_object", r"the car that .* dreaming of is ", r"das Auto, von dem .*, ist \w+\."),
+        ("reported_clause", r".* that \w+ is inviting ", r".*, dass \w+ .* einlädt\."),
+        ("reported_clause", r".* whether \w+ has read ", r".*, ob \w+ .* gelesen hat\."),
+        ("cause", r"\w+ is .* because she is getting up ", r"\w+ ist \w+, weil sie .* aufsteht\."),
+        ("concession", r"although she is tired, she has to ", r"obwohl sie müde ist, muss sie .*en\."),
+        ("condition", r"if (she|he|\w+a) calls ", r"wenn \w+ .* anruft, (werde|wirst|wird|werden) .* sein\."),
+        ("weather_condition", r"if it rains, \w+ will ", r"wenn es regnet, (werde|wirst|wird|werden) \w+ .*n\."),
+        ("infinitive", r"I am trying to call ", r"ich versuche, .* anzurufen\."),
+        ("infinitive", r"\w+ has forgotten to read ", r"\w+ hat vergessen, .* zu lesen\."),
+        ("purpose", r"\w+ is going .* to pick up ", r"\w+ geht .*, um .* abzuholen\."),
+        ("departure", r"on Monday the train to \w+ leaves ", r"am Montag fährt der Zug nach \w+ um .* ab\."),
+        ("calendar_day", r"today is Monday, the third", r"heute ist Montag, der dritte .*\."),
+        ("birthday", r"Peter's birthday is on the third", r"Peters Geburtstag ist am dritten .*\."),
+        ("age", r"I am twenty-", r"ich bin \w+undzwanzig Jahre alt\."),
+        ("how_many", r"how many books has \w+ ", r"wie viele Bücher hat \w+ .*\?"),
     ],
-)
-def test_sentences_of_a_construction(construction, english, german):
-    draw = drawing(9)
+)  # fmt: skip
+def test_german_of_matching_english(construction, english, german):
     found = 0
-    for _ in range(40_000):
-        sentence, translation = getattr(grammar, construction)(draw)
+    for sentence, translation in spoken(construction):
         if re.match(english, sentence):
-            assert re.fullmatch(german, translation[0].upper() + translation[1:]), (sentence, translation)
+            assert re.fullmatch(german, translation), (sentence, translation)
             found += 1
-            if found == 3:
-                break
     assert found
 
 
-def test_verb_comes_second_after_a_time(pairs):
-    finites = {word for verb in grammar.verbs_in(grammar.FUTURE) for tense in verb.tenses for f in tense for word in f}
-    del finites
-    for pair in pairs:
-        if re.match("(Yesterday|Tomorrow|Tonight) [A-Z]", pair["en"]) and pair["en"].split()[1] != "I":
-            name = pair["en"].split()[1]
-            assert re.match(rf"(Gestern|Morgen|Heute Abend) \w+ {name}\b", pair["de"]) or "is" in pair["en"]
+@cache
+def spoken(construction):
+    draw = drawing(9)
+    return [getattr(grammar, construction)(draw) for _ in range(12_000)]

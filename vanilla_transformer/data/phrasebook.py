@@ -5,8 +5,8 @@ The phrasebook is the corpus that needs no download. Its sentences are made of t
 declensions of the adjective, verb-second and verb-final order, separable verbs, *nicht* and *kein*, relative clauses.
 Every English sentence has exactly one German translation, so that a small Transformer can learn the whole mapping.
 
-The module is in four parts: numbers, declension (nouns), conjugation (verbs), and the constructions, which are short
-functions that draw words and put them in the order of each language.
+The module goes from words to sentences: numbers, declension (nouns), conjugation (verbs), clauses, and at last the
+constructions, which are short functions that draw words and put them in the order of each language.
 
 Spaces follow one rule: a piece that may be empty (a complement, a right bracket) brings its leading blank with it.
 """
@@ -363,10 +363,10 @@ def phrases(table: str) -> tuple[Phrase, ...]:
 
 
 def definite_determiners(noun: Noun) -> tuple[tuple[Determiner, bool], ...]:
-    """Returns the determiners of known things, each with whether it makes a plural: nobody owns a river or a boy."""
+    """Returns the determiners of known things, each with whether it makes a plural: nobody owns a boy or a river."""
     if noun.kind == "relative":
         choices = [*[(possessive, False) for possessive in POSSESSIVES], *[(POSSESSIVES[0], True)]]
-    elif noun.kind in ("stranger", "building", "nature"):
+    elif noun.kind in ("stranger", "building", "nature", "food"):
         choices = [(THE, False), (THE, False), (THIS, False), (THE, True), (THIS, True)]
     else:
         owned = [(possessive, False) for possessive in POSSESSIVES]
@@ -569,11 +569,11 @@ def third_person(base: str) -> str:
 
 
 def gerund(base: str) -> str:
-    """Returns "reading", "writing", "cutting"."""
+    """Returns "reading", "writing", "cutting", and with the British double l "travelling"."""
     if base.endswith("e"):
         return f"{base[:-1]}ing"
-    ends_in_short_vowel_and_consonant = re.fullmatch("[^aeiou]+[aeiou][^aeiouwxy]", base)
-    return base + (base[-1] if ends_in_short_vowel_and_consonant else "") + "ing"
+    doubles_its_consonant = re.fullmatch("[^aeiou]+[aeiou][^aeiouwxy]|.*[^aeiou][aeiou]l", base)
+    return base + (base[-1] if doubles_its_consonant else "") + "ing"
 
 
 def modal_paradigms(base: str, infinitive: str) -> dict[str, Paradigm]:
@@ -616,12 +616,12 @@ def tenses_of(english: str, german: str, style: str) -> tuple[tuple[Paradigm, ..
     will = modals["will"]
     if style == "achievement":
         told = (perfect, will)
-        return told, (will,), (simple_past,), (simple,), (*told, simple_past), (*told, simple_past), (will,)
+        return told, (will,), (simple_past,), (simple,), (*told, simple_past), (*told, simple_past), ()
     progressive = paradigm(BE, gerund(base.split()[0]) + particle, finites, prefix)
     told = (progressive,) * 3 + (perfect,) * 3
     if style == "thought":
         asked = (*told, simple_past, simple_past)
-        return told, (will,), (simple_past,), (simple,), asked, asked, (will,)
+        return told, (will,), (simple_past,), (simple,), asked, asked, ()
     everyday = [modal for name, modal in modals.items() if name != "would like to"]
     prospect = (will, modals["can"], modals["has to"])
     return (
@@ -766,12 +766,11 @@ def clock_times() -> tuple[Phrase, ...]:
 
 @cache
 def times(table: str) -> Pools:
-    """Returns the times of a table, most often, and the weekdays, months, dates and times of the clock."""
+    """Returns the times of a table, most often, and the weekdays, months and dates."""
     weekdays = tuple(Phrase(f"on {english}", f"am {german}") for english, german in rows(lexicon.WEEKDAYS))
     months = tuple(Phrase(f"in {english}", f"im {german}") for english, german, _ in rows(lexicon.MONTHS))
     days = tuple(Phrase(f"on {english}", f"am {dative}") for english, _, dative in dates())
-    hours = tuple(Phrase(f"at {english}", f"um {german}") for english, german in clock_times())
-    return (*[phrases(table)] * 5, weekdays, weekdays, months, days, hours)
+    return (*[phrases(table)] * 5, weekdays, weekdays, months, days)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -797,6 +796,14 @@ def clause(draw: Draw, tense: int, subject: Subject | None = None) -> Clause:
     """Draws a clause with any verb."""
     verb = draw(verbs_in(tense))
     return Clause(*conjugated(draw, verb, tense, subject), draw(draw(verb.complements)))
+
+
+def clause_about_another(draw: Draw, tense: int, subject: Subject) -> Clause:
+    """Draws a clause whose subject is not the one given: nobody says that Anna is sad because Anna is late."""
+    drawn = clause(draw, tense)
+    while drawn.subject.english == subject.english:
+        drawn = clause(draw, tense)
+    return drawn
 
 
 def declarative(clause: Clause) -> Pair:
@@ -1049,6 +1056,19 @@ def time_first(draw: Draw) -> Pair:
     return f"{time.english} {english}.", f"{time.german} {german}."
 
 
+def appointment(draw: Draw) -> Pair:
+    """Anna will call the doctor at half past seven. - Anna wird um halb acht den Arzt anrufen."""
+    tense, _ = draw(TENSES_AND_TIMES)
+    verb = draw(verbs_named(lexicon.APPOINTMENTS))
+    subject, form = conjugated(draw, verb, tense)
+    complement = draw(draw(verb.complements))
+    time = draw(clock_times())
+    return (
+        f"{subject.english} {form.english}{complement.english} at {time.english}.",
+        f"{subject.german} {form.finite} um {time.german}{complement.german}{form.bracket}.",
+    )
+
+
 def habit(draw: Draw) -> Pair:
     """Anna often reads old books. - Anna liest oft alte Bücher."""
     verb = draw(verbs_in(HABIT))
@@ -1179,7 +1199,7 @@ def resting_animal(draw: Draw) -> Pair:
 
 def existence(draw: Draw) -> Pair:
     """There is no old castle in Rome. - In Rom gibt es kein altes Schloss. / Is there an old castle in Rome?"""
-    sight = draw(draw(complements_of(draw(nouns_among("building home lake tree")), "acc", False)))
+    sight = draw(draw(complements_of(draw(nouns_among("building home lake")), "acc", False)))
     city = draw(phrases(lexicon.CITIES))
     is_, gibt = draw((("are", "gibt"), ("were", "gab")) if sight.plural else (("is", "gibt"), ("was", "gab")))
     order = draw(ORDERS)
@@ -1251,7 +1271,7 @@ def yes_no_question(draw: Draw) -> Pair:
 def adverb_question(draw: Draw) -> Pair:
     """Why is Anna calling the doctor? - Warum ruft Anna den Arzt an?"""
     word = draw(ADVERB_QUESTIONS)
-    verb = draw(verbs_about("things") if word.english == "where" else actions())
+    verb = draw(verbs_named(lexicon.LOCATED) if word.english == "where" else actions())
     subject, form = conjugated(draw, verb, QUESTION)
     english, german = interrogative(Clause(subject, form, draw(draw(verb.complements))))
     return f"{word.english} {english}?", f"{word.german} {german}?"
@@ -1287,7 +1307,10 @@ def which_question(draw: Draw) -> Pair:
     while not verb.nouns:
         verb = draw(verbs_in(QUESTION))
     subject, form = conjugated(draw, verb, QUESTION)
-    english, german = draw(draw(questioned(draw(verb.nouns), verb.governed)))
+    noun = draw(verb.nouns)
+    while noun.kind == "relative":  # one has only one father
+        noun = draw(nouns_among(ANTECEDENTS))
+    english, german = draw(draw(questioned(noun, verb.governed)))
     return (
         f"{english} {form.auxiliary} {subject.english} {form.remainder}?",
         f"{german} {form.finite} {subject.german}{form.bracket}?",
@@ -1316,8 +1339,9 @@ def reference(draw: Draw) -> Pair:
 def coordination(draw: Draw) -> Pair:
     """Anna is reading a book, but Peter is sleeping. - Anna liest ein Buch, aber Peter schläft."""
     english_conjunction, german_conjunction = draw(((" and", " und"), (", but", ", aber")))
-    english_first, german_first = declarative(clause(draw, TIMELESS))
-    english_second, german_second = declarative(clause(draw, TIMELESS))
+    first = clause(draw, TIMELESS)
+    english_first, german_first = declarative(first)
+    english_second, german_second = declarative(clause_about_another(draw, TIMELESS, first.subject))
     return (
         f"{english_first}{english_conjunction} {english_second}.",
         f"{german_first}{german_conjunction} {german_second}.",
@@ -1407,7 +1431,9 @@ def cause(draw: Draw) -> Pair:
     """Anna is sad because she has lost the key. - Anna ist traurig, weil sie den Schlüssel verloren hat."""
     emotion = draw(phrases(lexicon.EMOTIONS))
     subject, pronoun = draw(coreferents())
-    english, german = subordinate(clause(draw, TIMELESS, draw((pronoun, None))))
+    about_the_same = draw((True, False))
+    reason = clause(draw, TIMELESS, pronoun) if about_the_same else clause_about_another(draw, TIMELESS, subject)
+    english, german = subordinate(reason)
     return (
         f"{subject.english} {BE[subject.person]} {emotion.english} because {english}.",
         f"{subject.german} {SEIN[subject.person]} {emotion.german}, weil {german}.",
@@ -1427,9 +1453,9 @@ def concession(draw: Draw) -> Pair:
 
 def condition(draw: Draw) -> Pair:
     """If Anna sells the house, Peter will be sad. - Wenn Anna das Haus verkauft, wird Peter traurig sein."""
-    english, german = subordinate(clause(draw, HABIT))
-    emotion = draw(phrases(lexicon.EMOTIONS))
     subject = draw(draw(acquaintances()))
+    english, german = subordinate(clause_about_another(draw, HABIT, subject))
+    emotion = draw(phrases(lexicon.EMOTIONS))
     return (
         f"if {english}, {subject.english} will be {emotion.english}.",
         f"wenn {german}, {WERDEN[subject.person]} {subject.german} {emotion.german} sein.",
@@ -1606,6 +1632,7 @@ WEIGHTS: dict[Callable[[Draw], Pair], int] = {
     statement: 16,
     statement_with_time: 14,
     time_first: 14,
+    appointment: 5,
     habit: 8,
     negation: 14,
     action_at_place: 8,

@@ -159,7 +159,7 @@ ADJECTIVES = """
     expensive    teuer/teur     clothing vehicle furniture camera clock device hotel wine cheese meat
     cheap        billig         clothing vehicle furniture camera clock device hotel wine cheese meat
     dark         dunkel/dunkl   church castle house museum jacket coat
-    friendly     freundlich     people dog
+    friendly     freundlich     stranger relative child teacher student neighbour colleague doctor guest dog
     famous       berühmt        man woman doctor student church castle museum bridge university novel picture tower
     happy        glücklich      stranger child
     sad          traurig        stranger child book story novel letter
@@ -214,7 +214,7 @@ ACTIONS = """
     turn turned turned off       aus|schalten schaltet hat ausgeschaltet  acc      device
     try tried tried on           an|probieren probiert hat anprobiert     acc      clothing
     put put put on               an|ziehen zieht hat angezogen            acc      dress coat shirt jacket skirt
-    bring brought brought        mit|bringen bringt hat mitgebracht       acc      cake bread wine reading umbrella
+    bring brought brought        mit|bringen bringt hat mitgebracht       acc      cake bread wine book umbrella
     paint painted painted        malen malt hat gemalt                    acc      building home nature animal
     draw drew drawn              zeichnen zeichnet hat gezeichnet         acc      building home nature animal
     build built built            bauen baut hat gebaut                    acc      house hotel boat bridge tower church
@@ -279,7 +279,7 @@ INTRANSITIVES = """
     stay stayed stayed          bleiben bleibt ist geblieben            place
     go went gone                gehen geht ist gegangen                 goal
     run ran run                 laufen läuft ist gelaufen               goal
-    drive drove driven          fahren fährt ist gefahren               goal, city
+    drive drove driven          fahren fährt ist gefahren               city
     travel travelled travelled  reisen reist ist gereist                city
     fly flew flown              fliegen fliegt ist geflogen             city
 """
@@ -552,12 +552,12 @@ DEGREES = """
 """
 
 # Verbs for which one goes somewhere, and verbs whose objects are counted.
-PURPOSES = "buy, rent, draw, paint, look for, meet, visit, pick up, help"
+PURPOSES = "buy, rent, look for, meet, visit, pick up, help"
 COUNTED = "buy, sell, draw, find, have, need, see"
 # Verbs that say little without a place, and still combine with every place.
 LOCATED = "eat, drink, buy, read, write, look for, find, draw, try on"
 # Verbs for what one remembers by its year.
-HISTORIC = "buy, sell, build, rent, write, draw, paint, meet, visit, repair, find, lose, travel, fly"
+HISTORIC = "sell, build, rent, write, draw, paint, meet, visit, travel, fly"
 
 PUNCTUALITY = """
     already   schon
@@ -565,3 +565,6 @@ PUNCTUALITY = """
     exactly   genau
     only      erst
 """
+
+# Verbs for what happens by the clock.
+APPOINTMENTS = "eat, drink, cook, open, close, feed, call, pick up, meet, visit, help, talk to, wait for, go, drive"

@@ -1,0 +1,414 @@
+"""`vanilla-transformer COMMAND`: each command is a function below; its help is its docstring and its signature."""
+
+import argparse
+import ctypes
+import inspect
+import json
+import logging
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+logger = logging.getLogger("vanilla_transformer")
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+
+def train(recipe: str, *, output: Path | None = None, resume: bool = False, overrides: dict | None = None) -> None:
+    """Trains a translator as a recipe says: vocabulary, training, averaging, scores, pictures.
+
+    Any field of the recipe can be set on the command line: --training.max_steps 2000 --data.folder corpora
+
+    Args:
+        recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
+        output: The run folder; runs/RECIPE if it is not given.
+        resume: Go on with the run in that folder from its last complete checkpoint.
+    """
+    from .training.recipe import load_recipe
+    from .training.run import train as train_recipe
+
+    _use_memory_well()
+    output = output or Path("runs") / Path(recipe).stem
+    folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True)
+    print(_scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
+    print(f"\nEverything is in {folder.path}. Translate with it:")
+    print(f'  vanilla-transformer translate --model {folder.path} "..."')
+
+
+def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size: int = 37_000, lowercase: bool = False):
+    """Learns a vocabulary from text files and saves it for `AutoTokenizer.from_pretrained`.
+
+    Args:
+        files: Text files, plain or .gz: source and target together for a shared vocabulary.
+        output: Folder to save it in; it must not exist yet.
+        kind: bpe or wordpiece.
+        vocab_size: Number of pieces, special tokens and single bytes included.
+        lowercase: Lower-case all text.
+    """
+    from .data.tokenizer import TokenizerSettings, learn_tokenizer, text_lines
+    from .training.folders import written_beside
+
+    settings = TokenizerSettings(kind, vocab_size, lowercase)
+    with written_beside(output) as beside:
+        learn_tokenizer(text_lines(*files), settings, show_progress=sys.stderr.isatty()).save_pretrained(beside)
+    logger.info("Saved a %s vocabulary of %s pieces in %s.", kind, f"{vocab_size:,}", output)
+
+
+def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
+    """Averages the weights of checkpoints into one model.
+
+    Args:
+        checkpoints: Checkpoint folders, or one run folder, whose last checkpoints are taken.
+        output: Folder of the averaged model; it must not exist yet.
+        last: How many of a run folder's last checkpoints to take.
+    """
+    from .training.averaging import average_checkpoints
+    from .training.folders import RunFolder
+
+    if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
+        checkpoints = found[-last:]
+    average_checkpoints(checkpoints, output)
+    logger.info("Averaged %d checkpoints into %s.", len(checkpoints), output)
+
+
+def translate(
+    sentences: list[str] | None = None,
+    *,
+    model: Path,
+    input: Path | None = None,
+    output: Path | None = None,
+    num_beams: int | None = None,
+    batch_tokens: int = 4096,
+) -> None:
+    """Translates the sentences given, a file, or standard input: one line in, one line out.
+
+    Args:
+        sentences: Sentences to translate; without them, lines are read.
+        model: A run folder or a model's folder.
+        input: Text file to read; standard input if it is not given.
+        output: Text file to write; standard output if it is not given.
+        num_beams: Hypotheses kept in beam search; 1 is greedy. The model's own setting if it is not given.
+        batch_tokens: Source tokens translated at a time.
+    """
+    from .model.pipeline_vanilla_transformer import translate as translate_sentences
+    from .training.folders import write_text
+    from .training.run import load_model
+
+    if sentences and input:
+        raise ValueError("Give sentences or --input, not both.")
+    loaded, tokenizer = load_model(model)
+    lines = sentences or list(_input_lines(input))
+    options = {} if num_beams is None else {"num_beams": num_beams}
+    with _progress_bar(len(lines)) as bar:
+        translations = translate_sentences(
+            loaded, tokenizer, lines, batch_tokens=batch_tokens, on_progress=bar.update, **options
+        )
+    text = "".join(f"{_one_line(translation)}\n" for translation in translations)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+
+
+def evaluate(
+    *,
+    reference: Path,
+    model: Path | None = None,
+    source: Path | None = None,
+    hypotheses: Path | None = None,
+    target_language: str = "de",
+    metrics: list[str] | None = None,
+    num_beams: int | None = None,
+    json: bool = False,
+) -> None:
+    """Scores a model's translations of a test set, or a file of translations.
+
+    Args:
+        reference: Text file of reference translations, a line per sentence.
+        model: A run folder or a model's folder; with --source.
+        source: Text file of the sentences to translate.
+        hypotheses: Text file of translations to score, instead of --model and --source.
+        target_language: Language code of the translations, for the Moses tokeniser.
+        metrics: Which scores: sacrebleu, sacrebleu_lowercase, bleu_lowercase_tokenized, chrf, exact_match.
+        num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
+        json: Print JSON instead of a table.
+    """
+    from dataclasses import asdict
+
+    from .data.tokenizer import text_lines
+    from .evaluation.scores import score_translations
+
+    if (hypotheses is None) == (model is None or source is None) or (hypotheses and (model or source)):
+        raise ValueError("Give --hypotheses FILE, or --model and --source.")
+    references = list(text_lines(reference))
+    if hypotheses is not None:
+        translations = list(text_lines(hypotheses))
+    else:
+        translations = _translations_of(model, list(text_lines(source)), num_beams)
+    scores = score_translations(
+        translations,
+        references,
+        metrics or ["sacrebleu", "chrf"],
+        target_language=target_language,
+        test_set=reference.name,
+    )
+    records = [asdict(score) for score in scores]
+    print(_json_text(records) if json else _scores_table(records))
+
+
+def plot(what: str, subject: list[str] | None = None, *, output: Path, model: Path | None = None, layer: int = -1):
+    """Draws a picture: curve RUN, attention SENTENCE, schedule [WARMUP ...], or positions.
+
+    Args:
+        what: curve (of a run folder), attention (of a model on a sentence), schedule (equation 3) or positions (3.5).
+        subject: The run folder, the sentence, or numbers of warm-up updates.
+        output: PNG file to write.
+        model: For attention: a run folder or a model's folder.
+        layer: For attention: the decoder layer, counted from 0; the last if it is not given.
+    """
+    drawings = {"curve": _plot_curve, "attention": _plot_attention, "schedule": _plot_schedule}
+    if what == "positions":
+        _plot_positions(output)
+    elif what in drawings:
+        drawings[what](subject or [], output, model, layer)
+    else:
+        raise ValueError(f"Nothing to draw is called {what!r}: choose curve, attention, schedule or positions.")
+
+
+def recipes() -> None:
+    """Lists the recipes that come with the package."""
+    from .training.recipe import list_recipes
+
+    for name, description in list_recipes().items():
+        print(f"{name:<20} {description}")
+
+
+COMMANDS: tuple[Callable, ...] = (train, translate, evaluate, tokenizer, average, plot, recipes)
+
+
+# ------------------------------------------------------------------------------------------- what the commands use
+
+
+def _use_memory_well() -> None:
+    """Lets glibc keep freed memory: by default large tensors go back to the system and are faulted in at every step."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3
+        mallopt(trim_threshold, 2**30)
+        mallopt(mmap_threshold, 2**30)
+
+
+def _input_lines(path: Path | None) -> Iterable[str]:
+    from .data.tokenizer import text_lines
+
+    if path is not None:
+        return text_lines(path)
+    if sys.stdin.isatty():
+        logger.info("Reading sentences from the terminal; end with Ctrl-D.")
+    return [line.removesuffix("\n").removesuffix("\r") for line in _utf8(sys.stdin.buffer.read()).splitlines(True)]
+
+
+def _utf8(text: bytes) -> Any:
+    class Lines(str):
+        """str.splitlines ends lines at U+2028 and others too; here only a line feed ends one."""
+
+        def splitlines(self, keepends: bool = False) -> list[str]:
+            return re.findall(r"[^\n]*\n|[^\n]+", self)
+
+    try:
+        return Lines(text.decode())
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise ValueError(f"standard input, line {line} is not UTF-8 ({error}).") from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(re.split(r"[\r\n]+", text))
+
+
+def _progress_bar(total: int):
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="sentence", disable=not sys.stderr.isatty() or total < 2)
+
+
+def _translations_of(model: Path, sources: list[str], num_beams: int | None) -> list[str]:
+    from .model.pipeline_vanilla_transformer import translate as translate_sentences
+    from .training.run import load_model
+
+    loaded, tokenizer = load_model(model)
+    options = {} if num_beams is None else {"num_beams": num_beams}
+    with _progress_bar(len(sources)) as bar:
+        return translate_sentences(loaded, tokenizer, sources, on_progress=bar.update, **options)
+
+
+def _scores_table(records: list[dict]) -> str:
+    rows = [(r.get("model", ""), r["test_set"], r["metric"], f"{r['value']:.2f}", r["signature"]) for r in records]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).strip()
+        for row in rows
+    )
+
+
+def _json_text(records: list[dict]) -> str:
+    return json.dumps(records, indent=2, ensure_ascii=False)
+
+
+def _plot_curve(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
+    from .plots import plot_learning_curve
+    from .training.folders import RunFolder
+
+    if len(subject) != 1:
+        raise ValueError("Give one run folder: plot curve RUN --output FILE.png")
+    log = RunFolder(subject[0]).log.read_text(encoding="utf-8").splitlines()
+    plot_learning_curve([json.loads(line) for line in log], output)
+
+
+def _plot_attention(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
+    from .evaluation.attention import cross_attention
+    from .plots import plot_attention
+    from .training.run import load_model
+
+    if len(subject) != 1 or model is None:
+        raise ValueError('Give a model and one sentence: plot attention "SENTENCE" --model MODEL --output FILE.png')
+    weights, source_tokens, target_tokens = cross_attention(*load_model(model), subject[0], layer=layer)
+    plot_attention(
+        weights, source_tokens, target_tokens, output, title=f"Decoder layer {layer}: attention on the source"
+    )
+
+
+def _plot_schedule(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
+    from .plots import plot_schedule
+    from .training.schedule import noam
+
+    warmups = [int(text) for text in subject] or [4000, 8000]
+    steps = range(1, 5 * max(warmups))
+    plot_schedule({f"d_model 512, warm-up {w:,}": [noam(s, 512, w) for s in steps] for w in warmups}, output)
+
+
+def _plot_positions(output: Path) -> None:
+    import torch
+
+    from .model.modeling_vanilla_transformer import sinusoids
+    from .plots import plot_positional_encoding
+
+    plot_positional_encoding(sinusoids(torch.arange(100), 128), output)
+
+
+# ------------------------------------------------------------------------- from functions to a command line and back
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        0 if it succeeded, 1 if it failed. (A command line that makes no sense ends the process with 2.)
+    """
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    values = vars(options)
+    command, debug = values.pop("command"), values.pop("debug")
+    if "overrides" in inspect.signature(command).parameters:
+        values["overrides"] = _overrides(parser, rest)
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logger.setLevel(logging.INFO)
+    try:
+        command(**values)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vanilla-transformer",
+        description='The Transformer of "Attention Is All You Need": train it, translate with it, measure it.',
+        allow_abbrev=False,
+    )
+    from . import __version__
+
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for function in COMMANDS:
+        _add_command(commands, function)
+    return parser
+
+
+def _add_command(commands, function: Callable) -> None:
+    summary, details = _split_docstring(function)
+    command = commands.add_parser(
+        function.__name__,
+        help=summary.splitlines()[0],
+        description=summary,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=function)
+    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name != "overrides":
+            _add_parameter(command, parameter, details[parameter.name])
+
+
+def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Parameter, help: str) -> None:
+    kind, many = _kind(parameter.annotation)
+    required = parameter.default is inspect.Parameter.empty
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        many_of = ("+" if required else "*") if many else None
+        command.add_argument(parameter.name, type=kind, nargs=many_of, help=help)
+        return
+    flag = f"--{parameter.name.replace('_', '-')}"
+    if kind is bool:
+        command.add_argument(flag, action="store_true", help=help)
+        return
+    if parameter.default not in (None, inspect.Parameter.empty):
+        help += f" Default: {parameter.default}."
+    default = None if required else parameter.default
+    nargs = "+" if many else None
+    command.add_argument(flag, type=kind, nargs=nargs, required=required, default=default, help=help)
+
+
+def _kind(annotation: Any) -> tuple[type, bool]:
+    """The type of a parameter's values and whether it takes several: `list[Path] | None` is (Path, True)."""
+    if isinstance(annotation, types.UnionType):
+        [annotation] = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
+    if typing.get_origin(annotation) is list:
+        return typing.get_args(annotation)[0], True
+    return annotation, False
+
+
+def _split_docstring(function: Callable) -> tuple[str, dict[str, str]]:
+    """What stands before `Args:` and, by name, what stands there of each argument."""
+    summary, _, arguments = inspect.getdoc(function).partition("\nArgs:\n")
+    found = re.findall(r"^ {4}(\w+): (.+(?:\n {6,}.+)*)", arguments, flags=re.MULTILINE)
+    return summary.strip(), {name: " ".join(text.split()) for name, text in found}
+
+
+def _overrides(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str, str]:
+    """`--training.max_steps 2000` or `--training.max_steps=2000`, as `{"training.max_steps": "2000"}`."""
+    found, waiting = {}, list(rest)
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if not re.fullmatch(r"--\w+(\.\w+)*", name) or (not equals and not waiting):
+            parser.error(f"expected --section.field VALUE, not {name!r}")
+        found[name[2:]] = value if equals else waiting.pop(0)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

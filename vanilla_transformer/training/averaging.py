@@ -1,0 +1,68 @@
+"""Averages the weights of several checkpoints into one model (section 6.1: the last 5 for base, the last 20 for big)."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from .folders import written_beside
+
+
+WEIGHTS = "model.safetensors"
+# What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
+_COMPANIONS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
+
+
+def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -> None:
+    """Writes a model whose every weight is the mean of that weight in all `checkpoints`.
+
+    Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
+    last checkpoint. The output appears whole or not at all.
+
+    Args:
+        checkpoints: Folders with `model.safetensors`, all of one architecture.
+        output: The new model's folder; it must not exist yet.
+
+    Raises:
+        FileExistsError: `output` exists.
+        FileNotFoundError: A checkpoint has no `model.safetensors`.
+        ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
+    """
+    if not checkpoints:
+        raise ValueError("There are no checkpoints to average.")
+    folders = [Path(checkpoint) for checkpoint in checkpoints]
+    with written_beside(Path(output)) as beside:
+        save_file(_mean_weights(folders), beside / WEIGHTS, metadata={"format": "pt"})
+        for name in _COMPANIONS:
+            if (folders[-1] / name).exists():
+                shutil.copy(folders[-1] / name, beside / name)
+
+
+def _mean_weights(folders: list[Path]) -> dict[str, torch.Tensor]:
+    mean = {name: weight.double() for name, weight in _weights(folders[0]).items()}
+    for folder in folders[1:]:
+        weights = _weights(folder)
+        for name in mean.keys() | weights.keys():
+            shapes = [tuple(w[name].shape) if name in w else None for w in (mean, weights)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(
+                    f"{folders[0]} and {folder} are not of one architecture: {name} has the shapes "
+                    f"{shapes[0] or 'none'} and {shapes[1] or 'none'}."
+                )
+            mean[name] += weights[name].double()
+    types = {name: weight.dtype for name, weight in _weights(folders[-1]).items()}
+    return {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no {WEIGHTS}: it is no checkpoint.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}): leave this checkpoint out.") from error

@@ -1,0 +1,60 @@
+"""What a person sees of a training run, and how that person can stop it."""
+
+import json
+from pathlib import Path
+
+from tqdm import tqdm
+from transformers import TrainerCallback
+
+
+class ProgressBar(TrainerCallback):
+    """One line on the terminal: updates done and to do, the latest loss and the latest validation scores."""
+
+    def __init__(self):
+        self.bar: tqdm | None = None
+        self.shown: dict[str, str] = {}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update", dynamic_ncols=True)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if self.bar is None or self.bar.disable:
+            return
+        names = {"loss": "loss", "eval_loss": "validation loss", "eval_bleu": "BLEU"}
+        self.shown |= {names[key]: f"{value:.3g}" for key, value in (logs or {}).items() if key in names}
+        self.bar.set_postfix(self.shown)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.bar.close()
+
+
+class LogFile(TrainerCallback):
+    """Keeps the training log as JSON lines, without the records of updates that a resumed run does again."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            lines = [json.dumps(record) + "\n" for record in state.log_history]
+            self.path.write_text("".join(lines), encoding="utf-8")
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.is_world_process_zero:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(state.log_history[-1]) + "\n")
+
+
+class StopOnRequest(TrainerCallback):
+    """Ends training after the update under way, with a checkpoint, once `requested` is true."""
+
+    def __init__(self):
+        self.requested = False
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self.requested:
+            control.should_save = True
+            control.should_training_stop = True
