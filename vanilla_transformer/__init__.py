@@ -5,7 +5,6 @@ architecture. Its own names are loaded when they are first used.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from ._registration import register_with_transformers
 
@@ -29,7 +28,7 @@ _HOMES = {
     "training.trainer": ("VanillaTransformerTrainer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
+__all__ = [*sorted(_HOME_OF), "__version__"]
 
 
 def __getattr__(name: str):

@@ -9,6 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
+
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
 _MODEL = "vanilla_transformer.model.modeling_vanilla_transformer"

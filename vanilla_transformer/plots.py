@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+
 _DOTS_PER_INCH = 150
 _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "tab:gray", "tab:blue", "tab:red"
 _SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_PICTURE = 1.6, 0.26, 30.0  # inches, of attention pictures

@@ -1,4 +1,4 @@
-"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1: "batched together by approximate length")."""
+"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1)."""
 
 from collections.abc import Iterator, Sequence
 

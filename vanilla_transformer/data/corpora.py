@@ -1,4 +1,4 @@
-"""Where sentence pairs come from, all as one `datasets` translation feature: `{"translation": {"en": ..., "de": ...}}`."""
+"""Where sentence pairs come from, all as one translation feature: `{"translation": {"en": ..., "de": ...}}`."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 FORMS = (
-    "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), a folder saved by "
-    "datasets, or phrasebook:SPLIT:PAIRS"
+    "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), "
+    "a folder saved by datasets, or phrasebook:SPLIT:PAIRS"
 )
 
 
@@ -96,8 +96,8 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
     split, _, pairs = rest.partition(":")
     if name != "phrasebook" or not pairs.isdigit() or set(languages) != {"en", "de"}:
         raise ValueError(
-            f"{where!r} from {languages[0]} to {languages[1]} is no corpus: the built-in one is phrasebook:SPLIT:PAIRS, "
-            "say phrasebook:train:50000, between en and de."
+            f"{where!r} from {languages[0]} to {languages[1]} is no corpus: the built-in one is "
+            "phrasebook:SPLIT:PAIRS, say phrasebook:train:50000, between en and de."
         )
     return ((pair[languages[0]], pair[languages[1]]) for pair in islice(phrasebook(split), int(pairs)))
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+
 METRICS = {
     "sacrebleu": "BLEU on detokenised text with case: sacreBLEU's default, the number to report first",
     "sacrebleu_lowercase": "BLEU on detokenised, lower-cased text (case-insensitive sacreBLEU)",

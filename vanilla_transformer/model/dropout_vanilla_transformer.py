@@ -1,4 +1,4 @@
-"""Dropout (section 5.4) whose masks are quick to draw on a CPU, where they otherwise take a fifth of a training step."""
+"""Dropout (section 5.4) whose masks are quick to draw on a CPU, where they otherwise cost a fifth of a step."""
 
 import torch
 from torch.nn import functional as F

@@ -1,4 +1,4 @@
-"""Averages the weights of several checkpoints into one model (section 6.1: the last 5 for base, the last 20 for big)."""
+"""Averages the weights of several checkpoints into one model (section 6.1: the last 5 for base, 20 for big)."""
 
 import shutil
 from collections.abc import Sequence

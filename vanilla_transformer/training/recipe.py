@@ -85,11 +85,11 @@ class Recipe:
 
     description: str
     data: DataSettings
-    tokenizer: TokenizerSettings = TokenizerSettings()
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     model: dict = field(default_factory=dict)
     training: dict = field(default_factory=dict)
     decoding: dict = field(default_factory=dict)
-    evaluation: EvaluationSettings = EvaluationSettings()
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
 
     def to_yaml(self) -> str:
         """The recipe as a file that `load_recipe` reads back."""
@@ -192,15 +192,13 @@ def _open_section(name: str, content: Any, known: dict[str, Any]) -> dict:
 
 
 def _model_fields() -> dict[str, Any]:
-    inherited = {f.name for f in dataclasses.fields(PreTrainedConfig)}
-    hints = typing.get_type_hints(VanillaTransformerConfig)
-    own = {f.name for f in dataclasses.fields(VanillaTransformerConfig)} - inherited - {"vocab_size"}
-    return {name: hints[name] for name in sorted(own)} | {"attn_implementation": str}
+    not_ours = {"vocab_size", *(f.name for f in dataclasses.fields(PreTrainedConfig))}
+    own = {f.name: f.type for f in dataclasses.fields(VanillaTransformerConfig) if f.name not in not_ours}
+    return own | {"attn_implementation": str}
 
 
 def _training_fields() -> dict[str, Any]:
-    hints = typing.get_type_hints(VanillaTransformerTrainingArguments)
-    return {f.name: hints[f.name] for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    return {f.name: f.type for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
 
 
 def _decoding_fields() -> dict[str, Any]:

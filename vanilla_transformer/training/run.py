@@ -191,9 +191,8 @@ def _make_trainer(
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config = paper_generation_config(config, **recipe.decoding)
-    arguments = VanillaTransformerTrainingArguments(
-        output_dir=str(folder.checkpoints), **{"disable_tqdm": True, **recipe.training}
-    )
+    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available()}
+    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
     trainer = VanillaTransformerTrainer(
         model,
         arguments,

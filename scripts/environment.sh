@@ -1,0 +1,23 @@
+# Sourced by the other scripts: makes .venv with the package and everything it needs at pinned versions, or reuses it.
+# PYTHON names the interpreter to make it with (3.10 or newer).
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ -z "${PYTHON:-}" ]; then
+    for candidate in python3 python3.13 python3.12 python3.11 python3.10 python; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            PYTHON=$candidate
+            break
+        fi
+    done
+fi
+if [ -z "${PYTHON:-}" ]; then
+    echo "Python 3.10 or newer is needed; install it, or name it: PYTHON=/path/to/python $0" >&2
+    exit 1
+fi
+wanted=$(cat pyproject.toml constraints.txt | cksum)
+if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
+    [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
+    echo "Installing into .venv (once) ..." >&2
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
+    echo "$wanted" >.venv/installed
+fi

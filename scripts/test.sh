@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Lint and the whole fast test suite, in an environment of its own (.venv). Arguments go to pytest, say `-m slow`.
+set -euo pipefail
+. "$(dirname "$0")/environment.sh"
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+export OMP_NUM_THREADS=1 # two test processes share two cores better than their threads do
+if [ $# -eq 0 ]; then
+    set -- -m "not slow"
+fi
+.venv/bin/python -m pytest -q -n 2 "$@"

@@ -1,0 +1,22 @@
+"""Writes the card of a finished run into model_cards/: python scripts/write_model_card.py RUN NAME TITLE COMMAND"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from vanilla_transformer.sharing.model_card import model_card
+from vanilla_transformer.training.folders import RunFolder, write_text
+
+
+def main(run: str, name: str, title: str, command: str) -> None:
+    cards = Path(__file__).resolve().parents[1] / "model_cards"
+    card = model_card(run, title=title, command=command)
+    picture = f"{name}-learning-curve.png"
+    shutil.copy(RunFolder(run).learning_curve, cards / picture)
+    write_text(cards / f"{name}.md", card.replace("(learning_curve.png)", f"({picture})"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

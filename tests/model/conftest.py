@@ -1,0 +1,67 @@
+"""Tiny random Transformers, and one small batch, for every test of the model."""
+
+import pytest
+import torch
+
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+
+TINY = {
+    "vocab_size": 40,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 4,  # unlike the encoder's, so that a mix-up shows
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 24,
+    "dropout": 0.0,
+}
+
+
+def build_config(**choices) -> VanillaTransformerConfig:
+    return VanillaTransformerConfig(**{**TINY, **choices})
+
+
+def randomize_vectors(model: torch.nn.Module):
+    """Biases start at 0 and norms at 1, where leaving them out would not be noticed."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+def build_model(seed: int = 0, **choices) -> VanillaTransformerForConditionalGeneration:
+    torch.manual_seed(seed)
+    model = VanillaTransformerForConditionalGeneration(build_config(**choices)).eval()
+    randomize_vectors(model)
+    return model
+
+
+@pytest.fixture
+def tiny_config():
+    """A function of the configuration's fields."""
+    return build_config
+
+
+@pytest.fixture
+def tiny_model():
+    """A function of the configuration's fields; the model is in evaluation mode."""
+    return build_model
+
+
+@pytest.fixture
+def batch():
+    """Two pairs, the second with a shorter source and a shorter target than the first."""
+    return {
+        "input_ids": torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 12, 2, 1, 1]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
+        "labels": torch.tensor([[13, 14, 15, 16, 2], [17, 18, 2, -100, -100]]),
+    }
+
+
+@pytest.fixture
+def decoder_input_ids():
+    """The start token and the batch's labels but the last."""
+    return torch.tensor([[0, 13, 14, 15, 16], [0, 17, 18, 2, 1]])

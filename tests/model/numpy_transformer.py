@@ -1,0 +1,102 @@
+"""The paper's Transformer once more, in float64 numpy with loops over heads: what the model is measured against."""
+
+import numpy as np
+
+
+def sinusoid(position: int, d_model: int, layout: str) -> np.ndarray:
+    """Section 3.5, one number after the other."""
+    sines = [np.sin(position / 10000 ** (2 * i / d_model)) for i in range(d_model // 2)]
+    cosines = [np.cos(position / 10000 ** (2 * i / d_model)) for i in range(d_model // 2)]
+    if layout == "halves":
+        return np.array(sines + cosines)
+    return np.array([number for pair in zip(sines, cosines, strict=True) for number in pair])
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def attention(query, key, value, allowed) -> np.ndarray:
+    """Equation 1 for one head; `allowed` (target, source) says what may be looked at."""
+    scores = query @ key.T / np.sqrt(query.shape[-1])
+    return softmax(np.where(allowed, scores, -np.inf)) @ value
+
+
+class NumpyTransformer:
+    """One sentence pair at a time, without batches, padding or cache."""
+
+    def __init__(self, model):
+        self.config = model.config
+        self.weights = {name: tensor.detach().double().numpy() for name, tensor in model.state_dict().items()}
+
+    def linear(self, x, name):
+        return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
+
+    def norm(self, x, name):
+        centred = x - x.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt(x.var(axis=-1, keepdims=True) + self.config.layer_norm_eps)
+        return centred / deviation * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def multi_head(self, x, memory, allowed, name, heads):
+        query, key, value = (
+            self.linear(states, f"{name}.{projection}_proj")
+            for states, projection in ((x, "q"), (memory, "k"), (memory, "v"))
+        )
+        split = [np.split(states, heads, axis=-1) for states in (query, key, value)]
+        outputs = [attention(q, k, v, allowed) for q, k, v in zip(*split, strict=True)]
+        return self.linear(np.concatenate(outputs, axis=-1), f"{name}.out_proj")
+
+    def feed_forward(self, x, name):
+        return self.linear(np.maximum(0, self.linear(x, f"{name}.fc1")), f"{name}.fc2")
+
+    def join(self, x, sub_layer, norm_name):
+        if self.config.norm_first:
+            return x + sub_layer(self.norm(x, norm_name))
+        return self.norm(x + sub_layer(x), norm_name)
+
+    def encoder_layer(self, x, name):
+        everything = np.ones((len(x), len(x)), dtype=bool)
+        heads = self.config.encoder_attention_heads
+        x = self.join(
+            x,
+            lambda y: self.multi_head(y, y, everything, f"{name}.self_attn", heads),
+            f"{name}.self_attn_layer_norm",
+        )
+        return self.join(x, lambda y: self.feed_forward(y, name), f"{name}.final_layer_norm")
+
+    def decoder_layer(self, x, memory, name):
+        past = np.tril(np.ones((len(x), len(x)), dtype=bool))
+        everything = np.ones((len(x), len(memory)), dtype=bool)
+        heads = self.config.decoder_attention_heads
+        x = self.join(
+            x, lambda y: self.multi_head(y, y, past, f"{name}.self_attn", heads), f"{name}.self_attn_layer_norm"
+        )
+        x = self.join(
+            x,
+            lambda y: self.multi_head(y, memory, everything, f"{name}.encoder_attn", heads),
+            f"{name}.encoder_attn_layer_norm",
+        )
+        return self.join(x, lambda y: self.feed_forward(y, name), f"{name}.final_layer_norm")
+
+    def embed(self, ids, stack):
+        x = self.weights[f"{stack}.embed_tokens.weight"][ids]
+        if self.config.scale_embedding:
+            x = x * np.sqrt(self.config.d_model)
+        if self.config.position_embedding_type == "learned":
+            return x + self.weights[f"{stack}.embed_positions.weight"][: len(ids)]
+        d_model, layout = self.config.d_model, self.config.sinusoid_layout
+        return x + np.stack([sinusoid(position, d_model, layout) for position in range(len(ids))])
+
+    def finish(self, x, stack):
+        return self.norm(x, f"{stack}.layer_norm") if self.config.norm_first else x
+
+    def logits(self, source, target):
+        memory = self.embed(source, "model.encoder")
+        for i in range(self.config.encoder_layers):
+            memory = self.encoder_layer(memory, f"model.encoder.layers.{i}")
+        memory = self.finish(memory, "model.encoder")
+        x = self.embed(target, "model.decoder")
+        for i in range(self.config.decoder_layers):
+            x = self.decoder_layer(x, memory, f"model.decoder.layers.{i}")
+        return self.finish(x, "model.decoder") @ self.weights["lm_head.weight"].T

@@ -1,0 +1,133 @@
+"""The chunked loss: value and gradients are those of torch's cross-entropy in float64."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from vanilla_transformer.model import loss_vanilla_transformer
+from vanilla_transformer.model.loss_vanilla_transformer import linear_cross_entropy
+
+
+def problem(rows, vocabulary=11, d_model=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(rows, d_model, generator=generator)
+    weight = torch.randn(vocabulary, d_model, generator=generator) + 0.5  # off centre: mean(z) then matters
+    return states, weight, torch.randint(vocabulary, (rows,), generator=generator)
+
+
+def with_gradients(function, states, weight, scale=1.0):
+    states, weight = states.clone().requires_grad_(), weight.clone().requires_grad_()
+    loss = function(states, weight)
+    (loss * scale).backward()
+    return loss.detach(), states.grad, weight.grad
+
+
+def ours(states, weight, labels, smoothing, scale=1.0):
+    return with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, smoothing), states, weight, scale)
+
+
+def torchs(states, weight, labels, smoothing, scale=1.0):
+    def loss(s, w):
+        return F.cross_entropy(s @ w.T, labels, label_smoothing=smoothing, reduction="sum")
+
+    return with_gradients(loss, states.double(), weight.double(), scale)
+
+
+def assert_equal(got, expected, **tolerance):
+    for ours_, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours_.double(), theirs, **tolerance)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("rows_at_a_time", [1, 3, 7, 100])
+def test_value_and_gradients_in_any_number_of_chunks(monkeypatch, smoothing, rows_at_a_time):
+    states, weight, labels = problem(rows=7)
+    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", rows_at_a_time * 11)
+    got = ours(states, weight, labels, smoothing)
+    assert_equal(got, torchs(states, weight, labels, smoothing), rtol=1e-5, atol=1e-5)
+
+
+def test_a_vocabulary_larger_than_a_chunk_goes_row_by_row(monkeypatch):
+    states, weight, labels = problem(rows=4)
+    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", 5)
+    assert_equal(ours(states, weight, labels, 0.1), torchs(states, weight, labels, 0.1), rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9), st.integers(2, 30), st.floats(0, 0.99), st.integers(0, 1000))
+def test_any_size_and_any_smoothing(rows, vocabulary, smoothing, seed):
+    states, weight, labels = problem(rows, vocabulary, seed=seed)
+    got = ours(states, weight, labels, smoothing)
+    assert_equal(got, torchs(states, weight, labels, smoothing), rtol=1e-4, atol=1e-4)
+
+
+def test_one_row_by_hand():
+    # Logits 0 and ln 3 are probabilities 1/4 and 3/4; 0.2 of smoothing gives the label 0.9 and the other 0.1.
+    states, weight = torch.tensor([[1.0]]), torch.tensor([[0.0], [math.log(3)]])
+    got = linear_cross_entropy(states, weight, torch.tensor([0]), 0.2)
+    assert got.item() == pytest.approx(-0.9 * math.log(1 / 4) - 0.1 * math.log(3 / 4), abs=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_logits_of_ten_thousand_do_not_overflow(smoothing):
+    states = torch.tensor([[100.0], [-100.0], [100.0]])
+    weight = torch.tensor([[100.0], [-100.0], [99.0], [0.0]])
+    labels = torch.tensor([0, 0, 1])  # certainly right, certainly wrong, certainly wrong
+    got = ours(states, weight, labels, smoothing)
+    assert all(tensor.isfinite().all() for tensor in got)
+    assert_equal(got, torchs(states, weight, labels, smoothing), rtol=1e-5, atol=1e-3)
+
+
+def test_gradients_are_scaled_by_what_comes_from_above():
+    states, weight, labels = problem(rows=5)
+    got = ours(states, weight, labels, 0.1, scale=-0.25)
+    assert_equal(got, torchs(states, weight, labels, 0.1, scale=-0.25), rtol=1e-5, atol=1e-5)
+
+
+def test_backward_twice_gives_the_same_twice():
+    states, weight, labels = problem(rows=5)
+    states.requires_grad_()
+    loss = linear_cross_entropy(states, weight, labels, 0.1)
+    (first,) = torch.autograd.grad(loss, states, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, states)
+    assert torch.equal(first, second)
+
+
+def test_bfloat16_autocast_stays_near_float64():
+    states, weight, labels = problem(rows=64, vocabulary=500, d_model=16)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = ours(states, weight, labels, 0.1)
+    expected = torchs(states, weight, labels, 0.1)
+    assert [tensor.dtype for tensor in got] == [torch.float32] * 3
+    torch.testing.assert_close(got[0].double(), expected[0], rtol=2e-3, atol=0)
+    for ours_, theirs in zip(got[1:], expected[1:], strict=True):
+        assert (ours_ - theirs).norm() < 0.02 * theirs.norm()  # bfloat16 has 8 bits
+
+
+def test_under_autocast_the_smoothing_term_is_summed_in_float32():
+    # With all logits equal nothing but the mean is left: sums rounded to bfloat16 would show in the loss.
+    states, weight, labels = torch.full((999, 1), 1.0), torch.full((7, 1), 3.0), torch.zeros(999, dtype=torch.long)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = linear_cross_entropy(states, weight, labels, 0.9)
+    assert got.item() == pytest.approx(999 * math.log(7), rel=1e-5)
+
+
+def test_bfloat16_weights_get_bfloat16_gradients():
+    states, weight, labels = problem(rows=16)
+    loss, *gradients = ours(states.bfloat16(), weight.bfloat16(), labels, 0.1)
+    assert loss.dtype == torch.float32
+    assert [gradient.dtype for gradient in gradients] == [torch.bfloat16] * 2
+    expected, *_ = torchs(states.bfloat16(), weight.bfloat16(), labels, 0.1)
+    torch.testing.assert_close(loss.double(), expected, rtol=2e-2, atol=0)
+
+
+def test_a_second_derivative_is_refused_not_wrong():
+    states, weight, labels = problem(rows=3)
+    states.requires_grad_()
+    (gradient,) = torch.autograd.grad(linear_cross_entropy(states, weight, labels), states, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        gradient.sum().backward()

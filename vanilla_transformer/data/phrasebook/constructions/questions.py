@@ -1,0 +1,92 @@
+"""Questions."""
+
+from ..clauses import (
+    Draw,
+    Pair,
+    clause,
+    clause_with,
+    conjugated,
+    declarative,
+    interrogative,
+    introduced,
+    question_about,
+)
+from ..conjugation import IS, QUESTION, TIMELESS
+from ..declension import WHICH, nouns_among
+from ..lexicon.verbs import LOCATED
+from ..phrases import (
+    PRONOUNS_OF_THINGS,
+    Phrase,
+    definites,
+    determined,
+    in_case,
+    phrases,
+    spatial_phrases,
+)
+from ..verbs import actions, verbs_about, verbs_asked_by_what, verbs_in, verbs_named
+from .choices import PLACEABLE, TENSES_AND_TIMES, noun_of_many
+
+
+WHO = Phrase("who", "wer")
+ADVERBS = (Phrase("why", "warum"), Phrase("when", "wann"), Phrase("where", "wo"))
+
+
+def yes_no_question(draw: Draw) -> Pair:
+    """Did Anna buy the car? - Hat Anna das Auto gekauft?"""
+    return interrogative(*clause(draw, QUESTION))
+
+
+def adverb_question(draw: Draw) -> Pair:
+    """Why is Anna calling the doctor? - Warum ruft Anna den Arzt an?"""
+    word = draw(ADVERBS)
+    verb = draw(verbs_named(LOCATED) if word.english == "where" else actions())
+    return introduced(word, interrogative(*clause_with(draw, verb, QUESTION)))
+
+
+def object_question(draw: Draw) -> Pair:
+    """What did Anna buy yesterday? - Was hat Anna gestern gekauft? / Whom is Anna helping? - Wem hilft Anna?"""
+    word, verbs = draw((("what", verbs_asked_by_what()), ("whom", verbs_about("people"))))
+    verb = draw(verbs)
+    asked = Phrase(word, "was" if word == "what" else in_case(verb.governed, "wen", "wem"))
+    tense, table = draw(((QUESTION, ""), *TENSES_AND_TIMES))
+    if not table or not verb.tenses[tense]:
+        return question_about(asked, *conjugated(draw, verb, QUESTION))
+    time = draw(phrases(table))
+    return introduced(asked, interrogative(*conjugated(draw, verb, tense), time))
+
+
+def subject_question(draw: Draw) -> Pair:
+    """Who has read the newspaper? - Wer hat die Zeitung gelesen?"""
+    english, german = declarative(*clause(draw, TIMELESS, WHO))
+    return f"{english}?", f"{german}?"
+
+
+def which_question(draw: Draw) -> Pair:
+    """Which coat is Anna trying on? - Welchen Mantel probiert Anna an?"""
+    verb = draw(verbs_in(QUESTION))
+    while not verb.nouns:
+        verb = draw(verbs_in(QUESTION))
+    subject, form = conjugated(draw, verb, QUESTION)
+    asked = draw(draw(determined(noun_of_many(draw, verb), WHICH, verb.governed)))
+    return question_about(asked, subject, form)
+
+
+def reference(draw: Draw) -> Pair:
+    """Where is my red cup? It is on the table. - Wo ist meine rote Tasse? Sie ist auf dem Tisch."""
+    thing = draw(draw(definites(draw(nouns_among(PLACEABLE)))))
+    verb, it = IS[thing.person], PRONOUNS_OF_THINGS[thing.gender]
+    english, german = declarative(it, verb, draw(spatial_phrases("dat")))
+    return (
+        f"where {verb.english} {thing.english}? {english[0].upper()}{english[1:]}",
+        f"wo {verb.finite} {thing.german}? {german[0].upper()}{german[1:]}",
+    )
+
+
+WEIGHTS = {
+    yes_no_question: 12,
+    adverb_question: 8,
+    object_question: 4,
+    subject_question: 4,
+    which_question: 5,
+    reference: 4,
+}

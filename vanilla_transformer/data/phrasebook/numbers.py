@@ -1,0 +1,85 @@
+"""Numbers in words."""
+
+from .lexicon import expressions, word_lists
+
+
+LARGEST_NUMBER = 9999
+ENGLISH_NUMBERS, GERMAN_NUMBERS = word_lists(expressions.NUMBERS)
+ENGLISH_TENS, GERMAN_TENS = word_lists(expressions.TENS)
+ENGLISH_ORDINALS, GERMAN_ORDINALS = word_lists(expressions.ORDINALS)
+
+
+def number_in_english(n: int) -> str:
+    """Spells a number in English, the British way: "one thousand two hundred and thirty-four".
+
+    Args:
+        n: A number from 0 to 9999.
+
+    Returns:
+        The number in words.
+
+    Raises:
+        ValueError: If the number is outside that range.
+    """
+    check_number(n)
+    if n < 20:
+        return ENGLISH_NUMBERS[n]
+    if n < 100:
+        tens, ones = divmod(n, 10)
+        return ENGLISH_TENS[tens - 2] + (f"-{ENGLISH_NUMBERS[ones]}" if ones else "")
+    thousands, below_thousand = divmod(n, 1000)
+    hundreds, below_hundred = divmod(below_thousand, 100)
+    words = [f"{ENGLISH_NUMBERS[thousands]} thousand"] if thousands else []
+    if hundreds:
+        words.append(f"{ENGLISH_NUMBERS[hundreds]} hundred")
+    if below_hundred:
+        words.append(f"and {number_in_english(below_hundred)}")
+    return " ".join(words)
+
+
+def number_in_german(n: int) -> str:
+    """Spells a number in German, in one word: "eintausendzweihundertvierunddreißig".
+
+    Args:
+        n: A number from 0 to 9999.
+
+    Returns:
+        The number in words, as one counts: 1 is "eins", also at the end of "einhunderteins".
+
+    Raises:
+        ValueError: If the number is outside that range.
+    """
+    check_number(n)
+    if n < 20:
+        return GERMAN_NUMBERS[n]
+    if n < 100:
+        tens, ones = divmod(n, 10)
+        return (f"{german_multiplier(ones)}und" if ones else "") + GERMAN_TENS[tens - 2]
+    unit, name = (1000, "tausend") if n >= 1000 else (100, "hundert")
+    multiplier, remainder = divmod(n, unit)
+    return f"{german_multiplier(multiplier)}{name}" + (number_in_german(remainder) if remainder else "")
+
+
+def german_multiplier(digit: int) -> str:
+    """Returns a digit as it stands inside a number: "ein" in "einundzwanzig" and "eintausend", not "eins"."""
+    return "ein" if digit == 1 else GERMAN_NUMBERS[digit]
+
+
+def check_number(n: int) -> None:
+    """Raises a ValueError for a number that the phrasebook cannot spell."""
+    if not 0 <= n <= LARGEST_NUMBER:
+        raise ValueError(f"n must be between 0 and {LARGEST_NUMBER}, got {n}")
+
+
+def ordinal_in_english(n: int) -> str:
+    """Returns "third", "twentieth", "twenty-first" for a day of the month."""
+    if n < 20:
+        return ENGLISH_ORDINALS[n - 1]
+    tens, ones = divmod(n, 10)
+    name = ENGLISH_TENS[tens - 2]
+    return f"{name}-{ENGLISH_ORDINALS[ones - 1]}" if ones else f"{name[:-1]}ieth"
+
+
+def ordinal_in_german(n: int) -> str:
+    """Returns the stem "dritt", "zwanzigst", "einundzwanzigst" for a day of the month."""
+    return GERMAN_ORDINALS[n - 1] if n < 20 else f"{number_in_german(n)}st"
