@@ -5,8 +5,10 @@ has what makes German hard: gender, case and three declensions of the adjective,
 separable verbs, *nicht* and *kein*, relative clauses. Every English sentence has exactly one German translation, so
 that a small Transformer can learn the whole mapping.
 
-The modules go from words to sentences: lexicon and numbers, declension (nouns), phrases, conjugation, verbs and times,
-clauses, and at last the constructions.
+The modules go from words to sentences, and each imports only from those before it: lexicon, numbers, declension,
+phrases, nominals (nouns as phrases), conjugation, verbs, times, clauses, and at last the constructions.
+
+Spaces follow one rule: a piece that may be empty (a right bracket, a remainder) brings its leading blank with it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .conjugation import VerbForm
 from .declension import Adjective
@@ -13,7 +13,58 @@ from .verbs import Verb, verbs_in
 
 Draw: TypeAlias = Callable[[Sequence[Any]], Any]
 Pair: TypeAlias = tuple[str, str]
-Clause: TypeAlias = tuple[Phrase, VerbForm, Phrase]
+
+
+class Clause(NamedTuple):
+    """A subject, its verb and what the verb takes, in the word orders of both languages."""
+
+    subject: Phrase
+    verb: VerbForm
+    complement: Phrase | Adjective
+
+    def with_adverbial(self, adverbial: Phrase) -> Clause:
+        """Adds a time or a place, which German puts before the complement: "gestern ein Buch"."""
+        return Clause(self.subject, self.verb, self.complement.with_adverbial(adverbial))
+
+    def followed_by(self, second: Phrase) -> Clause:
+        """Adds a second complement after the first in both languages."""
+        return Clause(self.subject, self.verb, self.complement.followed_by(second))
+
+    def in_english(self) -> str:
+        """Returns the clause in English, which has one order in main and subordinate clauses."""
+        subject, verb, complement = self
+        return f"{subject.english} {verb.english} {complement.english}"
+
+    def declarative(self) -> Pair:
+        """Puts the German verb second, after the subject: "Anna ruft den Arzt an"."""
+        subject, verb, complement = self
+        return self.in_english(), f"{subject.german} {verb.finite} {complement.german}{verb.bracket}"
+
+    def negative(self) -> Pair:
+        """Negates a declarative clause: "Anna ruft den Arzt nicht an"."""
+        subject, verb, complement = self
+        return (
+            f"{subject.english} {verb.negated} {complement.english}",
+            f"{subject.german} {verb.finite} {complement.negated}{verb.bracket}",
+        )
+
+    def interrogative(self) -> Pair:
+        """Puts the finite verb before the subject in both languages: "is Anna reading?", "liest Anna?"."""
+        subject, verb, complement = self
+        return (
+            f"{verb.auxiliary} {subject.english}{verb.remainder} {complement.english}?",
+            f"{verb.finite} {subject.german} {complement.german}{verb.bracket}?",
+        )
+
+    def inverted(self) -> Pair:
+        """Puts the German verb before its subject, as after "heute"; English does not care."""
+        subject, verb, complement = self
+        return self.in_english(), f"{verb.finite} {subject.german} {complement.german}{verb.bracket}"
+
+    def subordinate(self) -> Pair:
+        """Puts the German verb last, as after "dass": "Anna den Arzt anruft"."""
+        subject, verb, complement = self
+        return self.in_english(), f"{subject.german} {complement.german} {verb.final}"
 
 
 def conjugated(draw: Draw, verb: Verb, tense: int, subject: Phrase | None = None) -> tuple[Phrase, VerbForm]:
@@ -24,7 +75,7 @@ def conjugated(draw: Draw, verb: Verb, tense: int, subject: Phrase | None = None
 
 def clause_with(draw: Draw, verb: Verb, tense: int, subject: Phrase | None = None) -> Clause:
     """Draws a clause with a verb."""
-    return *conjugated(draw, verb, tense, subject), draw(draw(verb.complements))
+    return Clause(*conjugated(draw, verb, tense, subject), draw(draw(verb.complements)))
 
 
 def clause(draw: Draw, tense: int, subject: Phrase | None = None) -> Clause:
@@ -35,49 +86,9 @@ def clause(draw: Draw, tense: int, subject: Phrase | None = None) -> Clause:
 def clause_about_another(draw: Draw, tense: int, subject: Phrase) -> Clause:
     """Draws a clause whose subject is not the one given: nobody says that Anna is sad because Anna is late."""
     drawn = clause(draw, tense)
-    while drawn[0].english == subject.english:
+    while drawn.subject.english == subject.english:
         drawn = clause(draw, tense)
     return drawn
-
-
-def declarative(subject: Phrase, verb: VerbForm, complement: Phrase | Adjective) -> Pair:
-    """Puts the German verb second, after the subject: "Anna ruft den Arzt an"."""
-    return (
-        f"{subject.english} {verb.english} {complement.english}",
-        f"{subject.german} {verb.finite} {complement.german}{verb.bracket}",
-    )
-
-
-def negative(subject: Phrase, verb: VerbForm, complement: Phrase) -> Pair:
-    """Negates a declarative clause: "Anna ruft den Arzt nicht an"."""
-    return (
-        f"{subject.english} {verb.negated} {complement.english}",
-        f"{subject.german} {verb.finite} {complement.negated}{verb.bracket}",
-    )
-
-
-def interrogative(subject: Phrase, verb: VerbForm, complement: Phrase | Adjective) -> Pair:
-    """Puts the finite verb before the subject in both languages: "is Anna reading a book?", "liest Anna ein Buch?"."""
-    return (
-        f"{verb.auxiliary} {subject.english}{verb.remainder} {complement.english}?",
-        f"{verb.finite} {subject.german} {complement.german}{verb.bracket}?",
-    )
-
-
-def inverted(subject: Phrase, verb: VerbForm, complement: Phrase) -> Pair:
-    """Puts the German verb before its subject, as after "heute"; English does not care."""
-    return (
-        f"{subject.english} {verb.english} {complement.english}",
-        f"{verb.finite} {subject.german} {complement.german}{verb.bracket}",
-    )
-
-
-def subordinate(subject: Phrase, verb: VerbForm, complement: Phrase) -> Pair:
-    """Puts the German verb last, as after "dass": "Anna den Arzt anruft"."""
-    return (
-        f"{subject.english} {verb.english} {complement.english}",
-        f"{subject.german} {complement.german} {verb.final}",
-    )
 
 
 def question_about(asked: Phrase, subject: Phrase, verb: VerbForm) -> Pair:
@@ -86,16 +97,6 @@ def question_about(asked: Phrase, subject: Phrase, verb: VerbForm) -> Pair:
         f"{asked.english} {verb.auxiliary} {subject.english}{verb.remainder}?",
         f"{asked.german} {verb.finite} {subject.german}{verb.bracket}?",
     )
-
-
-def with_adverbial(complement: Phrase, adverbial: Phrase) -> Phrase:
-    """Adds a time or a place, which German puts before the complement: "gestern ein Buch"."""
-    return Phrase(f"{complement.english} {adverbial.english}", f"{adverbial.german} {complement.german}")
-
-
-def followed_by(first: Phrase, second: Phrase | Adjective) -> Phrase:
-    """Puts two phrases one after the other in both languages."""
-    return Phrase(f"{first.english} {second.english}", f"{first.german} {second.german}", first.person)
 
 
 def linked(first: Pair, english: str, german: str, second: Pair) -> Pair:

@@ -78,15 +78,10 @@ def paradigm(
     bracket: str = "",
     affirmative: Sequence[str] | None = None,
 ) -> Paradigm:
-    """Returns a verb in five persons.
+    """Returns a verb in five persons, of which affirmative English may need no auxiliary.
 
-    Args:
-        auxiliaries: The English auxiliary of questions and negations.
-        remainder: The English words after it.
-        finites: The German finite verb.
-        bracket: What follows the finite verb, and precedes it in a subordinate clause; it ends in a blank unless it
-            is a separable prefix, which is then written as one word with the verb.
-        affirmative: The English without an auxiliary, where affirmation needs none.
+    The bracket follows the finite German verb, and precedes it in a subordinate clause; it ends in a blank unless it is
+    a separable prefix, which is then written as one word with the verb.
     """
     remainder = f" {remainder}".rstrip()
     right_bracket = f" {bracket}".rstrip()

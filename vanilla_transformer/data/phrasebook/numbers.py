@@ -15,9 +15,6 @@ def number_in_english(n: int) -> str:
     Args:
         n: A number from 0 to 9999.
 
-    Returns:
-        The number in words.
-
     Raises:
         ValueError: If the number is outside that range.
     """
@@ -38,13 +35,10 @@ def number_in_english(n: int) -> str:
 
 
 def number_in_german(n: int) -> str:
-    """Spells a number in German, in one word: "eintausendzweihundertvierunddreißig".
+    """Spells a number in German, as one counts: "eins", "einhunderteins", "eintausendzweihundertvierunddreißig".
 
     Args:
         n: A number from 0 to 9999.
-
-    Returns:
-        The number in words, as one counts: 1 is "eins", also at the end of "einhunderteins".
 
     Raises:
         ValueError: If the number is outside that range.

@@ -7,6 +7,9 @@ from .numbers import german_multiplier, number_in_english, number_in_german, ord
 from .phrases import Phrase, Pools, phrases
 
 
+AT = Phrase("at", "um")
+
+
 @cache
 def spelled(start: int, stop: int) -> tuple[Phrase, ...]:
     """Returns the numbers of a range in words."""

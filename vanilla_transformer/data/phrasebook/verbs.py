@@ -9,7 +9,8 @@ from .conjugation import BE, HAVE, QUESTION, TIMELESS, Paradigm, conjugate, para
 from .declension import Noun, nouns_among
 from .lexicon import rows
 from .lexicon import verbs as lexicon
-from .phrases import Pools, acquaintances, adverbials, definites, indefinites, people
+from .nominals import definites, indefinites, people
+from .phrases import Pools, acquaintances, adverbials
 
 
 class Verb(NamedTuple):
@@ -33,6 +34,7 @@ def conjugated_verb(english: str, german: str, style: str) -> tuple[str, str, tu
     return " ".join([base, *particles]), zu_infinitive, tenses_of(english, german, style)
 
 
+@cache
 def verbs_with_objects(table: str, style: str, known: bool = False) -> tuple[Verb, ...]:
     """Returns the verbs of a table; if ``known``, they are only said of what is known: "likes the book"."""
     verbs = []
@@ -121,12 +123,6 @@ def giving_verbs() -> tuple[tuple[Verb, Pools], ...]:
         pools = [(*definites(noun, "acc"), *indefinites(noun, "acc")) for noun in nouns_among(gifts)]
         pairs.append((verb, sum(pools, ())))
     return tuple(pairs)
-
-
-@cache
-def placing_verbs() -> tuple[Verb, ...]:
-    """Returns the verbs that put something somewhere, in the sense in which it is known."""
-    return verbs_with_objects(lexicon.PLACING, "action", known=True)
 
 
 @cache

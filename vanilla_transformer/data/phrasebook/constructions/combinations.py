@@ -1,34 +1,12 @@
 """Sentences of more than one clause."""
 
-from ..clauses import (
-    Draw,
-    Pair,
-    clause,
-    clause_about_another,
-    clause_with,
-    conjugated,
-    declarative,
-    followed_by,
-    introduced,
-    inverted,
-    linked,
-    subordinate,
-)
+from ..clauses import Clause, Draw, Pair, clause, clause_about_another, clause_with, conjugated, introduced, linked
 from ..conjugation import HABIT, IS, PROSPECT, TIMELESS, WILL_BE
 from ..declension import ARTICLES, THE, nouns_among
 from ..lexicon import expressions as lexicon
 from ..lexicon.verbs import PURPOSES
-from ..phrases import (
-    COREFERENTS,
-    PLAIN,
-    PRONOUNS_OF_THINGS,
-    Phrase,
-    acquaintances,
-    definites,
-    determined,
-    in_case,
-    phrases,
-)
+from ..nominals import PLAIN, definites, determined
+from ..phrases import COREFERENTS, PRONOUNS_OF_THINGS, Phrase, acquaintances, in_case, phrases
 from ..verbs import Verb, actions, infinitive_verbs, intransitives, verbs_about, verbs_named, verbs_of_bystanders
 from .choices import ANTECEDENTS, graded, noun_of_many
 
@@ -42,8 +20,8 @@ def coordination(draw: Draw) -> Pair:
     """Anna is reading a book, but Peter is sleeping. - Anna liest ein Buch, aber Peter schläft."""
     english, german = draw(CONJUNCTIONS)
     first = clause(draw, TIMELESS)
-    second = clause_about_another(draw, TIMELESS, first[0])
-    return linked(declarative(*first), english, german, declarative(*second))
+    second = clause_about_another(draw, TIMELESS, first.subject)
+    return linked(first.declarative(), english, german, second.declarative())
 
 
 def objection(draw: Draw) -> Pair:
@@ -53,15 +31,15 @@ def objection(draw: Draw) -> Pair:
     adjective = draw(noun.adjectives)
     subject, form = conjugated(draw, verb, TIMELESS)
     thing = draw(definites(noun, verb.governed)[PLAIN])
-    fault = declarative(PRONOUNS_OF_THINGS[thing.gender], IS[thing.person], graded(draw, adjective))
-    return linked(declarative(subject, form, thing), ", but", ", aber", fault)
+    fault = Clause(PRONOUNS_OF_THINGS[thing.gender], IS[thing.person], graded(draw, adjective)).declarative()
+    return linked(Clause(subject, form, thing).declarative(), ", but", ", aber", fault)
 
 
 def relative_clause(draw: Draw, person: Phrase) -> Pair:
     """Draws what somebody does: "who has bought the car", "der das Auto gekauft hat"."""
     verb = draw(verbs_of_bystanders())
     who = Phrase("who", RELATIVE_PRONOUNS[person.gender][0], person.person)
-    return subordinate(*clause_with(draw, verb, TIMELESS, who))
+    return clause_with(draw, verb, TIMELESS, who).subordinate()
 
 
 def with_relative_clause(antecedent: Phrase, clause: Pair) -> Phrase:
@@ -74,7 +52,7 @@ def relative_subject(draw: Draw) -> Pair:
     noun = draw(nouns_among(ANTECEDENTS))
     person = draw(determined(noun, THE, "nom")[PLAIN])
     subject = with_relative_clause(person, relative_clause(draw, person))
-    return declarative(subject, IS[person.person], draw(noun.adjectives))
+    return Clause(subject, IS[person.person], draw(noun.adjectives)).declarative()
 
 
 def relative_after_object(draw: Draw) -> Pair:
@@ -82,7 +60,7 @@ def relative_after_object(draw: Draw) -> Pair:
     verb = draw(verbs_about("people"))
     subject, form = conjugated(draw, verb, TIMELESS)
     person = draw(draw(determined(draw(nouns_among(ANTECEDENTS)), THE, verb.governed)))
-    return linked(declarative(subject, form, person), "", ",", relative_clause(draw, person))
+    return linked(Clause(subject, form, person).declarative(), "", ",", relative_clause(draw, person))
 
 
 def relative_object(draw: Draw) -> Pair:
@@ -95,12 +73,12 @@ def relative_object(draw: Draw) -> Pair:
     _, accusative, dative, _ = RELATIVE_PRONOUNS[antecedent.gender]
     pronoun = in_case(verb.governed, accusative, dative)
     clause = f"{relative} {subject.english} {form.english}", f"{pronoun} {subject.german} {form.final}"
-    return declarative(with_relative_clause(antecedent, clause), IS[antecedent.person], draw(noun.adjectives))
+    return Clause(with_relative_clause(antecedent, clause), IS[antecedent.person], draw(noun.adjectives)).declarative()
 
 
 def reported_clause(draw: Draw) -> Pair:
     """I know that Anna has read the book. - Ich weiß, dass Anna das Buch gelesen hat. / whether - ob"""
-    return introduced(draw(phrases(lexicon.REPORTS)), subordinate(*clause(draw, TIMELESS)))
+    return introduced(draw(phrases(lexicon.REPORTS)), clause(draw, TIMELESS).subordinate())
 
 
 def cause(draw: Draw) -> Pair:
@@ -109,28 +87,29 @@ def cause(draw: Draw) -> Pair:
     subject, pronoun = draw(COREFERENTS)
     about_the_same = draw((True, False))
     reason = clause(draw, TIMELESS, pronoun) if about_the_same else clause_about_another(draw, TIMELESS, subject)
-    return linked(declarative(subject, IS[subject.person], emotion), " because", ", weil", subordinate(*reason))
+    feeling = Clause(subject, IS[subject.person], emotion)
+    return linked(feeling.declarative(), " because", ", weil", reason.subordinate())
 
 
 def concession(draw: Draw) -> Pair:
     """Although Anna is tired, she has to work. - Obwohl Anna müde ist, muss sie arbeiten."""
     handicap = draw(phrases(lexicon.HANDICAPS))
     subject, pronoun = draw(COREFERENTS)
-    although = introduced(Phrase("although", "obwohl"), subordinate(subject, IS[subject.person], handicap))
-    return linked(although, ",", ",", inverted(*clause(draw, TIMELESS, pronoun)))
+    although = introduced(Phrase("although", "obwohl"), Clause(subject, IS[subject.person], handicap).subordinate())
+    return linked(although, ",", ",", clause(draw, TIMELESS, pronoun).inverted())
 
 
 def condition(draw: Draw) -> Pair:
     """If Anna sells the house, Peter will be sad. - Wenn Anna das Haus verkauft, wird Peter traurig sein."""
     subject = draw(draw(acquaintances()))
-    if_so = introduced(IF, subordinate(*clause_about_another(draw, HABIT, subject)))
-    return linked(if_so, ",", ",", inverted(subject, WILL_BE[subject.person], draw(phrases(lexicon.EMOTIONS))))
+    if_so = introduced(IF, clause_about_another(draw, HABIT, subject).subordinate())
+    return linked(if_so, ",", ",", Clause(subject, WILL_BE[subject.person], draw(phrases(lexicon.EMOTIONS))).inverted())
 
 
 def weather_condition(draw: Draw) -> Pair:
     """If it rains, we will stay at home. - Wenn es regnet, werden wir zu Hause bleiben."""
-    weather = followed_by(IF, draw(phrases(lexicon.WEATHER)))
-    return linked((weather.english, weather.german), ",", ",", inverted(*clause(draw, PROSPECT)))
+    weather = IF.followed_by(draw(phrases(lexicon.WEATHER)))
+    return linked((weather.english, weather.german), ",", ",", clause(draw, PROSPECT).inverted())
 
 
 def infinitive_clause(draw: Draw, verb: Verb) -> Pair:
@@ -154,7 +133,7 @@ def purpose(draw: Draw) -> Pair:
     verb = draw(verbs_named(PURPOSES))
     motion = draw(verbs_named("go, run, drive, travel, fly"))
     motion_clause = clause_with(draw, motion, TIMELESS, draw(draw(verb.subjects)))
-    return linked(declarative(*motion_clause), " to", ", um", infinitive_clause(draw, verb))
+    return linked(motion_clause.declarative(), " to", ", um", infinitive_clause(draw, verb))
 
 
 WEIGHTS = {

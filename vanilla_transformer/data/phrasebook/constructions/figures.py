@@ -1,23 +1,13 @@
 """Sentences with numbers, dates and times."""
 
-from ..clauses import (
-    Draw,
-    Pair,
-    clause_with,
-    conjugated,
-    declarative,
-    followed_by,
-    introduced,
-    inverted,
-    question_about,
-    with_adverbial,
-)
+from ..clauses import Clause, Draw, Pair, clause_with, conjugated, introduced, question_about
 from ..conjugation import IS, PAST, QUESTION, TIMELESS, simple_present
 from ..declension import ACCUSATIVE, NOMINATIVE, POSSESSIVES, Determiner, decline_determiner, nouns_among
 from ..lexicon import expressions as lexicon
 from ..lexicon.verbs import COUNTED, HISTORIC
-from ..phrases import NAMED_OWNERS, THIRD, Phrase, definites, people, phrases
-from ..times import clock_times, dates, days_of_travel, spelled
+from ..nominals import NAMED_OWNERS, definites, people
+from ..phrases import THIRD, Phrase, phrases
+from ..times import AT, clock_times, dates, days_of_travel, spelled
 from ..verbs import Verb, verbs_named
 
 
@@ -36,7 +26,7 @@ def price(draw: Draw) -> Pair:
     """The new car costs four thousand euros. - Das neue Auto kostet viertausend Euro."""
     thing = draw(draw(definites(draw(nouns_among("goods")))))
     number = draw(spelled(*draw(PRICES)))
-    return declarative(thing, COSTS[thing.person], followed_by(number, Phrase("euros", "Euro")))
+    return Clause(thing, COSTS[thing.person], number.followed_by(Phrase("euros", "Euro"))).declarative()
 
 
 def counted(draw: Draw, verb: Verb) -> Phrase:
@@ -52,21 +42,21 @@ def counting(draw: Draw) -> Pair:
     verb = draw(verbs_named(COUNTED))
     subject, form = conjugated(draw, verb, TIMELESS)
     things = counted(draw, verb)
-    return declarative(subject, form, followed_by(draw(spelled(2, 100)), things))
+    return Clause(subject, form, draw(spelled(2, 100)).followed_by(things)).declarative()
 
 
 def how_many(draw: Draw) -> Pair:
     """How many books has Anna sold? - Wie viele Bücher hat Anna verkauft?"""
     verb = draw(verbs_named(COUNTED))
     subject, form = conjugated(draw, verb, QUESTION)
-    return question_about(followed_by(Phrase("how many", "wie viele"), counted(draw, verb)), subject, form)
+    return question_about(Phrase("how many", "wie viele").followed_by(counted(draw, verb)), subject, form)
 
 
 def age(draw: Draw) -> Pair:
     """My old neighbour is ninety-one years old. - Mein alter Nachbar ist einundneunzig Jahre alt."""
     subject = draw(draw(people()))
-    years = followed_by(draw(spelled(2, 100)), Phrase("years old", "Jahre alt"))
-    return declarative(subject, IS[subject.person], years)
+    years = draw(spelled(2, 100)).followed_by(Phrase("years old", "Jahre alt"))
+    return Clause(subject, IS[subject.person], years).declarative()
 
 
 def owned(owner: Determiner, english: str, german: str, gender: str) -> Phrase:
@@ -77,14 +67,13 @@ def owned(owner: Determiner, english: str, german: str, gender: str) -> Phrase:
 def naming_a_number(draw: Draw) -> Pair:
     """My number is seven hundred and eight. - Meine Nummer ist siebenhundertacht."""
     number = owned(draw(OWNERS), "number", "Nummer", "feminine")
-    return declarative(number, IS[THIRD], draw(spelled(*draw(NUMBERS))))
+    return Clause(number, IS[THIRD], draw(spelled(*draw(NUMBERS)))).declarative()
 
 
 def year(draw: Draw) -> Pair:
     """Anna bought the house in the year two thousand and one. - Anna hat das Haus im Jahr zweitausendeins gekauft."""
-    subject, verb, complement = clause_with(draw, draw(verbs_named(HISTORIC)), PAST)
-    time = followed_by(Phrase("in the year", "im Jahr"), draw(spelled(1900, 2031)))
-    return declarative(subject, verb, with_adverbial(complement, time))
+    event = clause_with(draw, draw(verbs_named(HISTORIC)), PAST)
+    return event.with_adverbial(Phrase("in the year", "im Jahr").followed_by(draw(spelled(1900, 2031)))).declarative()
 
 
 def addition(draw: Draw) -> Pair:
@@ -92,7 +81,7 @@ def addition(draw: Draw) -> Pair:
     first, second = draw(range(100)), draw(range(100))
     one, other, total = (spelled(0, 200)[number] for number in (first, second, first + second))
     plus = Phrase(f"{one.english} plus {other.english}", f"{one.german} plus {other.german}")
-    return declarative(plus, IS[THIRD], total)
+    return Clause(plus, IS[THIRD], total).declarative()
 
 
 def departure(draw: Draw) -> Pair:
@@ -101,13 +90,13 @@ def departure(draw: Draw) -> Pair:
     city, time = draw(phrases(lexicon.CITIES)), draw(clock_times())
     to, nach, leaves = draw(DEPARTURES)
     train = Phrase(f"the {vehicle.english} {to} {city.english}", f"{vehicle.german} {nach} {city.german}")
-    return introduced(day, inverted(train, leaves[THIRD], followed_by(Phrase("at", "um"), time)))
+    return introduced(day, Clause(train, leaves[THIRD], AT.followed_by(time)).inverted())
 
 
 def time_of_day(draw: Draw) -> Pair:
     """It is already ten past six. - Es ist schon zehn nach sechs."""
-    time = followed_by(draw(phrases(lexicon.PUNCTUALITY)), draw(clock_times()))
-    return declarative(Phrase("it", "es"), IS[THIRD], time)
+    time = draw(phrases(lexicon.PUNCTUALITY)).followed_by(draw(clock_times()))
+    return Clause(Phrase("it", "es"), IS[THIRD], time).declarative()
 
 
 def calendar_day(draw: Draw) -> Pair:
@@ -115,14 +104,14 @@ def calendar_day(draw: Draw) -> Pair:
     english, nominative, _ = draw(dates())
     day, weekday = draw(phrases(lexicon.FUTURE_TIMES)[:2]), draw(phrases(lexicon.WEEKDAYS))
     date = Phrase(f"{weekday.english}, {english}", f"{weekday.german}, der {nominative}")
-    return declarative(day, IS[THIRD], date)
+    return Clause(day, IS[THIRD], date).declarative()
 
 
 def birthday(draw: Draw) -> Pair:
     """Anna's birthday is on the third of May. - Annas Geburtstag ist am dritten Mai."""
     english, _, dative = draw(dates())
     owner = owned(draw(OWNERS), "birthday", "Geburtstag", "masculine")
-    return declarative(owner, IS[THIRD], Phrase(f"on {english}", f"am {dative}"))
+    return Clause(owner, IS[THIRD], Phrase(f"on {english}", f"am {dative}")).declarative()
 
 
 WEIGHTS = {

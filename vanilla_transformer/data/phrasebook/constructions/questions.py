@@ -1,28 +1,11 @@
 """Questions."""
 
-from ..clauses import (
-    Draw,
-    Pair,
-    clause,
-    clause_with,
-    conjugated,
-    declarative,
-    interrogative,
-    introduced,
-    question_about,
-)
+from ..clauses import Clause, Draw, Pair, clause, clause_with, conjugated, introduced, question_about
 from ..conjugation import IS, QUESTION, TIMELESS
 from ..declension import WHICH, nouns_among
 from ..lexicon.verbs import LOCATED
-from ..phrases import (
-    PRONOUNS_OF_THINGS,
-    Phrase,
-    definites,
-    determined,
-    in_case,
-    phrases,
-    spatial_phrases,
-)
+from ..nominals import definites, determined, spatial_phrases
+from ..phrases import PRONOUNS_OF_THINGS, Phrase, in_case, phrases
 from ..verbs import actions, verbs_about, verbs_asked_by_what, verbs_in, verbs_named
 from .choices import PLACEABLE, TENSES_AND_TIMES, noun_of_many
 
@@ -33,14 +16,14 @@ ADVERBS = (Phrase("why", "warum"), Phrase("when", "wann"), Phrase("where", "wo")
 
 def yes_no_question(draw: Draw) -> Pair:
     """Did Anna buy the car? - Hat Anna das Auto gekauft?"""
-    return interrogative(*clause(draw, QUESTION))
+    return clause(draw, QUESTION).interrogative()
 
 
 def adverb_question(draw: Draw) -> Pair:
     """Why is Anna calling the doctor? - Warum ruft Anna den Arzt an?"""
     word = draw(ADVERBS)
     verb = draw(verbs_named(LOCATED) if word.english == "where" else actions())
-    return introduced(word, interrogative(*clause_with(draw, verb, QUESTION)))
+    return introduced(word, clause_with(draw, verb, QUESTION).interrogative())
 
 
 def object_question(draw: Draw) -> Pair:
@@ -52,12 +35,12 @@ def object_question(draw: Draw) -> Pair:
     if not table or not verb.tenses[tense]:
         return question_about(asked, *conjugated(draw, verb, QUESTION))
     time = draw(phrases(table))
-    return introduced(asked, interrogative(*conjugated(draw, verb, tense), time))
+    return introduced(asked, Clause(*conjugated(draw, verb, tense), time).interrogative())
 
 
 def subject_question(draw: Draw) -> Pair:
     """Who has read the newspaper? - Wer hat die Zeitung gelesen?"""
-    english, german = declarative(*clause(draw, TIMELESS, WHO))
+    english, german = clause(draw, TIMELESS, WHO).declarative()
     return f"{english}?", f"{german}?"
 
 
@@ -75,7 +58,7 @@ def reference(draw: Draw) -> Pair:
     """Where is my red cup? It is on the table. - Wo ist meine rote Tasse? Sie ist auf dem Tisch."""
     thing = draw(draw(definites(draw(nouns_among(PLACEABLE)))))
     verb, it = IS[thing.person], PRONOUNS_OF_THINGS[thing.gender]
-    english, german = declarative(it, verb, draw(spatial_phrases("dat")))
+    english, german = Clause(it, verb, draw(spatial_phrases("dat"))).declarative()
     return (
         f"where {verb.english} {thing.english}? {english[0].upper()}{english[1:]}",
         f"wo {verb.finite} {thing.german}? {german[0].upper()}{german[1:]}",

@@ -1,44 +1,19 @@
 """Main clauses."""
 
-from ..clauses import (
-    Draw,
-    Pair,
-    clause,
-    clause_with,
-    conjugated,
-    declarative,
-    followed_by,
-    interrogative,
-    introduced,
-    inverted,
-    negative,
-    with_adverbial,
-)
+from ..clauses import Clause, Draw, Pair, clause, clause_with, conjugated, introduced
 from ..conjugation import FUTURE, HABIT, IS, NEGATION, PAST, TIMELESS, WAS, paradigm
 from ..declension import nouns, nouns_among
 from ..lexicon import expressions as lexicon
-from ..lexicon.verbs import APPOINTMENTS, LOCATED
-from ..phrases import (
-    PLAIN,
-    PRONOUNS,
-    Phrase,
-    acquaintances,
-    adverbials,
-    comparatives,
-    definites,
-    indefinites,
-    object_pronouns,
-    phrases,
-    possessions,
-    spatial_phrases,
-)
-from ..times import clock_times, times
-from ..verbs import giving_verbs, placing_verbs, resting_verbs, verbs_about, verbs_in, verbs_named
+from ..lexicon.verbs import APPOINTMENTS, LOCATED, PLACING
+from ..nominals import PLAIN, comparatives, definites, indefinites, possessions, spatial_phrases
+from ..phrases import PRONOUNS, Phrase, acquaintances, adverbials, object_pronouns, phrases
+from ..times import AT, clock_times, times
+from ..verbs import giving_verbs, resting_verbs, verbs_about, verbs_in, verbs_named, verbs_with_objects
 from .choices import PLACEABLE, TENSES_AND_TIMES, graded
 
 
 OWNABLE = "clothing vehicle thing device home reading"
-ORDERS = (declarative, declarative, negative, interrogative)
+ORDERS = (Clause.declarative, Clause.declarative, Clause.negative, Clause.interrogative)
 THERE_IS, THERE_WAS = (
     paradigm([form.english for form in be], "", (finite,) * 5) for be, finite in ((IS, "gibt es"), (WAS, "gab es"))
 )
@@ -46,28 +21,26 @@ THERE_IS, THERE_WAS = (
 
 def statement(draw: Draw) -> Pair:
     """Anna is buying a red car. - Anna kauft ein rotes Auto."""
-    return declarative(*clause(draw, TIMELESS))
+    return clause(draw, TIMELESS).declarative()
 
 
 def statement_with_time(draw: Draw) -> Pair:
     """Anna bought a red car yesterday. - Anna hat gestern ein rotes Auto gekauft."""
     tense, table = draw(TENSES_AND_TIMES)
-    subject, verb, complement = clause(draw, tense)
-    return declarative(subject, verb, with_adverbial(complement, draw(draw(times(table)))))
+    return clause(draw, tense).with_adverbial(draw(draw(times(table)))).declarative()
 
 
 def time_first(draw: Draw) -> Pair:
     """On Monday Anna is buying a red car. - Am Montag kauft Anna ein rotes Auto."""
     tense, table = draw(TENSES_AND_TIMES)
-    return introduced(draw(draw(times(table))), inverted(*clause(draw, tense)))
+    return introduced(draw(draw(times(table))), clause(draw, tense).inverted())
 
 
 def appointment(draw: Draw) -> Pair:
     """Anna will call the doctor at half past seven. - Anna wird um halb acht den Arzt anrufen."""
     tense = draw((FUTURE, PAST))
-    subject, verb, complement = clause_with(draw, draw(verbs_named(APPOINTMENTS)), tense)
-    time = draw(clock_times())
-    return declarative(subject, verb, with_adverbial(complement, Phrase(f"at {time.english}", f"um {time.german}")))
+    meeting = clause_with(draw, draw(verbs_named(APPOINTMENTS)), tense)
+    return meeting.with_adverbial(AT.followed_by(draw(clock_times()))).declarative()
 
 
 def habit(draw: Draw) -> Pair:
@@ -75,13 +48,13 @@ def habit(draw: Draw) -> Pair:
     verb = draw(verbs_in(HABIT))
     subject, form = conjugated(draw, verb, HABIT)
     complement, frequency = draw(draw(verb.habits)), draw(phrases(lexicon.FREQUENCIES))
-    _, german = declarative(subject, form, with_adverbial(complement, frequency))
+    _, german = Clause(subject, form, complement.with_adverbial(frequency)).declarative()
     return f"{subject.english} {frequency.english} {form.english} {complement.english}", german
 
 
 def negation(draw: Draw) -> Pair:
     """Anna is not buying a car. - Anna kauft kein Auto. / Anna did not buy it. - Anna hat es nicht gekauft."""
-    return negative(*clause(draw, NEGATION))
+    return clause(draw, NEGATION).negative()
 
 
 def action_at_place(draw: Draw) -> Pair:
@@ -89,18 +62,18 @@ def action_at_place(draw: Draw) -> Pair:
     verb = draw(verbs_named(LOCATED))
     subject, form = conjugated(draw, verb, TIMELESS)
     place = draw(adverbials("place"))
-    known_or_new, arranged = draw(((definites, followed_by), (indefinites, with_adverbial)))
+    known_or_new, arranged = draw(((definites, Phrase.followed_by), (indefinites, Phrase.with_adverbial)))
     complement = draw(draw(known_or_new(draw(verb.nouns), verb.governed)))
-    return declarative(subject, form, arranged(complement, place))
+    return Clause(subject, form, arranged(complement, place)).declarative()
 
 
 def pronoun_object(draw: Draw) -> Pair:
     """Anna is not waiting for him. - Anna wartet nicht auf ihn."""
     verb = draw(verbs_about("people"))
-    order, tense = draw(((declarative, TIMELESS), (declarative, TIMELESS), (negative, NEGATION)))
+    order, tense = draw(((Clause.declarative, TIMELESS), (Clause.declarative, TIMELESS), (Clause.negative, NEGATION)))
     subject, form = conjugated(draw, verb, tense)
     pronoun = draw(object_pronouns(verb.governed)[subject.person])
-    return particle_last(order(subject, form, pronoun), pronoun)
+    return particle_last(order(Clause(subject, form, pronoun)), pronoun)
 
 
 def pronoun_object_with_time(draw: Draw) -> Pair:
@@ -111,8 +84,8 @@ def pronoun_object_with_time(draw: Draw) -> Pair:
         verb = draw(verbs_about("people"))
     subject, form = conjugated(draw, verb, tense)
     pronoun = draw(object_pronouns(verb.governed)[subject.person])
-    arranged = followed_by if verb.governed in ("acc", "dat") else with_adverbial
-    return particle_last(declarative(subject, form, arranged(pronoun, draw(draw(times(table))))), pronoun)
+    arranged = Phrase.followed_by if verb.governed in ("acc", "dat") else Phrase.with_adverbial
+    return particle_last(Clause(subject, form, arranged(pronoun, draw(draw(times(table))))).declarative(), pronoun)
 
 
 def particle_last(clause: Pair, pronoun: Phrase) -> Pair:
@@ -124,8 +97,7 @@ def particle_last(clause: Pair, pronoun: Phrase) -> Pair:
 def giving(draw: Draw) -> Pair:
     """Anna is giving the old man a red apple. - Anna gibt dem alten Mann einen roten Apfel."""
     verb, gifts = draw(giving_verbs())
-    subject, form, recipient = clause_with(draw, verb, TIMELESS)
-    return declarative(subject, form, followed_by(recipient, draw(draw(gifts))))
+    return clause_with(draw, verb, TIMELESS).followed_by(draw(draw(gifts))).declarative()
 
 
 def companionship(draw: Draw) -> Pair:
@@ -135,13 +107,13 @@ def companionship(draw: Draw) -> Pair:
     preposition, governed = draw((("with", "mit dat"), ("without", "ohne acc")))
     companion = draw(draw(definites(draw(nouns_among("people")), governed)))
     adverbial = Phrase(f"{preposition} {companion.english}", companion.german)
-    return declarative(subject, form, with_adverbial(draw(draw(verb.complements)), adverbial))
+    return Clause(subject, form, draw(draw(verb.complements)).with_adverbial(adverbial)).declarative()
 
 
 def placing(draw: Draw) -> Pair:
     """Anna is putting the key on the table. - Anna legt den Schlüssel auf den Tisch."""
-    subject, verb, thing = clause_with(draw, draw(placing_verbs()), TIMELESS)
-    return declarative(subject, verb, followed_by(thing, draw(spatial_phrases("acc"))))
+    verb = draw(verbs_with_objects(PLACING, "action", known=True))
+    return clause_with(draw, verb, TIMELESS).followed_by(draw(spatial_phrases("acc"))).declarative()
 
 
 def position(draw: Draw) -> Pair:
@@ -149,14 +121,15 @@ def position(draw: Draw) -> Pair:
     thing = draw(draw(definites(draw(nouns_among(PLACEABLE)))))
     place = draw(spatial_phrases("dat"))
     verb = draw((IS, WAS))[thing.person]
-    return draw(ORDERS)(thing, verb, place)
+    return draw(ORDERS)(Clause(thing, verb, place))
 
 
 def resting_animal(draw: Draw) -> Pair:
     """The old dog is sleeping under the table. - Der alte Hund schläft unter dem Tisch."""
     animal = draw(draw(definites(draw(nouns_among("dog cat")))))
     verb = draw(resting_verbs())[animal.person]
-    return declarative(animal, verb, draw(spatial_phrases("dat") if draw((True, False)) else adverbials("place")[:5]))
+    places = spatial_phrases("dat") if draw((True, False)) else adverbials("place")[:5]
+    return Clause(animal, verb, draw(places)).declarative()
 
 
 def existence(draw: Draw) -> Pair:
@@ -166,11 +139,11 @@ def existence(draw: Draw) -> Pair:
     verb = draw((THERE_IS, THERE_WAS))[sight.person]
     order = draw(ORDERS)
     english, german = sight.english, sight.german
-    if order is negative:
-        order, german = declarative, sight.negated
+    if order is Clause.negative:
+        order, german = Clause.declarative, sight.negated
         english = f"no {english.removeprefix('an ').removeprefix('a ')}"
-    place = Phrase("there", f"in {city.german}")
-    return order(place, verb, Phrase(f"{english} in {city.english}", german))
+    there = Phrase("there", f"in {city.german}")
+    return order(Clause(there, verb, Phrase(f"{english} in {city.english}", german)))
 
 
 def description(draw: Draw) -> Pair:
@@ -180,8 +153,8 @@ def description(draw: Draw) -> Pair:
     adjective = draw(noun.adjectives)
     verb = draw((IS, WAS))[thing.person]
     if draw((False, False, True)):
-        return interrogative(thing, verb, adjective)
-    return declarative(thing, verb, graded(draw, adjective))
+        return Clause(thing, verb, adjective).interrogative()
+    return Clause(thing, verb, graded(draw, adjective)).declarative()
 
 
 def comparison(draw: Draw) -> Pair:
@@ -193,7 +166,7 @@ def comparison(draw: Draw) -> Pair:
         second = draw(compared)
     first, second = draw(first), draw(second)
     than = Phrase(f"than {second.english}", f"als {second.german}")
-    return declarative(first, IS[first.person], followed_by(comparative, than))
+    return Clause(first, IS[first.person], comparative.followed_by(than)).declarative()
 
 
 def possession(draw: Draw) -> Pair:
@@ -201,14 +174,14 @@ def possession(draw: Draw) -> Pair:
     noun = draw(nouns_among(OWNABLE))
     adjective = draw(noun.adjectives)
     thing = draw(draw(possessions(noun, "nom"))[PLAIN])
-    return declarative(thing, IS[thing.person], adjective)
+    return Clause(thing, IS[thing.person], adjective).declarative()
 
 
 def possession_as_object(draw: Draw) -> Pair:
     """We have repaired the teacher's car. - Wir haben das Auto des Lehrers repariert."""
     verb = draw(verbs_named("sell, repair, use, look for, find, see, read, wash, like"))
     subject, form = conjugated(draw, verb, TIMELESS, draw(PRONOUNS))
-    return declarative(subject, form, draw(draw(draw(possessions(draw(verb.nouns), "acc")))))
+    return Clause(subject, form, draw(draw(draw(possessions(draw(verb.nouns), "acc"))))).declarative()
 
 
 WEIGHTS = {
