@@ -1,0 +1,120 @@
+"""From text to ids: what is dropped is counted by its reason, and what is kept says the same as before."""
+
+from functools import cache
+
+import pytest
+from datasets import Dataset, List, Value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.encoding import EncodingReport, PairLimits, encode_corpus
+from vanilla_transformer.data.tokenizer import EOS_ID, TokenizerSettings, learn_tokenizer
+
+
+@cache
+def bytes_tokenizer():
+    """One token for each byte, the blank in front and `</s>` included, so that lengths can be counted by hand."""
+    return learn_tokenizer(["x"], TokenizerSettings(vocab_size=260))
+
+
+def corpus_of(*pairs):
+    return Dataset.from_dict({"translation": [{"en": source, "de": target} for source, target in pairs]})
+
+
+def encode(*pairs, limits=None):
+    return encode_corpus(corpus_of(*pairs), bytes_tokenizer(), "en", "de", limits)
+
+
+def test_ids_end_with_eos_and_decode_to_the_text():
+    encoded, _ = encode(("Two dogs.", "Zwei Hunde – größer!"))
+    row = encoded[0]
+    assert row["input_ids"][-1] == row["labels"][-1] == EOS_ID
+    assert bytes_tokenizer().decode(row["input_ids"], skip_special_tokens=True) == "Two dogs."
+    assert bytes_tokenizer().decode(row["labels"], skip_special_tokens=True) == "Zwei Hunde – größer!"
+
+
+def test_source_and_target_follow_the_languages():
+    encoded, _ = encode_corpus(corpus_of(("a", "bcd")), bytes_tokenizer(), "de", "en")
+    assert [len(encoded[0]["input_ids"]), len(encoded[0]["labels"])] == [5, 3]
+
+
+def test_columns_are_lists_of_int32():
+    encoded, _ = encode(("a", "b"))
+    assert encoded.features == {"input_ids": List(Value("int32")), "labels": List(Value("int32"))}
+
+
+def test_blanks_around_a_text_do_not_count():
+    padded, _ = encode(("  a dog \u00a0", "\tein Hund\u2028"))
+    bare, _ = encode(("a dog", "ein Hund"))
+    assert padded[:] == bare[:]
+
+
+# Lengths are bytes + 2: "abc" has five tokens, the blank in front and </s> included.
+@pytest.mark.parametrize(
+    ("pair", "limits", "reason"),
+    [
+        (("abc", "abc"), PairLimits(5, 5), None),
+        (("abcd", "abc"), PairLimits(5, 9), "source over 5 tokens"),
+        (("abc", "abcd"), PairLimits(9, 5), "target over 5 tokens"),
+        (("abcdefgh", "abc"), PairLimits(max_length_ratio=2), None),
+        (("abcdefghi", "abc"), PairLimits(max_length_ratio=2), "length ratio over 2"),
+        (("abc", "abcdefghi"), PairLimits(max_length_ratio=2), "length ratio over 2"),
+        (("", "abc"), PairLimits(), "empty side"),
+        (("abc", " \t\u3000"), PairLimits(), "empty side"),
+    ],
+)
+def test_a_pair_is_dropped_exactly_beyond_its_limit(pair, limits, reason):
+    encoded, report = encode(("ok", "ok"), pair, limits=limits)
+    assert report.dropped == ({} if reason is None else {reason: 1})
+    assert len(encoded) == 1 + (reason is None)
+
+
+def test_without_limits_every_pair_is_kept():
+    # A test set must keep its pairs: also the empty and the endless.
+    encoded, report = encode(("", ""), ("a", "b" * 2000), (" ", "c"))
+    assert report.kept == len(encoded) == 3
+    assert report.dropped == {}
+
+
+def test_nothing_left_is_an_error_that_says_why():
+    with pytest.raises(ValueError, match=r"No pair is left to use: 0 of 2 pairs kept .* dropped: 2 empty side"):
+        encode(("", "a"), ("b", " "), limits=PairLimits())
+
+
+def test_report_reads_as_a_sentence():
+    report = EncodingReport(1200, 1000, {"empty side": 150, "source over 9 tokens": 50}, 5000, 6000)
+    assert str(report) == (
+        "1,000 of 1,200 pairs kept (5,000 source and 6,000 target tokens); dropped: 150 empty side; "
+        "50 source over 9 tokens"
+    )
+
+
+text = st.text("abé ", max_size=8)
+limit = st.integers(2, 12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(text, text), min_size=1, max_size=12),
+    st.builds(PairLimits, limit, limit, st.none() | st.floats(1, 4)),
+)
+def test_counts_add_up_and_only_what_the_limits_forbid_is_dropped(pairs, limits):
+    def tokens(side):
+        return len(side.strip().encode()) + 2 if side.strip() else 1
+
+    def fits(source, target):
+        longer, shorter = max(source, target), min(source, target)
+        ratio = limits.max_length_ratio is None or longer <= limits.max_length_ratio * shorter
+        return shorter > 1 and source <= limits.max_source_length and target <= limits.max_target_length and ratio
+
+    lengths = [(tokens(source), tokens(target)) for source, target in pairs]
+    kept = [pair for pair in lengths if fits(*pair)]
+    if not kept:
+        with pytest.raises(ValueError, match="No pair is left"):
+            encode(*pairs, limits=limits)
+        return
+    encoded, report = encode(*pairs, limits=limits)
+    assert [(len(row["input_ids"]), len(row["labels"])) for row in encoded] == kept
+    assert (report.pairs, report.kept) == (len(pairs), len(kept))
+    assert report.kept + sum(report.dropped.values()) == report.pairs
+    assert (report.source_tokens, report.target_tokens) == tuple(map(sum, zip(*kept, strict=True)))

@@ -1,0 +1,148 @@
+"""The configuration: the paper's numbers, a faithful round trip, and mistakes named by their field."""
+
+import json
+
+import pytest
+
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+
+
+UNUSUAL = {
+    "vocab_size": 99,
+    "d_model": 24,
+    "encoder_layers": 1,
+    "decoder_layers": 5,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 4,
+    "head_dim": 5,
+    "value_head_dim": 7,
+    "encoder_ffn_dim": 11,
+    "decoder_ffn_dim": 13,
+    "activation_function": "gelu",
+    "dropout": 0.25,
+    "attention_dropout": 0.05,
+    "activation_dropout": 0.15,
+    "attention_bias": True,
+    "norm_first": True,
+    "layer_norm_eps": 1e-6,
+    "position_embedding_type": "learned",
+    "sinusoid_layout": "halves",
+    "max_position_embeddings": 77,
+    "scale_embedding": False,
+    "tie_word_embeddings": False,
+    "label_smoothing": 0.2,
+    "use_cache": False,
+    "bos_token_id": 5,
+    "pad_token_id": 6,
+    "eos_token_id": 7,
+    "decoder_start_token_id": 8,
+}
+
+# What is wrong, and the words that the message must have.
+MISTAKES = {
+    "no encoder heads": ({"encoder_attention_heads": 0}, "encoder_attention_heads must be at least 1, not 0"),
+    "no decoder heads": ({"decoder_attention_heads": -2}, "decoder_attention_heads must be at least 1, not -2"),
+    "uneven encoder heads": ({"encoder_attention_heads": 7}, r"d_model \(512\).*encoder_attention_heads \(7\).*head_dim"),
+    "uneven decoder heads": ({"decoder_attention_heads": 3}, r"d_model \(512\).*decoder_attention_heads \(3\).*head_dim"),
+    "odd sinusoids": ({"d_model": 15, "head_dim": 4}, "even d_model, not 15"),
+    "dropout of 1": ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+    "negative dropout": ({"dropout": -0.1}, "^dropout must be .* not -0.1"),
+    "attention dropout": ({"attention_dropout": 2}, "attention_dropout must be .* not 2"),
+    "activation dropout": ({"activation_dropout": 1}, "activation_dropout must be .* not 1"),
+    "smoothing of 1": ({"label_smoothing": 1.0}, "label_smoothing must be .* not 1.0"),
+    "unknown positions": ({"position_embedding_type": "rotary"}, "position_embedding_type.*learned.*'rotary'"),
+    "unknown layout": ({"sinusoid_layout": "mixed"}, "sinusoid_layout.*interleaved, halves.*'mixed'"),
+}
+
+# Mistakes that nobody notices until the model is built or run: see the report of these tests.
+UNNOTICED = {
+    "encoder_layers": -1,
+    "decoder_layers": -1,
+    "vocab_size": 0,
+    "d_model": 0,
+    "head_dim": 0,
+    "value_head_dim": -1,
+    "encoder_ffn_dim": 0,
+    "decoder_ffn_dim": -4,
+    "activation_function": "nope",
+    "layer_norm_eps": -1.0,
+}
+
+
+def test_the_defaults_are_the_papers_base_model():
+    config = VanillaTransformerConfig()
+    assert (config.encoder_layers, config.decoder_layers, config.d_model) == (6, 6, 512)
+    assert (config.encoder_ffn_dim, config.decoder_ffn_dim) == (2048, 2048)
+    assert (config.encoder_attention_heads, config.decoder_attention_heads) == (8, 8)
+    assert (config.vocab_size, config.dropout, config.activation_function) == (37_000, 0.1, "relu")
+    assert (config.attention_dropout, config.activation_dropout, config.attention_bias) == (0, 0, False)
+    assert (config.norm_first, config.position_embedding_type, config.sinusoid_layout) == (
+        False,
+        "sinusoidal",
+        "interleaved",
+    )
+    assert (config.tie_word_embeddings, config.scale_embedding, config.is_encoder_decoder) == (True, True, True)
+
+
+def test_the_librarys_names_are_other_words_for_ours():
+    config = VanillaTransformerConfig(**UNUSUAL)
+    assert (config.hidden_size, config.num_attention_heads, config.num_hidden_layers) == (24, 3, 1)
+
+
+def test_every_field_is_unusual_above():
+    default = VanillaTransformerConfig()
+    assert all(getattr(default, name) != value for name, value in UNUSUAL.items())
+
+
+def test_every_field_survives_a_folder(tmp_path):
+    VanillaTransformerConfig(**UNUSUAL).save_pretrained(tmp_path)
+    loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
+    assert {name: getattr(loaded, name) for name in UNUSUAL} == UNUSUAL
+
+
+def test_the_file_names_the_architecture(tmp_path):
+    VanillaTransformerConfig().save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
+
+
+def test_a_diff_builds_the_same_configuration():
+    config = VanillaTransformerConfig(**UNUSUAL)
+    again = VanillaTransformerConfig(**config.to_diff_dict())
+    assert again.to_dict() == config.to_dict()
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_by_its_field(mistake):
+    fields, message = MISTAKES[mistake]
+    with pytest.raises(ValueError, match=message):
+        VanillaTransformerConfig(**fields)
+
+
+@pytest.mark.xfail(strict=True, reason="not checked: fails later and elsewhere, or never")
+@pytest.mark.parametrize("field", UNNOTICED)
+def test_an_impossible_size_is_refused(field):
+    with pytest.raises(ValueError, match=field):
+        VanillaTransformerConfig(**{field: UNNOTICED[field]})
+
+
+@pytest.mark.xfail(strict=True, reason="a comparison inside fails first, with words about string formatting")
+def test_a_wrong_type_is_named_by_its_field():
+    with pytest.raises((TypeError, ValueError), match="d_model"):
+        VanillaTransformerConfig(d_model="512")
+
+
+def test_uneven_heads_are_fine_with_a_head_dim():
+    assert VanillaTransformerConfig(encoder_attention_heads=7, head_dim=64).head_dim == 64
+
+
+def test_learned_positions_may_have_an_odd_width():
+    config = VanillaTransformerConfig(d_model=15, head_dim=4, position_embedding_type="learned")
+    assert config.d_model == 15
+
+
+def test_a_mistake_in_a_file_is_found_on_loading(tmp_path):
+    VanillaTransformerConfig().save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "dropout": 3}))
+    with pytest.raises(ValueError, match="dropout must be"):
+        VanillaTransformerConfig.from_pretrained(tmp_path)

@@ -1,0 +1,145 @@
+"""generate(): the cache, the batch and the padding change nothing; the paper's beam search and length limit."""
+
+import itertools
+
+import pytest
+import torch
+from transformers import GenerationConfig, StoppingCriteriaList
+
+from vanilla_transformer.model.generation_vanilla_transformer import SourceLengthLimit, paper_generation_config
+
+
+STRATEGIES = {
+    "greedy": {"num_beams": 1},
+    "beam": {"num_beams": 4, "length_penalty": 0.6},
+    "sampled": {"do_sample": True},
+    "sampled beams": {"do_sample": True, "num_beams": 3},
+}
+
+
+@pytest.fixture
+def sources(batch):
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}
+
+
+def generate(model, sources, seed=3, **options):
+    torch.manual_seed(seed)
+    return model.generate(**sources, **{"max_new_tokens": 12, **options})
+
+
+def without_padding(row):
+    return [token for token in row.tolist() if token != 1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_cache_changes_nothing(tiny_model, sources, strategy):
+    model, options = tiny_model(), STRATEGIES[strategy]
+    cached = generate(model, sources, **options, use_cache=True)
+    assert torch.equal(cached, generate(model, sources, **options, use_cache=False))
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_alone_and_in_a_batch_are_the_same(tiny_model, sources, strategy):
+    for seed in range(4):
+        model = tiny_model(seed=seed)
+        together = generate(model, sources, **STRATEGIES[strategy])
+        for row, length in enumerate((6, 4)):
+            alone = generate(model, {"input_ids": sources["input_ids"][row : row + 1, :length]}, **STRATEGIES[strategy])
+            assert without_padding(together[row]) == without_padding(alone[0])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_eager_and_sdpa_translate_alike(tiny_model, sources, strategy):
+    eager, sdpa = (tiny_model(attn_implementation=name) for name in ("eager", "sdpa"))
+    options = STRATEGIES[strategy]
+    assert torch.equal(generate(eager, sources, **options), generate(sdpa, sources, **options))
+
+
+def test_greedy_takes_the_best_next_token(tiny_model, sources):
+    model, target = tiny_model(), torch.zeros(1, 1, dtype=torch.long)
+    source = sources["input_ids"][:1]
+    for _ in range(6):
+        target = torch.cat([target, model(source, decoder_input_ids=target).logits[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(generate(model, {"input_ids": source}, max_new_tokens=6, suppress_tokens=None), target)
+
+
+def test_wide_beam_search_is_exhaustive_search(tiny_model):
+    """Every target of up to three tokens, its log-probability divided by its length^0.6: the best is found."""
+    model, source = tiny_model(vocab_size=7), torch.tensor([[4, 5, 6, 2]])
+    options = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
+    got = model.generate(source, num_beams=49, length_penalty=0.6, max_new_tokens=3, early_stopping=False, **options)
+
+    def score(target):
+        logits = model(source, decoder_input_ids=torch.tensor([[0, *target[:-1]]])).logits[0]
+        return logits.log_softmax(-1).gather(1, torch.tensor(target)[:, None]).sum().item() / len(target) ** 0.6
+
+    others = [token for token in range(7) if token != 2]
+    finished = [[*start, 2] for length in range(3) for start in itertools.product(others, repeat=length)]
+    unfinished = [list(target) for target in itertools.product(others, repeat=3)]
+    assert got[0, 1:].tolist() == max(finished + unfinished, key=score)
+
+
+def test_generating_beyond_max_position_embeddings(tiny_model):
+    source = {"input_ids": torch.randint(4, 40, (1, 20), generator=torch.Generator().manual_seed(0))}
+    short, long = tiny_model(max_position_embeddings=8), tiny_model(max_position_embeddings=999)
+    options = {"max_new_tokens": 15, "min_new_tokens": 15}
+    got = generate(short, source, **options)
+    assert got.shape == (1, 16)
+    assert torch.equal(got, generate(long, source, **options))
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("extra", [{}, {"extra_length": 3}])
+def test_each_output_ends_at_its_own_sources_length_and_some_more(tiny_model, sources, strategy, extra):
+    model, lengths = tiny_model(), sources["attention_mask"].sum(1)
+    limit = StoppingCriteriaList([SourceLengthLimit(lengths, **extra)])
+    # Without end and padding in its vocabulary a model never stops by itself.
+    got = generate(
+        model, sources, **STRATEGIES[strategy], max_new_tokens=100, stopping_criteria=limit, suppress_tokens=[1, 2]
+    )
+    more = extra.get("extra_length", 50)
+    assert [len(without_padding(row)) - 1 for row in got] == [6 + more, 4 + more]
+
+
+def test_a_beam_cut_at_the_limit_is_the_same_alone(tiny_model, sources):
+    model, options = tiny_model(), {**STRATEGIES["beam"], "max_new_tokens": 100, "suppress_tokens": [1, 2]}
+
+    def cut(inputs, lengths):
+        return generate(model, inputs, **options, stopping_criteria=[SourceLengthLimit(torch.tensor(lengths), 5)])
+
+    together, alone = cut(sources, [6, 4]), cut({"input_ids": sources["input_ids"][1:, :4]}, [4])
+    assert without_padding(together[1]) == without_padding(alone[0])
+
+
+def test_the_limit_is_per_sentence_for_any_number_of_hypotheses():
+    limit = SourceLengthLimit(torch.tensor([2, 4]), extra_length=1)
+    reached = limit(torch.zeros(6, 4, dtype=torch.long), None)  # three tokens after the start, three rows per source
+    assert reached.tolist() == [True, True, True, False, False, False]
+
+
+def test_the_papers_decoding_survives_a_folder(tiny_model, tmp_path):
+    model = tiny_model()
+    model.generation_config = paper_generation_config(model.config)
+    model.save_pretrained(tmp_path)
+    found = type(model).from_pretrained(tmp_path).generation_config
+    assert (found.num_beams, found.length_penalty, found.early_stopping) == (4, 0.6, False)
+    assert (found.bos_token_id, found.pad_token_id, found.eos_token_id, found.decoder_start_token_id) == (0, 1, 2, 0)
+
+
+def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, sources):
+    model = tiny_model()
+    explicit = generate(model, sources, num_beams=4, length_penalty=0.6)
+    greedy = generate(model, sources)
+    model.generation_config = paper_generation_config(model.config)
+    assert torch.equal(generate(model, sources), explicit)
+    assert greedy.tolist() != explicit.tolist()
+
+
+def test_greedy_decoding_can_be_saved(tiny_config, tmp_path):
+    paper_generation_config(tiny_config(), num_beams=1).save_pretrained(tmp_path)
+    assert GenerationConfig.from_pretrained(tmp_path).num_beams == 1
+
+
+def test_the_papers_decoding_takes_other_choices(tiny_config):
+    config = paper_generation_config(tiny_config(pad_token_id=9), num_beams=5, length_penalty=1.0, max_length=7)
+    assert (config.num_beams, config.length_penalty, config.max_length, config.pad_token_id) == (5, 1.0, 7, 9)

@@ -1,0 +1,154 @@
+"""What must have no influence has none: the future, padding, neighbours, the cache, the way attention is computed."""
+
+import pytest
+import torch
+
+
+IMPLEMENTATIONS = pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+VARIANTS = pytest.mark.parametrize(
+    "choices",
+    [{}, {"norm_first": True}, {"head_dim": 6, "value_head_dim": 10}, {"position_embedding_type": "learned"}],
+    ids=["paper", "pre-norm", "odd heads", "learned"],
+)
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients(request):
+    """Gradients are off but where a test turns them on."""
+    with torch.no_grad():
+        yield
+
+
+@IMPLEMENTATIONS
+@VARIANTS
+def test_the_future_has_no_influence(tiny_model, batch, decoder_input_ids, implementation, choices):
+    model = tiny_model(attn_implementation=implementation, **choices)
+    before = model(input_ids=batch["input_ids"], decoder_input_ids=decoder_input_ids).logits
+    for position in range(1, 5):
+        changed = decoder_input_ids.clone()
+        changed[:, position:] = 30 + position
+        after = model(input_ids=batch["input_ids"], decoder_input_ids=changed).logits
+        assert torch.equal(after[:, :position], before[:, :position])
+        assert not torch.allclose(after[:, position], before[:, position], atol=1e-4)
+
+
+@IMPLEMENTATIONS
+def test_no_gradient_comes_from_the_future(tiny_model, batch, decoder_input_ids, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    for position in range(5):
+        with torch.enable_grad():
+            embeddings = model.get_input_embeddings()(decoder_input_ids).detach().requires_grad_()
+            logits = model(input_ids=batch["input_ids"], decoder_inputs_embeds=embeddings).logits
+            (gradient,) = torch.autograd.grad(logits[:, position].square().sum(), embeddings)
+        assert (gradient[:, position + 1 :] == 0).all()
+        assert (gradient[:, : position + 1] != 0).any(dim=-1).all()
+
+
+@IMPLEMENTATIONS
+@VARIANTS
+def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input_ids, implementation, choices):
+    model = tiny_model(attn_implementation=implementation, **choices)
+    padded = model(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], decoder_input_ids=decoder_input_ids
+    ).logits[1:]
+    alone = model(input_ids=batch["input_ids"][1:, :4], decoder_input_ids=decoder_input_ids[1:]).logits
+    torch.testing.assert_close(padded, alone, atol=1e-5, rtol=0)
+    unmasked = model(input_ids=batch["input_ids"], decoder_input_ids=decoder_input_ids).logits[1:]
+    assert not torch.allclose(unmasked, alone, atol=1e-3)
+
+
+@IMPLEMENTATIONS
+def test_what_stands_in_the_padding_has_exactly_no_influence(tiny_model, batch, decoder_input_ids, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    inputs = {"attention_mask": batch["attention_mask"], "decoder_input_ids": decoder_input_ids}
+    scribbled = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, 33)
+    before, after = (model(input_ids=ids, **inputs).logits for ids in (batch["input_ids"], scribbled))
+    assert torch.equal(before, after)
+
+
+@IMPLEMENTATIONS
+def test_padding_of_the_target_has_no_influence_on_what_is_real(tiny_model, batch, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    labels = batch["labels"][1:, :3]
+    source = {name: batch[name][1:] for name in ("input_ids", "attention_mask")}
+    padded = model(**source, labels=batch["labels"][1:])
+    alone = model(**source, labels=labels)
+    torch.testing.assert_close(padded.logits[:, :3], alone.logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(padded.loss, alone.loss)
+
+
+@IMPLEMENTATIONS
+def test_neighbours_in_the_batch_have_no_influence(tiny_model, batch, decoder_input_ids, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    other_sources, other_targets = batch["input_ids"].clone(), decoder_input_ids.clone()
+    other_sources[1], other_targets[1] = torch.arange(20, 26), torch.arange(30, 35)
+    before = model(batch["input_ids"], batch["attention_mask"], decoder_input_ids).logits
+    after = model(other_sources, batch["attention_mask"], other_targets).logits
+    assert torch.equal(before[0], after[0])
+    assert not torch.allclose(before[1], after[1], atol=1e-3)
+
+
+@VARIANTS
+def test_eager_equals_sdpa(tiny_model, batch, choices):
+    eager = tiny_model(attn_implementation="eager", **choices)(**batch)
+    sdpa = tiny_model(attn_implementation="sdpa", **choices)(**batch)
+    torch.testing.assert_close(eager.logits, sdpa.logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(eager.loss, sdpa.loss)
+
+
+def test_a_source_that_is_all_padding_gives_no_nan(tiny_model, batch, decoder_input_ids):
+    mask = batch["attention_mask"].clone()
+    mask[1] = 0
+    logits = tiny_model()(batch["input_ids"], mask, decoder_input_ids).logits
+    assert logits.isfinite().all()
+
+
+@IMPLEMENTATIONS
+@VARIANTS
+def test_step_by_step_with_the_cache_equals_all_at_once(
+    tiny_model, batch, decoder_input_ids, implementation, choices
+):
+    model = tiny_model(attn_implementation=implementation, **choices)
+    mask = batch["attention_mask"]
+    at_once = model(batch["input_ids"], mask, decoder_input_ids).logits
+    encoded, past = model.model.encoder(batch["input_ids"], mask), None
+    for position in range(5):
+        step = model(
+            encoder_outputs=encoded,
+            attention_mask=mask,
+            decoder_input_ids=decoder_input_ids[:, position : position + 1],
+            past_key_values=past,
+            use_cache=True,
+        )
+        past = step.past_key_values
+        assert past.get_seq_length() == position + 1
+        torch.testing.assert_close(step.logits[:, 0], at_once[:, position], atol=1e-5, rtol=0)
+
+
+def test_several_tokens_after_the_cached_ones(tiny_model, batch, decoder_input_ids):
+    model = tiny_model()
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    at_once = model(**inputs, decoder_input_ids=decoder_input_ids).logits
+    first = model(**inputs, decoder_input_ids=decoder_input_ids[:, :2], use_cache=True)
+    rest = model(**inputs, decoder_input_ids=decoder_input_ids[:, 2:], past_key_values=first.past_key_values)
+    torch.testing.assert_close(rest.logits, at_once[:, 2:], atol=1e-5, rtol=0)
+
+
+def test_the_encoders_keys_are_computed_once(tiny_model, batch, decoder_input_ids):
+    model, calls = tiny_model(), []
+    for layer in model.model.decoder.layers:
+        layer.encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    past = model(batch["input_ids"], decoder_input_ids=decoder_input_ids[:, :1], use_cache=True).past_key_values
+    model(batch["input_ids"], decoder_input_ids=decoder_input_ids[:, 1:2], past_key_values=past)
+    assert len(calls) == 3  # one per layer
+
+
+def test_a_decoder_alone_continues_from_a_plain_cache(tiny_model, decoder_input_ids):
+    from transformers import DynamicCache
+
+    decoder = tiny_model().model.decoder
+    at_once = decoder(decoder_input_ids).last_hidden_state
+    past = decoder(decoder_input_ids[:, :3], past_key_values=DynamicCache(), use_cache=True).past_key_values
+    rest = decoder(decoder_input_ids[:, 3:], past_key_values=past).last_hidden_state
+    torch.testing.assert_close(rest, at_once[:, 3:], atol=1e-5, rtol=0)

@@ -1,0 +1,156 @@
+"""What the models hand back: shapes, tuples, embeddings in place of ids, precisions, lengths, resizing."""
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def inputs(batch, decoder_input_ids):
+    return {
+        "input_ids": batch["input_ids"],
+        "attention_mask": batch["attention_mask"],
+        "decoder_input_ids": decoder_input_ids,
+    }
+
+
+def test_hidden_states_of_every_layer(tiny_model, inputs):
+    output = tiny_model()(**inputs, output_hidden_states=True)
+    assert [tuple(states.shape) for states in output.encoder_hidden_states] == [(2, 6, 16)] * 3
+    assert [tuple(states.shape) for states in output.decoder_hidden_states] == [(2, 5, 16)] * 4
+    torch.testing.assert_close(output.encoder_hidden_states[-1], output.encoder_last_hidden_state)
+
+
+def test_attentions_of_every_layer(tiny_model, inputs):
+    output = tiny_model(attn_implementation="eager")(**inputs, output_attentions=True)
+    assert [tuple(weights.shape) for weights in output.encoder_attentions] == [(2, 2, 6, 6)] * 2
+    assert [tuple(weights.shape) for weights in output.decoder_attentions] == [(2, 4, 5, 5)] * 3
+    assert [tuple(weights.shape) for weights in output.cross_attentions] == [(2, 4, 5, 6)] * 3
+    for weights in (*output.encoder_attentions, *output.decoder_attentions, *output.cross_attentions):
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    assert all((weights.triu(1) == 0).all() for weights in output.decoder_attentions)
+    assert all((weights[1, ..., 4:] == 0).all() for weights in output.cross_attentions)
+
+
+def test_nothing_that_was_not_asked_for(tiny_model, inputs):
+    output = tiny_model()(**inputs, use_cache=False)
+    assert set(output.keys()) == {"logits", "encoder_last_hidden_state"}
+
+
+@pytest.mark.parametrize("options", [{}, {"output_hidden_states": True}, {"output_attentions": True}])
+def test_a_tuple_holds_what_the_dict_holds(tiny_model, batch, options):
+    model = tiny_model(attn_implementation="eager")
+    named = model(**batch, **options)
+    plain = model(**batch, **options, return_dict=False)
+    assert isinstance(plain, tuple)
+    assert len(plain) == len(named.to_tuple())
+    for ours, theirs in zip(plain[:2], (named.loss, named.logits), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_embeddings_may_replace_ids(tiny_model, inputs):
+    model = tiny_model()
+    table = model.get_input_embeddings()
+    by_ids = model(**inputs).logits
+    by_embeddings = model(
+        inputs_embeds=table(inputs["input_ids"]),
+        attention_mask=inputs["attention_mask"],
+        decoder_inputs_embeds=table(inputs["decoder_input_ids"]),
+    ).logits
+    assert torch.equal(by_ids, by_embeddings)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_both_or_neither_of_ids_and_embeddings_are_refused(tiny_model, inputs, both):
+    embeddings = torch.zeros(2, 6, 16) if both else None
+    ids = inputs["input_ids"] if both else None
+    model = tiny_model()
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        model(input_ids=ids, inputs_embeds=embeddings, decoder_input_ids=inputs["decoder_input_ids"])
+    with pytest.raises(ValueError, match="either decoder_input_ids or decoder_inputs_embeds"):
+        model(inputs["input_ids"], decoder_input_ids=ids, decoder_inputs_embeds=embeddings)
+
+
+def test_a_tuple_of_encoder_outputs_will_do(tiny_model, inputs):
+    model = tiny_model()
+    encoded = model.model.encoder(inputs["input_ids"], inputs["attention_mask"], return_dict=False)
+    assert isinstance(encoded, tuple)
+    again = model(encoder_outputs=encoded, **{name: inputs[name] for name in ("attention_mask", "decoder_input_ids")})
+    assert torch.equal(again.logits, model(**inputs).logits)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_half_precision_is_finite_and_near(tiny_model, inputs, dtype, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    exact = model(**inputs).logits
+    rounded = model.to(dtype)(**inputs).logits
+    assert rounded.dtype == dtype
+    torch.testing.assert_close(rounded.float(), exact, atol=0.3, rtol=0)
+
+
+def test_stacks_of_different_depth_and_width(tiny_model, inputs):
+    model = tiny_model(encoder_layers=1, decoder_layers=4, encoder_ffn_dim=20, decoder_ffn_dim=44)
+    assert (len(model.model.encoder.layers), len(model.model.decoder.layers)) == (1, 4)
+    assert model.model.encoder.layers[0].fc1.out_features == 20
+    assert model.model.decoder.layers[0].fc1.out_features == 44
+    assert model(**inputs).logits.shape == (2, 5, 40)
+
+
+def test_sinusoids_have_no_longest_input(tiny_model):
+    short, long = tiny_model(max_position_embeddings=8), tiny_model(max_position_embeddings=1000)
+    source, target = torch.randint(4, 40, (1, 30)), torch.randint(4, 40, (1, 20))
+    got = short(source, decoder_input_ids=target).logits
+    assert torch.equal(got, long(source, decoder_input_ids=target).logits)
+
+
+@pytest.mark.parametrize(("source", "target"), [(9, 2), (2, 9)])
+def test_a_learned_table_knows_its_last_position(tiny_model, source, target):
+    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    model(torch.full((1, 8), 5), decoder_input_ids=torch.full((1, 8), 5))
+    with pytest.raises(Exception):  # noqa: B017, PT011 - what it should say is the next test's matter
+        model(torch.full((1, source), 5), decoder_input_ids=torch.full((1, target), 5))
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="a bare 'index out of range in self'")
+def test_beyond_a_learned_table_the_user_is_told_why(tiny_model):
+    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    with pytest.raises(ValueError, match="max_position_embeddings"):
+        model(torch.full((1, 9), 5), decoder_input_ids=torch.full((1, 2), 5))
+
+
+@pytest.mark.parametrize("size", [50, 30, 12])
+def test_resizing_keeps_what_stays(tiny_model, size):
+    model = tiny_model()
+    source, target = torch.tensor([[4, 5, 6, 2]]), torch.tensor([[0, 7, 8]])
+    before = model(source, decoder_input_ids=target).logits
+    model.resize_token_embeddings(size)
+    after = model(source, decoder_input_ids=target).logits
+    kept = min(size, 40)
+    assert model.config.vocab_size == after.shape[-1] == size
+    torch.testing.assert_close(after[..., :kept], before[..., :kept])
+    assert model.lm_head.weight is model.model.encoder.embed_tokens.weight is model.model.decoder.embed_tokens.weight
+
+
+@pytest.mark.xfail(strict=True, reason="resizing puts the unused `shared` in place of both learned matrices")
+@pytest.mark.parametrize("size", [50, 30])
+def test_resizing_an_untied_model_keeps_what_stays(tiny_model, size):
+    model = tiny_model(tie_word_embeddings=False)
+    source, target = torch.tensor([[4, 5, 6, 2]]), torch.tensor([[0, 7, 8]])
+    before = model(source, decoder_input_ids=target).logits
+    model.resize_token_embeddings(size)
+    after = model(source, decoder_input_ids=target).logits
+    kept = min(size, 40)
+    torch.testing.assert_close(after[..., :kept], before[..., :kept])
+
+
+def test_every_weight_of_the_paper_is_used(tiny_model, batch):
+    model = tiny_model().train()
+    model(**batch).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.xfail(strict=True, reason="an untied model carries the matrix `shared`, which nothing uses")
+def test_every_weight_of_an_untied_model_is_used(tiny_model, batch):
+    model = tiny_model(tie_word_embeddings=False).train()
+    model(**batch).loss.backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

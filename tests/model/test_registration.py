@@ -1,0 +1,98 @@
+"""`import vanilla_transformer` teaches the Auto classes the architecture: in any order of imports, at no cost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+REPOSITORY = Path(__file__).parents[2]
+HEAVY = ("transformers.modeling_utils", "datasets", "matplotlib", "sacrebleu", "tokenizers", "accelerate")
+
+# Every Auto class must build the right model from a configuration and know its type.
+CHECK = """
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+sizes = dict(vocab_size=9, d_model=4, encoder_layers=1, decoder_layers=1, encoder_attention_heads=1,
+             decoder_attention_heads=1, encoder_ffn_dim=4, decoder_ffn_dim=4)
+config = AutoConfig.for_model("vanilla_transformer", **sizes)
+assert type(config).__name__ == "VanillaTransformerConfig", type(config)
+assert type(AutoModel.from_config(config)).__name__ == "VanillaTransformerModel"
+model = AutoModelForSeq2SeqLM.from_config(config)
+assert type(model).__name__ == "VanillaTransformerForConditionalGeneration"
+import vanilla_transformer
+assert type(model) is vanilla_transformer.VanillaTransformerForConditionalGeneration
+assert type(config) is vanilla_transformer.VanillaTransformerConfig
+"""
+
+ORDERS = {
+    "package first": "import vanilla_transformer",
+    "auto classes first": "from transformers import AutoModel, AutoModelForSeq2SeqLM\nimport vanilla_transformer",
+    "configuration registry first": "from transformers import AutoConfig\nimport vanilla_transformer",
+    "model module directly": "import vanilla_transformer.model.modeling_vanilla_transformer",
+    "configuration module directly": "import vanilla_transformer.model.configuration_vanilla_transformer",
+    "a class of the package": "from vanilla_transformer import VanillaTransformerForConditionalGeneration",
+    "pipeline and Trainer first": "from transformers import Trainer, pipeline\nimport vanilla_transformer",
+    "pipeline and Trainer after": "import vanilla_transformer\nfrom transformers import Trainer, pipeline",
+    "torch first": "import torch\nimport vanilla_transformer",
+    "imported twice": (
+        "import sys, importlib, vanilla_transformer\n"
+        "vanilla_transformer.VanillaTransformerConfig, vanilla_transformer.VanillaTransformerModel\n"
+        "importlib.reload(vanilla_transformer)\n"
+        "vanilla_transformer.register_with_transformers()"
+    ),
+    "reloaded before its first use": (
+        "import importlib, vanilla_transformer, vanilla_transformer._registration as registration\n"
+        "importlib.reload(registration)\n"
+        "importlib.reload(vanilla_transformer)"
+    ),
+}
+
+
+def python(code: str) -> str:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(
+        [sys.executable, "-W", "error::ImportWarning", "-c", code],
+        cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return finished.stdout
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_auto_classes_know_the_architecture(order):
+    python(ORDERS[order] + "\n" + CHECK)
+
+
+def test_importing_the_package_costs_nothing_beyond_transformers():
+    code = f"import torch, transformers, vanilla_transformer, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    assert python(code).strip() == "[]"
+
+
+def test_a_saved_folder_loads_through_the_auto_classes(tiny_model, tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    code = f"""
+import vanilla_transformer
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig
+model = AutoModelForSeq2SeqLM.from_pretrained({str(tmp_path)!r})
+print(type(model).__name__, model.config.d_model, AutoConfig.from_pretrained({str(tmp_path)!r}).model_type)
+"""
+    assert python(code).split() == ["VanillaTransformerForConditionalGeneration", "16", "vanilla_transformer"]
+
+
+def test_every_public_name_can_be_used_and_listed():
+    code = """
+import vanilla_transformer
+for name in vanilla_transformer.__all__:
+    assert getattr(vanilla_transformer, name) is not None, name
+    assert name in dir(vanilla_transformer), name
+"""
+    python(code)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    import vanilla_transformer
+
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        vanilla_transformer.nonsense  # noqa: B018

@@ -1,0 +1,158 @@
+"""The model's loss in both modes, accumulated batches and recomputed layers."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def assert_same_gradients(got, expected, **tolerance):
+    assert got.keys() == expected.keys()
+    for name, gradient in got.items():
+        torch.testing.assert_close(gradient, expected[name], **(tolerance or {"atol": 1e-6, "rtol": 1e-5}), msg=name)
+
+
+def test_labels_alone_are_enough(tiny_model, batch, decoder_input_ids):
+    model = tiny_model()
+    alone, both = model(**batch), model(**batch, decoder_input_ids=decoder_input_ids)
+    assert torch.equal(alone.logits, both.logits)
+    assert torch.equal(alone.loss, both.loss)
+
+
+def test_decoder_inputs_are_the_labels_shifted_right(tiny_model, batch, decoder_input_ids):
+    labels = batch["labels"].clone()
+    assert torch.equal(tiny_model().prepare_decoder_input_ids_from_labels(labels), decoder_input_ids)
+    assert torch.equal(labels, batch["labels"])  # the caller's tensor is left alone
+
+
+def test_given_decoder_inputs_win_over_the_labels(tiny_model, batch, decoder_input_ids):
+    model = tiny_model()
+    other = decoder_input_ids.flip(0)
+    expected = model(batch["input_ids"], batch["attention_mask"], other).logits
+    assert torch.equal(model(**batch, decoder_input_ids=other).logits, expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_evaluation_loss_is_plain_cross_entropy_of_the_logits(tiny_model, batch, smoothing):
+    output = tiny_model(label_smoothing=smoothing)(**batch)
+    expected = F.cross_entropy(output.logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=-100)
+    torch.testing.assert_close(output.loss, expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_training_loss_is_smoothed_cross_entropy(tiny_model, batch, smoothing):
+    model = tiny_model(label_smoothing=smoothing)
+    logits, labels = model(**batch).logits.flatten(0, 1), batch["labels"].flatten()
+    expected = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=smoothing)
+    torch.testing.assert_close(model.train()(**batch).loss, expected)
+
+
+def test_training_gradients_are_those_of_smoothed_cross_entropy(tiny_model, batch):
+    model = tiny_model(label_smoothing=0.1).train()
+    got = gradients(model, model(**batch).loss)
+    model.eval()  # where logits are to be had
+    logits, labels = model(**batch).logits.flatten(0, 1), batch["labels"].flatten()
+    loss = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=0.1)
+    assert_same_gradients(got, gradients(model, loss))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_ignored_positions_do_not_count(tiny_model, batch, training):
+    model = tiny_model(label_smoothing=0.1).train(training)
+    shorter = {name: tensor[1:, :3] if name == "labels" else tensor[1:] for name, tensor in batch.items()}
+    longer = {name: tensor[1:] for name, tensor in batch.items()}
+    torch.testing.assert_close(model(**longer).loss, model(**shorter).loss)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("wrap", [int, torch.tensor])
+def test_the_sum_is_divided_by_num_items_in_batch(tiny_model, batch, training, wrap):
+    model = tiny_model(label_smoothing=0.1).train(training)
+    mean, shared = model(**batch).loss, model(**batch, num_items_in_batch=wrap(32)).loss
+    torch.testing.assert_close(shared, mean * 8 / 32)  # the batch has eight real tokens
+
+
+def test_two_accumulated_halves_equal_one_batch(tiny_model, batch):
+    model = tiny_model(label_smoothing=0.1).train()
+    whole = gradients(model, model(**batch).loss)
+    halves = [{name: tensor[row : row + 1] for name, tensor in batch.items()} for row in range(2)]
+    accumulated = gradients(model, sum(model(**half, num_items_in_batch=8).loss for half in halves))
+    assert_same_gradients(accumulated, whole)
+
+
+def test_training_with_labels_gives_no_logits(tiny_model, batch):
+    output = tiny_model().train()(**batch)
+    assert output.logits is None
+    assert output.loss.requires_grad
+
+
+def test_training_without_labels_gives_logits(tiny_model, batch, decoder_input_ids):
+    output = tiny_model().train()(batch["input_ids"], decoder_input_ids=decoder_input_ids)
+    assert output.loss is None
+    assert output.logits.shape == (2, 5, 40)
+
+
+def test_no_cache_is_built_beside_a_loss(tiny_model, batch):
+    assert tiny_model()(**batch, use_cache=True).past_key_values is None
+
+
+def test_dropout_acts_in_training_only(tiny_model, batch):
+    model = tiny_model(dropout=0.5).train()
+    assert model(**batch).loss != model(**batch).loss
+    model.eval()
+    assert model(**batch).loss == model(**batch).loss
+
+
+@pytest.mark.parametrize("field", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_each_kind_of_dropout_changes_training(tiny_model, batch, field, implementation):
+    model = tiny_model(**{field: 0.5}, attn_implementation=implementation)
+    quiet = tiny_model(attn_implementation=implementation)
+    quiet.load_state_dict(model.state_dict())
+    assert not torch.allclose(model.train()(**batch).loss, quiet.train()(**batch).loss)
+    torch.testing.assert_close(model.eval()(**batch).loss, quiet.eval()(**batch).loss)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_recomputed_layers_give_the_same_gradients(tiny_model, batch, dropout, reentrant):
+    plain = tiny_model(dropout=dropout).train()
+    recomputing, calls = copy.deepcopy(plain), []
+    recomputing.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    recomputing.model.encoder.layers[0].fc1.register_forward_hook(lambda *_: calls.append(1))
+    found = []
+    for model in (plain, recomputing):
+        torch.manual_seed(7)
+        found.append(gradients(model, model(**batch).loss))
+    assert len(calls) == 2  # forward and again in backward: it does recompute
+    assert_same_gradients(found[1], found[0])
+
+
+def test_bfloat16_autocast_trains_near_float32(tiny_model, batch):
+    model = tiny_model(label_smoothing=0.1).train()
+    exact = model(**batch).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(**batch).loss
+    rounded.backward()
+    torch.testing.assert_close(rounded.float(), exact, rtol=0.02, atol=0)
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_a_batch_is_learned_by_heart(tiny_model, batch):
+    model = tiny_model(label_smoothing=0.0, d_model=32).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    model.eval()
+    translations = model.generate(batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=8)
+    expected = torch.cat([torch.zeros(2, 1, dtype=torch.long), batch["labels"].masked_fill(batch["labels"] < 0, 1)], 1)
+    assert torch.equal(translations, expected)

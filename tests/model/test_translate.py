@@ -1,0 +1,137 @@
+"""translate(): order, blank lines, batches, progress and mode."""
+
+import pytest
+import torch
+
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.model.pipeline_vanilla_transformer import translate
+
+
+SENTENCES = [
+    "A man sees the dog.",
+    "",
+    "The little girl runs across the street and a dog runs after her.",
+    "No.",
+    " \t",
+    "Two men play football in the park.",
+    "Straße äöü 日本 🙂",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(SENTENCES * 2, TokenizerSettings(vocab_size=280))
+
+
+@pytest.fixture
+def model(tiny_model):
+    return tiny_model(vocab_size=280)
+
+
+class Echo(torch.nn.Module):
+    """A model that "translates" a sentence into itself and remembers what it was asked."""
+
+    device = torch.device("cpu")
+
+    def __init__(self):
+        super().__init__()
+        self.shapes, self.options, self.modes = [], [], []
+
+    def generate(self, input_ids, attention_mask, **options):
+        assert torch.equal(attention_mask, (input_ids != 1).long())
+        self.shapes.append(tuple(input_ids.shape))
+        self.options.append(options)
+        self.modes.append(self.training)
+        return input_ids
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 64, 4096])
+def test_translations_come_back_in_the_order_given(tokenizer, batch_tokens):
+    expected = [sentence if sentence.strip() else "" for sentence in SENTENCES]
+    assert translate(Echo(), tokenizer, SENTENCES, batch_tokens=batch_tokens) == expected
+
+
+def test_batches_hold_no_more_than_the_tokens_allowed(tokenizer):
+    model = Echo()
+    translate(model, tokenizer, SENTENCES, batch_tokens=60)
+    assert sum(rows for rows, _ in model.shapes) == 5
+    assert all(rows * length <= 60 or rows == 1 for rows, length in model.shapes)
+    assert any(rows > 1 for rows, _ in model.shapes)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4}, {}])
+def test_a_batch_of_mixed_lengths_equals_one_by_one(model, tokenizer, options):
+    model.generation_config = paper_generation_config(model.config)
+    together = translate(model, tokenizer, SENTENCES, **options)
+    one_by_one = [translate(model, tokenizer, [sentence], **options)[0] for sentence in SENTENCES]
+    assert together == one_by_one
+    assert len(set(together)) > 3  # sources matter, so a mixed-up order would show
+
+
+def test_blank_lines_alone_and_nothing_at_all(tokenizer):
+    model = Echo()
+    assert translate(model, tokenizer, ["", "  ", "\n"]) == ["", "", ""]
+    assert translate(model, tokenizer, []) == []
+    assert model.shapes == []
+
+
+def test_progress_adds_up_to_the_sentences_translated(tokenizer):
+    steps = []
+    translate(Echo(), tokenizer, SENTENCES, batch_tokens=60, on_progress=steps.append)
+    assert sum(steps) == 5  # the blank ones take no work
+    assert len(steps) > 1
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_translates_in_evaluation_mode_and_is_left_in_its_own(tokenizer, training):
+    model = Echo().train(training)
+    translate(model, tokenizer, SENTENCES)
+    assert model.modes == [False]
+    assert model.training == training
+
+
+def test_the_mode_is_restored_after_an_error(tokenizer):
+    model = Echo().train()
+    with pytest.raises(RuntimeError, match="stop"):
+        translate(model, tokenizer, SENTENCES, on_progress=lambda _: (_ for _ in ()).throw(RuntimeError("stop")))
+    assert model.training
+
+
+def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(model, tokenizer):
+    lengths = {}
+    decode = tokenizer.batch_decode
+
+    class Spy:
+        def __getattr__(self, name):
+            return getattr(tokenizer, name)
+
+        def __call__(self, *args, **options):
+            return tokenizer(*args, **options)
+
+        def batch_decode(self, ids, **options):
+            lengths["output"] = [int((row > 2).sum()) for row in ids]
+            return decode(ids, **options)
+
+    # The model has no end of sentence to give, nor any other special token.
+    translate(model, Spy(), SENTENCES, num_beams=1, suppress_tokens=[0, 1, 2])
+    sources = sorted((len(tokenizer(s).input_ids) for s in SENTENCES if s.strip()), reverse=True)
+    assert lengths["output"] == [length + 50 for length in sources]
+
+
+@pytest.mark.parametrize("bound", [{"max_length": 4}, {"max_new_tokens": 3}])
+def test_a_bound_of_the_callers_replaces_the_papers(tokenizer, bound):
+    model = Echo()
+    translate(model, tokenizer, SENTENCES, **bound)
+    assert model.options == [bound]
+
+
+def test_no_gradients_are_recorded(model, tokenizer):
+    seen = []
+    model.model.encoder.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
+    translate(model, tokenizer, ["A man."], max_new_tokens=2)
+    assert seen == [False]
+
+
+def test_special_tokens_written_in_a_text_are_text(tokenizer):
+    assert translate(Echo(), tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]

@@ -1,0 +1,439 @@
+"""The trainer, on a tiny model: its rates, its batches, its validation, its clock and its resuming are exact."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
+
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.data.collator import TranslationCollator
+from vanilla_transformer.training import trainer as trainer_module
+from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
+from vanilla_transformer.training.schedule import create_noam_scheduler, noam
+from vanilla_transformer.training.trainer import VanillaTransformerTrainer
+
+
+QUIET = {
+    "use_cpu": True,
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "warmup_steps": 4,
+    "max_tokens": 40,
+    "max_steps": 3,
+    "predict_with_generate": False,
+    "eval_strategy": "no",
+    "save_strategy": "no",
+    "load_best_model_at_end": False,
+}
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+BEST = {**EVALUATED, "load_best_model_at_end": True}
+
+
+class FixedBatches(TokenBatchSampler):
+    """The batches that a test wants, in the order it wants."""
+
+    def __init__(self, *batches):
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        yield from self.batches
+
+
+@pytest.fixture
+def make_trainer(tmp_path, make_model, tokenizer, pairs):
+    """Makes a trainer that does nothing but train three updates; options are arguments, `model` a model."""
+
+    def make(model=None, train_dataset=pairs, eval_dataset=pairs, callbacks=None, files_to_save=(), **options):
+        return VanillaTransformerTrainer(
+            make_model() if model is None else model,
+            VanillaTransformerTrainingArguments(str(tmp_path / "checkpoints"), **{**QUIET, **options}),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            files_to_save=files_to_save,
+        )
+
+    return make
+
+
+def logged(trainer, name):
+    return [record[name] for record in trainer.state.log_history if name in record]
+
+
+def weights_of(trainer):
+    return {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+
+
+def scripted(trainer, monkeypatch, losses):
+    """Lets validation find these losses, one after the other."""
+    losses = iter(losses)
+    monkeypatch.setattr(trainer, "_loss_per_token", lambda dataset: next(losses))
+    return trainer
+
+
+# -------------------------------------------------------------------------------------------------------- training
+
+
+def test_learning_rates_are_those_of_the_paper_from_update_1(make_trainer):
+    trainer = make_trainer(max_steps=7, noam_factor=0.3)
+    trainer.train()
+    assert logged(trainer, "learning_rate") == [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+
+
+def test_without_noam_transformers_schedules_are_used(make_trainer):
+    trainer = make_trainer(noam_factor=None, learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0)
+    trainer.train()
+    assert logged(trainer, "learning_rate") == [0.5] * 3
+
+
+def test_second_training_begins_the_schedule_anew(make_trainer):
+    trainer = make_trainer()
+    trainer.train()
+    trainer.train()
+    assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_accumulated_batches_are_one_big_batch(smoothing, make_trainer, make_model):
+    # Two batches with very different numbers of tokens: a mean of their means would be another number.
+    def updated(accumulation, *batches):
+        trainer = make_trainer(
+            make_model(dropout=0.0),
+            max_steps=2,
+            max_grad_norm=1.0,  # so that the logged norm shows the gradients themselves
+            optim="sgd",  # Adam would hide the scale of the gradients
+            gradient_accumulation_steps=accumulation,
+            label_smoothing_factor=smoothing,
+        )
+        trainer.train_batches = FixedBatches(*batches)
+        trainer.train()
+        return trainer
+
+    union = updated(1, [0, 1, 2, 3, 4, 5, 6])
+    halves = updated(2, [0], [1, 2, 3, 4, 5, 6])
+    assert logged(halves, "grad_norm") == pytest.approx(logged(union, "grad_norm"), rel=1e-4)
+    assert logged(halves, "loss") == pytest.approx(logged(union, "loss"), rel=1e-4)
+    expected = weights_of(union)
+    for name, weight in weights_of(halves).items():
+        torch.testing.assert_close(weight, expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_every_epoch_has_another_order(make_trainer):
+    seen = []
+
+    class Recorder(TranslationCollator):
+        def __call__(self, rows):
+            seen.append(tuple(tuple(row["labels"]) for row in rows))
+            return super().__call__(rows)
+
+    trainer = make_trainer()
+    length = len(trainer.train_batches)
+    trainer.args.max_steps = 2 * length
+    trainer.data_collator = Recorder()
+    trainer.train()
+    first, second = seen[:length], seen[length : 2 * length]
+    assert sorted(row for batch in first for row in batch) == sorted(row for batch in second for row in batch)
+    assert first != second
+
+
+def test_data_seed_decides_the_order_of_batches(make_trainer):
+    def order(**seeds):
+        return list(make_trainer(**seeds).train_batches)
+
+    assert order(seed=1) == order(seed=1) == order(seed=2, data_seed=1)
+    assert order(seed=1) != order(seed=2)
+
+
+def test_bfloat16_trains_float32_weights(make_trainer):
+    trainer = make_trainer(bf16=True, **EVALUATED)
+    before = weights_of(trainer)
+    trainer.train()
+    assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
+    assert any((weight != before[name]).any() for name, weight in weights_of(trainer).items())
+    assert all(map(math.isfinite, logged(trainer, "loss") + logged(trainer, "eval_loss")))
+
+
+def test_training_learns(make_trainer, make_model):
+    trainer = make_trainer(make_model(dropout=0.0), max_steps=40, noam_factor=0.3, label_smoothing_factor=0.0)
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before - 1
+
+
+def test_pair_over_the_budget_is_an_error_at_once(make_trainer):
+    with pytest.raises(ValueError, match=r"Pair \d+ has \d+ source and \d+ target tokens, more than max_tokens = 5"):
+        make_trainer(max_tokens=5)
+
+
+def test_missing_datasets_are_named(make_trainer):
+    trainer = make_trainer(train_dataset=None, eval_dataset=None)
+    with pytest.raises(ValueError, match="Training needs a train_dataset"):
+        trainer.train()
+    with pytest.raises(ValueError, match="Evaluation needs an eval_dataset"):
+        trainer.evaluate()
+
+
+def test_stock_trainer_trains_with_our_parts(tmp_path, make_model, pairs):
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+    trainer = Seq2SeqTrainer(
+        model,
+        Seq2SeqTrainingArguments(
+            str(tmp_path), use_cpu=True, disable_tqdm=True, max_steps=3, logging_steps=1, save_strategy="no"
+        ),
+        data_collator=TranslationCollator(),
+        train_dataset=pairs,
+        optimizers=(optimizer, create_noam_scheduler(optimizer, 16, 4)),
+    )
+    trainer.train()
+    assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
+    assert all(map(math.isfinite, logged(trainer, "loss")))
+
+
+# ------------------------------------------------------------------------------------------------------ validation
+
+
+def nats_per_token(model, pairs):
+    """One pair at a time, with float64 log-probabilities."""
+    model.eval()
+    nats = tokens = 0
+    for pair in pairs:
+        labels = torch.tensor([pair["labels"]])
+        inputs = torch.cat([torch.zeros(1, 1, dtype=torch.long), labels[:, :-1]], dim=1)
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([pair["input_ids"]]), decoder_input_ids=inputs).logits.double()
+        nats -= logits.log_softmax(-1).gather(-1, labels[..., None]).sum().item()
+        tokens += labels.numel()
+    return nats / tokens
+
+
+@pytest.mark.parametrize("max_tokens", [12, 1000])
+def test_loss_is_the_mean_over_tokens_however_batches_are_cut(max_tokens, make_trainer, make_model, pairs):
+    model = make_model(seed=3)
+    metrics = make_trainer(model, max_tokens=max_tokens).evaluate()
+    assert metrics["eval_loss"] == pytest.approx(nats_per_token(model, pairs), rel=1e-5)
+    assert metrics["eval_perplexity"] == pytest.approx(math.exp(metrics["eval_loss"]), rel=1e-12)
+
+
+def test_label_smoothing_is_the_models_and_not_in_validation(make_trainer, make_model, pairs):
+    trainer = make_trainer(make_model(seed=3), label_smoothing_factor=0.5)
+    assert trainer.model.config.label_smoothing == 0.5
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(nats_per_token(trainer.model, pairs), rel=1e-5)
+
+
+def test_training_loss_is_smoothed(make_trainer, make_model):
+    def first_loss(smoothing):
+        trainer = make_trainer(make_model(dropout=0.0, label_smoothing=0.3), label_smoothing_factor=smoothing)
+        trainer.train_batches = FixedBatches([0, 1, 2])
+        trainer.train()
+        batch = TranslationCollator()([trainer.train_dataset[i] for i in range(3)])
+        return logged(trainer, "loss")[0], batch
+
+    plain, batch = first_loss(0.0)
+    smoothed, _ = first_loss(0.4)
+    with torch.no_grad():
+        log_probabilities = make_model(dropout=0.0).eval()(**batch).logits.log_softmax(-1)[batch["labels"] != -100]
+    assert smoothed == pytest.approx(0.6 * plain - 0.4 * log_probabilities.mean().item(), rel=1e-4)
+
+
+def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
+    long = Dataset.from_dict({"input_ids": [[70] * 60 + [2]], "labels": [[71] * 70 + [2]]})
+    assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_validation_leaves_the_models_mode(training, make_trainer):
+    trainer = make_trainer(predict_with_generate=True)
+    trainer.model.train(training)
+    trainer.evaluate(max_new_tokens=2)
+    assert trainer.model.training is training
+
+
+def test_bleu_comes_with_translating_only(make_trainer):
+    keys = {"eval_loss", "eval_perplexity", "eval_runtime"}
+    assert make_trainer().evaluate().keys() == keys
+    assert make_trainer(predict_with_generate=True).evaluate(max_new_tokens=3).keys() == keys | {"eval_bleu"}
+
+
+@pytest.mark.parametrize(("found", "bleu"), [(lambda text: text, 100.0), (lambda text: "?" * len(text), 0.0)])
+def test_bleu_compares_translations_with_the_text_of_the_labels(found, bleu, make_trainer, tokenizer, monkeypatch):
+    texts = [("a dog sleeps in the park", "ein Hund schläft im Park"), ("two cats", "zwei Katzen sind hier")]
+    rows = [{"input_ids": tokenizer(one).input_ids, "labels": tokenizer(other).input_ids} for one, other in texts]
+    translations = {one: found(other) for one, other in texts}
+
+    def translate(model, tokenizer, sentences, **options):
+        return [translations[sentence] for sentence in sentences]
+
+    monkeypatch.setattr(trainer_module, "translate", translate)
+    trainer = make_trainer(predict_with_generate=True)
+    assert trainer.evaluate(Dataset.from_list(rows))["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
+
+
+def test_validation_does_not_change_the_models_decoding(make_trainer):
+    # transformers' own validation writes its defaults into the generation config that is saved with the model.
+    trainer = make_trainer(predict_with_generate=True, generation_num_beams=2)
+    before = trainer.model.generation_config.to_dict()
+    trainer.evaluate()
+    assert trainer.model.generation_config.to_dict() == before
+
+
+def test_prefix_names_the_metrics(make_trainer):
+    metrics = make_trainer().evaluate(metric_key_prefix="test")
+    assert metrics.keys() == {"test_loss", "test_perplexity", "test_runtime"}
+
+
+# ------------------------------------------------------------------------------------------------ what is kept
+
+
+def steps_kept(tmp_path):
+    return sorted(int(path.name.split("-")[1]) for path in (tmp_path / "checkpoints").iterdir())
+
+
+def test_early_stopping_stops_after_so_many_evaluations(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=9, early_stopping_patience=2, **BEST)
+    scripted(trainer, monkeypatch, [3.0, 2.0, 2.5, 2.0, 1.0]).train()
+    assert trainer.state.global_step == 4
+
+
+def test_best_and_last_checkpoints_are_kept(make_trainer, monkeypatch, tmp_path):
+    trainer = make_trainer(max_steps=6, average_last=2, **BEST)
+    scripted(trainer, monkeypatch, [5.0, 1.0, 3.0, 4.0, 5.0, 6.0]).train()
+    assert steps_kept(tmp_path) == [2, 5, 6]
+
+
+def test_last_checkpoints_are_enough_to_average_if_the_best_is_among_them(make_trainer, monkeypatch, tmp_path):
+    trainer = make_trainer(max_steps=6, average_last=3, **BEST)
+    scripted(trainer, monkeypatch, [6.0, 5.0, 4.0, 3.0, 1.0, 2.0]).train()
+    assert set(steps_kept(tmp_path)) >= {4, 5, 6}
+
+
+def test_best_model_is_loaded_at_the_end(make_trainer, make_model, monkeypatch, tmp_path):
+    trainer = make_trainer(max_steps=4, **BEST)
+    scripted(trainer, monkeypatch, [5.0, 1.0, 3.0, 4.0]).train()
+    best = type(trainer.model).from_pretrained(tmp_path / "checkpoints" / "checkpoint-2").state_dict()
+    assert all(torch.equal(weight, best[name]) for name, weight in trainer.model.state_dict().items())
+
+
+def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("description: x\n")
+    trainer = make_trainer(max_steps=1, files_to_save=(tmp_path / "recipe.yaml",), **EVALUATED)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    for folder in (tmp_path / "checkpoints" / "checkpoint-1", tmp_path / "saved"):
+        names = {path.name for path in folder.iterdir()}
+        assert names >= {"recipe.yaml", "config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}
+
+
+# -------------------------------------------------------------------------------------------------------- resuming
+
+
+@pytest.mark.parametrize("epochs", [0.5, 1, 1.5])
+@pytest.mark.parametrize("evaluation", ["no", "steps"])
+def test_resumed_run_is_the_unbroken_run_batch_for_batch(epochs, evaluation, make_trainer, make_model, tmp_path):
+    # Dropout is on, so that the random numbers must go on as well; an epoch has several batches.
+    batches = len(make_trainer().train_batches)
+    save_at = int(epochs * batches)
+    options = {
+        "max_steps": save_at + batches + 2,
+        "save_strategy": "steps",
+        "save_steps": save_at,
+        "save_total_limit": 9,
+        "eval_strategy": evaluation,
+        "eval_steps": 2,
+    }
+    unbroken = make_trainer(make_model(dropout=0.3), **options)
+    unbroken.train()
+    resumed = make_trainer(make_model(seed=99, dropout=0.3), **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / f"checkpoint-{save_at}"))
+    assert batches >= 4
+    for name in ("loss", "grad_norm", "learning_rate", "eval_loss"):
+        assert logged(resumed, name) == logged(unbroken, name)
+    expected = weights_of(unbroken)
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(resumed).items())
+
+
+def test_resuming_with_accumulation_is_exact_too(make_trainer, make_model, tmp_path):
+    options = {"max_steps": 5, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
+    unbroken = make_trainer(make_model(dropout=0.3), **options)
+    unbroken.train()
+    resumed = make_trainer(make_model(seed=99, dropout=0.3), **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-2"))
+    assert logged(resumed, "loss") == logged(unbroken, "loss")
+
+
+# ----------------------------------------------------------------------------------------------------------- clock
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only where a test lets it."""
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    return now
+
+
+class Work(TrainerCallback):
+    """Every update takes 10 seconds."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.clock.seconds += 10
+
+
+def slow_validation(trainer, clock, monkeypatch):
+    """Lets every validation take 300 seconds."""
+
+    def loss(dataset):
+        clock.seconds += 300
+        return 1.0
+
+    monkeypatch.setattr(trainer, "_loss_per_token", loss)
+    return trainer
+
+
+def test_elapsed_seconds_are_those_of_training_without_validation(clock, make_trainer, monkeypatch):
+    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1)
+    slow_validation(trainer, clock, monkeypatch).train()
+    assert logged(trainer, "elapsed_seconds")[:6] == [10, 10, 20, 20, 30, 30]
+
+
+def test_validation_before_the_first_log_does_not_count_time_twice(clock, make_trainer, monkeypatch):
+    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1, logging_steps=4, max_steps=4)
+    slow_validation(trainer, clock, monkeypatch).train()
+    assert logged(trainer, "elapsed_seconds")[:5] == [10, 20, 30, 40, 40]
+
+
+@pytest.mark.parametrize("logging_steps", [1, 4])
+def test_elapsed_seconds_go_on_when_a_run_is_resumed(logging_steps, clock, make_trainer, monkeypatch, tmp_path):
+    options = {**EVALUATED, "save_steps": 2, "max_steps": 4, "logging_steps": logging_steps}
+    slow_validation(make_trainer(callbacks=[Work(clock)], **options), clock, monkeypatch).train()
+    clock.seconds += 5000  # between the sessions
+    resumed = slow_validation(make_trainer(callbacks=[Work(clock)], **options), clock, monkeypatch)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-2"))
+    seconds = [(record["step"], record["elapsed_seconds"]) for record in resumed.state.log_history]
+    assert dict(seconds) == {1: 10, 2: 20, 3: 30, 4: 40}
+    assert seconds == sorted(seconds)
+
+
+def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):
+    options = {**BEST, "max_steps": 9, "early_stopping_patience": 3, "save_total_limit": 9}
+    scripted(make_trainer(**options), monkeypatch, [1.0, 2.0, 2.0, 2.0]).train()
+    resumed = scripted(make_trainer(**options), monkeypatch, [2.0] * 9)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-3"))
+    assert resumed.state.global_step == 4
+
+
+def test_prediction_works_and_leaves_the_models_decoding(make_trainer, pairs):
+    trainer = make_trainer(predict_with_generate=True)
+    before = trainer.model.generation_config.to_dict()
+    assert len(trainer.predict(pairs).predictions) == len(pairs)
+    assert trainer.model.generation_config.to_dict() == before
