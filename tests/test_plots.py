@@ -18,6 +18,7 @@ from vanilla_transformer.plots import (
     plot_schedule,
 )
 
+
 LOG = [
     {"step": 100, "loss": 6.1, "learning_rate": 1e-4, "elapsed_seconds": 31.0},
     {"step": 100, "eval_loss": 5.5, "eval_perplexity": 244.7, "eval_bleu": 1.3, "elapsed_seconds": 33.0},

@@ -309,7 +309,7 @@ def test_missing_file_is_named(where, tmp_path):
 
 @pytest.mark.parametrize("where", [["a"], ["a", "b", "c"]])
 def test_other_numbers_of_files_are_refused(where):
-    with pytest.raises(ValueError, match=rf"A corpus of {len(where)} files: give two line-aligned text files"):
+    with pytest.raises(ValueError, match=r"is no corpus: give two line-aligned text files"):
         load_corpus(where, "en", "de")
 
 
@@ -350,5 +350,5 @@ def test_phrasebook_of_no_pairs_is_empty():
 
 
 def test_phrasebook_has_only_english_and_german():
-    with pytest.raises(ValueError, match="from en to fr is no corpus: .* between en and de"):
+    with pytest.raises(ValueError, match=r"from en to fr is no corpus: .* between en and de"):
         load_corpus("phrasebook:train:3", "en", "fr")

@@ -16,6 +16,7 @@ from vanilla_transformer.evaluation.scores import (
     tokenize_for_multi30k,
 )
 
+
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 MULTI30K = SHARED / "multi30k"
 WMT17 = SHARED / "metric_refs" / "wmt17_en_de_systems"

@@ -106,9 +106,7 @@ def test_a_source_that_is_all_padding_gives_no_nan(tiny_model, batch, decoder_in
 
 @IMPLEMENTATIONS
 @VARIANTS
-def test_step_by_step_with_the_cache_equals_all_at_once(
-    tiny_model, batch, decoder_input_ids, implementation, choices
-):
+def test_step_by_step_with_the_cache_equals_all_at_once(tiny_model, batch, decoder_input_ids, implementation, choices):
     model = tiny_model(attn_implementation=implementation, **choices)
     mask = batch["attention_mask"]
     at_once = model(batch["input_ids"], mask, decoder_input_ids).logits

@@ -43,7 +43,6 @@ def test_embeddings_have_variance_one_over_d_model(model):
         assert table.weight.std().item() == pytest.approx(128**-0.5, rel=0.03)
 
 
-@pytest.mark.xfail(strict=True, reason="transformers calls _init_weights of no plugin's module without own parameters")
 def test_queries_keys_and_values_count_as_one_matrix(model):
     for module in model.modules():
         if isinstance(module, VanillaTransformerAttention):

@@ -111,7 +111,6 @@ def test_a_learned_table_knows_its_last_position(tiny_model, source, target):
         model(torch.full((1, source), 5), decoder_input_ids=torch.full((1, target), 5))
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="a bare 'index out of range in self'")
 def test_beyond_a_learned_table_the_user_is_told_why(tiny_model):
     model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
     with pytest.raises(ValueError, match="max_position_embeddings"):
@@ -131,7 +130,6 @@ def test_resizing_keeps_what_stays(tiny_model, size):
     assert model.lm_head.weight is model.model.encoder.embed_tokens.weight is model.model.decoder.embed_tokens.weight
 
 
-@pytest.mark.xfail(strict=True, reason="resizing puts the unused `shared` in place of both learned matrices")
 @pytest.mark.parametrize("size", [50, 30])
 def test_resizing_an_untied_model_keeps_what_stays(tiny_model, size):
     model = tiny_model(tie_word_embeddings=False)
@@ -149,7 +147,6 @@ def test_every_weight_of_the_paper_is_used(tiny_model, batch):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.xfail(strict=True, reason="an untied model carries the matrix `shared`, which nothing uses")
 def test_every_weight_of_an_untied_model_is_used(tiny_model, batch):
     model = tiny_model(tie_word_embeddings=False).train()
     model(**batch).loss.backward()

@@ -1,14 +1,19 @@
 """A tokenizer, a model and pairs so small that training them takes no time."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset
+from transformers import set_seed
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training import trainer as trainer_module
+from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
+from vanilla_transformer.training.trainer import VanillaTransformerTrainer
 
 
 SIZES = {
@@ -21,6 +26,19 @@ SIZES = {
     "decoder_ffn_dim": 16,
 }
 
+QUIET = {
+    "use_cpu": True,
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "warmup_steps": 4,
+    "max_tokens": 40,
+    "max_steps": 3,
+    "predict_with_generate": False,
+    "eval_strategy": "no",
+    "save_strategy": "no",
+    "load_best_model_at_end": False,
+}
+
 
 @pytest.fixture(scope="session")
 def tokenizer():
@@ -30,7 +48,6 @@ def tokenizer():
 @pytest.fixture(scope="session")
 def make_model(tokenizer):
     """Makes a model of a seed; options are fields of its configuration."""
-    from transformers import set_seed
 
     def make(seed=0, **options):
         set_seed(seed)
@@ -51,3 +68,29 @@ def pairs():
         return [*rng.choices(range(70, 90), k=rng.randint(2, 9)), 2]
 
     return Dataset.from_dict({"input_ids": [ids() for _ in range(20)], "labels": [ids() for _ in range(20)]})
+
+
+@pytest.fixture
+def make_trainer(tmp_path, make_model, tokenizer, pairs):
+    """Makes a trainer that does nothing but train three updates; options are arguments, `model` a model."""
+
+    def make(model=None, train_dataset=pairs, eval_dataset=pairs, callbacks=None, files_to_save=(), **options):
+        return VanillaTransformerTrainer(
+            make_model() if model is None else model,
+            VanillaTransformerTrainingArguments(str(tmp_path / "checkpoints"), **{**QUIET, **options}),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            files_to_save=files_to_save,
+        )
+
+    return make
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only where a test lets it."""
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    return now

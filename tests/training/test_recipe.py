@@ -133,13 +133,13 @@ def test_unknown_metric_names_the_nearest(write):
 
 
 def test_vocabulary_size_of_the_model_is_the_tokenizers(write):
-    with pytest.raises(ValueError, match="model.vocab_size is unknown"):
+    with pytest.raises(ValueError, match=r"model.vocab_size is unknown"):
         load_recipe(write(model={"vocab_size": 100}))
 
 
 def test_output_folder_is_not_the_recipes(write):
     # The run's folder decides where checkpoints lie; given twice it would end the run when training begins.
-    with pytest.raises(ValueError, match="training.output_dir is unknown"):
+    with pytest.raises(ValueError, match=r"training.output_dir is unknown"):
         load_recipe(write(training={"output_dir": "elsewhere"}))
 
 
@@ -236,12 +236,12 @@ def test_override_keeps_what_is_beside_it(write):
 def test_override_is_checked_like_the_file(write):
     with pytest.raises(ValueError, match=r"training.max_step is unknown; did you mean training.max_steps\?"):
         load_recipe(write(), {"training.max_step": "3"})
-    with pytest.raises(ValueError, match="training.max_steps must be int, not 'many'"):
+    with pytest.raises(ValueError, match=r"training.max_steps must be int, not 'many'"):
         load_recipe(write(), {"training.max_steps": "many"})
 
 
 def test_override_below_a_plain_value_is_refused(write):
-    with pytest.raises(ValueError, match="description.length is unknown: description has no fields"):
+    with pytest.raises(ValueError, match=r"description.length is unknown: description has no fields"):
         load_recipe(write(), {"description.length": "3"})
 
 

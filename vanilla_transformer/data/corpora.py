@@ -73,10 +73,10 @@ def corpus_fingerprint(corpus: "Dataset") -> str:
 
 def _pairs(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     if not isinstance(where, (str, Path)):
-        if len(where) != 2:
-            raise ValueError(f"A corpus of {len(where)} files: give {FORMS}.")
+        if not isinstance(where, (list, tuple)) or len(where) != 2:
+            raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
         return _aligned(folder / where[0], folder / where[1])
-    if str(where).startswith("phrasebook"):
+    if str(where).partition(":")[0] == "phrasebook":
         return _phrasebook(str(where), languages)
     path = folder / where
     if not path.exists():
@@ -94,7 +94,7 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
 
     name, _, rest = where.partition(":")
     split, _, pairs = rest.partition(":")
-    if name != "phrasebook" or not pairs.isdigit() or set(languages) != {"en", "de"}:
+    if name != "phrasebook" or not pairs.isdecimal() or set(languages) != {"en", "de"}:
         raise ValueError(
             f"{where!r} from {languages[0]} to {languages[1]} is no corpus: the built-in one is "
             "phrasebook:SPLIT:PAIRS, say phrasebook:train:50000, between en and de."
@@ -148,13 +148,19 @@ def _table(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
 
 def _rows(path: Path) -> Iterable[dict]:
     from datasets import Dataset, load_from_disk
+    from pyarrow import ArrowException, parquet
 
     if not path.is_dir():
-        return Dataset.from_parquet(str(path))
+        try:
+            return parquet.read_table(path).to_pylist()
+        except (ArrowException, OSError) as error:
+            raise ValueError(f"{path} is no Parquet file ({error}): write or fetch it again.") from error
     try:
         dataset = load_from_disk(str(path))
     except FileNotFoundError as error:
         raise ValueError(f"{path} is no folder saved by datasets: give {FORMS}.") from error
+    except IndexError:  # what datasets raises for a table without rows
+        return []
     if not isinstance(dataset, Dataset):
         raise ValueError(f"{path} holds several splits: give one of {', '.join(f'{path}/{name}' for name in dataset)}.")
     return dataset
@@ -162,8 +168,14 @@ def _rows(path: Path) -> Iterable[dict]:
 
 def _pair(row, languages: tuple[str, str], place: str) -> tuple[str, str]:
     row = row.get("translation", row) if isinstance(row, dict) else {}
+    row = row if isinstance(row, dict) else {}
     for language in languages:
         if not isinstance(row.get(language), str):
             found = ", ".join(map(repr, row)) or "none"
             raise ValueError(f"{place} has no text for {language!r}; the columns are: {found}.")
-    return row[languages[0]], row[languages[1]]
+    pair = row[languages[0]], row[languages[1]]
+    try:
+        "".join(pair).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{place} holds half of a surrogate pair, which is no character ({error}).") from error
+    return pair

@@ -9,6 +9,7 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
@@ -187,6 +188,7 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
 def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
     r"""Reads the lines of UTF-8 text files, one file after the other.
 
+    A byte-order mark at a file's beginning is no text.
     Only `\n` and `\r\n` end a line: other separators of Unicode (U+2028, U+0085 ...) are text, as in parallel corpora.
 
     Args:
@@ -215,6 +217,8 @@ def _lines_of(path: Path) -> Iterator[str]:
 
 
 def _decoded(line: bytes, path: Path, number: int) -> str:
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
     if line.endswith(b"\n"):
         line = line[:-1].removesuffix(b"\r")
     try:

@@ -1,6 +1,22 @@
 """The sizes and choices that make one Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
+from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+
+_SIZES = (
+    "vocab_size",
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "decoder_attention_heads",
+    "head_dim",
+    "value_head_dim",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "max_position_embeddings",
+)
 
 
 class VanillaTransformerConfig(PreTrainedConfig):
@@ -90,14 +106,21 @@ class VanillaTransformerConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         self._check_sizes()
+        self._check_shares()
         self._check_choice("position_embedding_type", ("sinusoidal", "learned"))
         self._check_choice("sinusoid_layout", ("interleaved", "halves"))
+        self._check_choice("activation_function", tuple(ACT2FN))
 
     def _check_sizes(self):
+        for name in _SIZES:
+            value = getattr(self, name)
+            may_be_none = name in ("head_dim", "value_head_dim")
+            if value is None and may_be_none:
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
         for side in ("encoder", "decoder"):
             heads = getattr(self, f"{side}_attention_heads")
-            if heads < 1:
-                raise ValueError(f"{side}_attention_heads must be at least 1, not {heads}.")
             if self.head_dim is None and self.d_model % heads:
                 raise ValueError(
                     f"d_model ({self.d_model}) is not a multiple of {side}_attention_heads ({heads}): "
@@ -105,6 +128,10 @@ class VanillaTransformerConfig(PreTrainedConfig):
                 )
         if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"Sinusoidal positions need an even d_model, not {self.d_model}.")
+
+    def _check_shares(self):
+        if self.layer_norm_eps <= 0:
+            raise ValueError(f"layer_norm_eps must be above 0, not {self.layer_norm_eps}.")
         for name in ("dropout", "attention_dropout", "activation_dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")

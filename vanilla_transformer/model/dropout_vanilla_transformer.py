@@ -27,7 +27,7 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx, states, p):
         words = torch.empty((states.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         draws = words.view(torch.int16)[: states.numel()].view(states.shape)  # uniform on -2^15 .. 2^15 - 1
-        threshold = round(p * 2**16)
+        threshold = min(round(p * 2**16), 2**16 - 1)
         keep = draws >= threshold - 2**15
         ctx.save_for_backward(keep)
         ctx.scale = 2**16 / (2**16 - threshold)

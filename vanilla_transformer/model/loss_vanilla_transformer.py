@@ -61,7 +61,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
             share = label_smoothing / vocabulary
             row_sum, state_sum = weight.sum(0, dtype=torch.float32), states.sum(0, dtype=torch.float32)
-            loss -= share * (state_sum @ row_sum)
+            loss -= share * (state_sum * row_sum).sum()
             grad_states -= (share * row_sum).to(dtype)
             grad_weight -= share * state_sum
         ctx.save_for_backward(grad_states.to(states.dtype), grad_weight.to(weight.dtype))

@@ -72,6 +72,14 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config.max_position_embeddings, config.d_model)
 
+    def forward(self, positions: torch.Tensor) -> torch.Tensor:
+        if positions.shape[0] > self.num_embeddings:
+            raise ValueError(
+                f"{positions.shape[0]} tokens, but max_position_embeddings is {self.num_embeddings}: learned positions "
+                "end there. Shorten the input or train with more."
+            )
+        return super().forward(positions)
+
 
 # ---------------------------------------------------------------------------------------------- section 3.2: attention
 
@@ -114,6 +122,10 @@ class VanillaTransformerAttention(nn.Module):
         self.k_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.d_model, num_heads * self.value_head_dim, bias=config.attention_bias)
         self.out_proj = nn.Linear(num_heads * self.value_head_dim, config.d_model, bias=config.attention_bias)
+        # W^Q, W^K and W^V start like one matrix of three times the width, as in the paper's own code: with the smaller
+        # scores attention starts out even, which keeps a post-norm stack stable.
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            projection.init_gain = 2**-0.5
 
     def forward(
         self,
@@ -267,18 +279,21 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         """Xavier-uniform matrices, zero biases, embeddings of variance 1 / d_model (so 1 after sqrt(d_model))."""
         if isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
+            init.xavier_uniform_(module.weight, gain=getattr(module, "init_gain", 1.0))
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.d_model**-0.5)
         else:
             super()._init_weights(module)
-        if isinstance(module, VanillaTransformerAttention):
-            # Q, K and V count as one matrix of three times the width, as in the paper's own code: this keeps
-            # a post-norm stack stable at the start.
-            for projection in (module.q_proj, module.k_proj, module.v_proj):
-                init.xavier_uniform_(projection.weight, gain=2**-0.5)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args, **kwargs) -> nn.Embedding:
+        """As in transformers; without tying the decoder's own matrix follows."""
+        embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        decoder = getattr(self.base_model, "decoder", None)
+        if decoder is not None and not self.config.tie_word_embeddings:
+            decoder.resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        return embeddings
 
     @property
     def dummy_inputs(self) -> dict[str, torch.Tensor]:
@@ -447,18 +462,21 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config)
-        self.shared = nn.Embedding(config.vocab_size, config.d_model)
+        if config.tie_word_embeddings:
+            self.shared = nn.Embedding(config.vocab_size, config.d_model)
         self.encoder = VanillaTransformerEncoder(config)
         self.decoder = VanillaTransformerDecoder(config)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        return self.shared
+        return self.shared if self.config.tie_word_embeddings else self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding):
-        self.shared = value
+        """Replaces the one matrix of source and target, or the source's alone if `tie_word_embeddings` is off."""
         self.encoder.embed_tokens = value
-        self.decoder.embed_tokens = value
+        if self.config.tie_word_embeddings:
+            self.shared = value
+            self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(

@@ -36,8 +36,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `average_tokens_across_devices` | True | True | the loss is a mean over all tokens of an update |
     | `ddp_find_unused_parameters` | False | True | every parameter is used |
     | `accelerator_config` | even_batches off | on | no pair is trained on twice to make processes even |
-
     | `logging_steps` | 100 | 500 | the learning curve is drawn from the log |
+    | `learning_rate` | 1.0 | 5e-5 | under the Noam schedule, which it multiplies; without it 5e-5 |
+    | `restore_callback_states_from_checkpoint` | True | False | a resumed run stops early when the unbroken one would |
 
     `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch.
 
@@ -77,6 +78,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     remove_unused_columns: bool = False
     report_to: str | list[str] | None = "none"
     ddp_find_unused_parameters: bool | None = False
+    restore_callback_states_from_checkpoint: bool = True
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
 
     def __post_init__(self):
@@ -96,7 +98,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                     "instead, or noam_factor: null to use learning_rate and lr_scheduler_type."
                 )
             self.learning_rate = 1.0  # what the schedule multiplies
-        if self.metric_for_best_model == "bleu" and not self.predict_with_generate:
+        if self.metric_for_best_model in ("bleu", "eval_bleu") and not self.predict_with_generate:
             self.metric_for_best_model = "loss"
         if self.greater_is_better is None and self.metric_for_best_model is not None:
             self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))

@@ -40,7 +40,7 @@ class RunFolder:
         for folder in self.checkpoints.glob("checkpoint-*"):
             try:
                 step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
             found.append((step, folder))
         return [folder for _, folder in sorted(found)]

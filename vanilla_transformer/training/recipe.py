@@ -130,7 +130,8 @@ def _folder() -> Path:
 
 
 def _find(name_or_path: str) -> Path:
-    for path in (_folder() / f"{name_or_path}.yaml", Path(name_or_path)):
+    shipped = [_folder() / f"{name_or_path}.yaml"] if Path(name_or_path).name == name_or_path else []
+    for path in (*shipped, Path(name_or_path)):
         if path.is_file():
             return path
     known = [path.stem for path in sorted(_folder().glob("*.yaml"))]
@@ -165,7 +166,7 @@ def _build(kind: type, content: Any, prefix: str) -> Any:
     for name, value in content.items():
         _check_known(name, hints, prefix)
         values[name] = _checked(f"{prefix}{name}", value, hints[name])
-    missing = [f.name for f in dataclasses.fields(kind) if _is_required(f) and f.name not in values]
+    missing = [f.name for f in dataclasses.fields(kind) if _is_required(f) and values.get(f.name) is None]
     if missing:
         raise ValueError(f"{prefix}{missing[0]} is missing")
     return kind(**values)
@@ -198,7 +199,9 @@ def _model_fields() -> dict[str, Any]:
 
 
 def _training_fields() -> dict[str, Any]:
-    return {f.name: f.type for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    known = {f.name: f.type for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    del known["output_dir"]  # the run folder says where
+    return known
 
 
 def _decoding_fields() -> dict[str, Any]:

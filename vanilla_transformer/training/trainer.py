@@ -189,14 +189,14 @@ class _Clock:
     def __init__(self):
         self.before = 0.0
         self.since: float | None = None
-        self.resumed = False
+        self.started = self.resumed = False
 
     def start(self) -> None:
         self.__init__()
-        self.since = time.perf_counter()
+        self.started, self.since = True, time.perf_counter()
 
     def carry_on_from(self, log_history: list[dict]) -> None:
-        if not self.resumed and self.since is not None:
+        if self.started and not self.resumed:
             self.resumed = True
             self.before += max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
 
