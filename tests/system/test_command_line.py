@@ -1,0 +1,230 @@
+"""Every command as a process: what it prints, where, and how it ends."""
+
+import json
+
+import pytest
+import yaml
+
+from .conftest import command
+
+
+READY_TO_USE = ("model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.yaml")
+
+
+def lines_of(path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+class TestTrain:
+    def test_the_run_folder_has_everything(self, run):
+        found = {
+            str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "checkpoints" not in str(path)
+        }
+        assert {
+            "recipe.yaml",
+            "environment.json",
+            "data.json",
+            "log.jsonl",
+            "scores.json",
+            "learning_curve.png",
+            "attention.png",
+            "tokenizer/tokenizer.json",
+            "translations/small.jsonl",
+            "translations/validation.jsonl",
+            *(f"{model}/{name}" for model in ("averaged", "best") for name in ("model.safetensors", "config.json")),
+            *(
+                f"{model}/{name}"
+                for model in ("averaged", "best")
+                for name in ("generation_config.json", "recipe.yaml")
+            ),
+        } <= found
+        assert not [name for name in found if name.startswith(".") or "/." in name]
+
+    def test_scores_have_names_and_signatures(self, run):
+        scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+        assert {(s["model"], s["test_set"], s["metric"]) for s in scores} == {
+            (model, test_set, metric)
+            for model in ("averaged", "best", "last")
+            for test_set in ("validation", "small")
+            for metric in ("sacrebleu", "exact_match")
+        }
+        assert all("version:" in s["signature"] and 0 <= s["value"] <= 100 for s in scores)
+
+    def test_the_log_has_one_record_per_update(self, run):
+        records = [json.loads(line) for line in lines_of(run / "log.jsonl")]
+        assert [r["step"] for r in records if "loss" in r] == list(range(1, 25))
+        assert [r["step"] for r in records if "eval_bleu" in r] == [8, 16, 24]
+
+    def test_filter_counts_are_kept(self, run):
+        train = json.loads((run / "data.json").read_text(encoding="utf-8"))["train"]
+        assert train["pairs"] == 600
+        assert train["kept"] + sum(train["dropped"].values()) == 600
+
+    def test_the_decoding_is_saved_with_the_model(self, run):
+        decoding = json.loads((run / "averaged" / "generation_config.json").read_text(encoding="utf-8"))
+        assert (decoding["num_beams"], decoding["length_penalty"]) == (2, 0.6)
+
+    def test_the_resolved_recipe_is_a_recipe(self, run, corpus):
+        assert yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))["data"]["folder"] == str(corpus)
+
+    def test_an_occupied_folder_is_not_touched(self, run, corpus):
+        before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+        done = command("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", run)
+        assert done.returncode == 1
+        assert "--resume" in done.stderr
+        assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+    def test_a_resume_with_another_recipe_is_refused(self, run, corpus):
+        done = command(
+            "train",
+            corpus / "recipe.yaml",
+            "--data.folder",
+            corpus,
+            "--output",
+            run,
+            "--resume",
+            "--model.d_model",
+            "64",
+        )
+        assert done.returncode == 1
+        assert "model.d_model = 32, not 64" in done.stderr
+
+    def test_a_resume_with_other_data_is_refused(self, run, corpus, tmp_path):
+        for path in corpus.iterdir():
+            text = path.read_text(encoding="utf-8")
+            (tmp_path / path.name).write_text(text.replace("Anna", "Hanna"), encoding="utf-8")
+        recipe = (run / "recipe.yaml").read_text(encoding="utf-8").replace(str(corpus), str(tmp_path))
+        copy = tmp_path / "run"
+        copy.mkdir()
+        (copy / "recipe.yaml").write_text(recipe, encoding="utf-8")
+        (copy / "data.json").write_text((run / "data.json").read_text(encoding="utf-8"), encoding="utf-8")
+        done = command("train", copy / "recipe.yaml", "--output", copy, "--resume")
+        assert done.returncode == 1
+        assert "not the one that" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("override", "message"),
+        [
+            (["--training.max_stps", "3"], "did you mean training.max_steps?"),
+            (["--training.max_steps", "many"], "training.max_steps must be int"),
+            (["--data.train", "[nowhere.en, nowhere.de]"], "nowhere.en"),
+            (["--training.max_tokens", "5"], "more than max_tokens = 5"),
+        ],
+    )
+    def test_a_mistake_is_one_line_and_exit_status_1(self, corpus, tmp_path, override, message):
+        done = command(
+            "train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run", *override
+        )
+        assert done.returncode == 1
+        assert message in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+
+    def test_debug_shows_the_traceback(self, tmp_path):
+        done = command("train", "no such recipe", "--debug")
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+
+
+class TestTranslate:
+    def test_one_line_in_one_line_out(self, run):
+        text = "The dog is old.\n\n   \n😀 \u2028 x\nNo line feed at the end"
+        done = command("translate", "--model", run, input=text)
+        assert done.returncode == 0, done.stderr
+        translations = done.stdout.split("\n")
+        assert len(translations) == 6  # five lines and what follows the last line feed
+        assert translations[1] == translations[2] == translations[5] == ""
+        assert translations[0]
+
+    def test_arguments_files_and_standard_input_agree(self, run, corpus, tmp_path):
+        sentences = lines_of(corpus / "test.en")
+        given = command("translate", *sentences, "--model", run).stdout
+        read = command("translate", "--model", run, input="\n".join(sentences)).stdout
+        command("translate", "--model", run, "--input", corpus / "test.en", "--output", tmp_path / "out")
+        assert given == read == (tmp_path / "out").read_text(encoding="utf-8")
+        kept = [json.loads(line)["hypothesis"] for line in lines_of(run / "translations" / "small.jsonl")]
+        assert given.splitlines() == kept
+
+    def test_no_input_no_output(self, run):
+        done = command("translate", "--model", run, input="")
+        assert (done.returncode, done.stdout) == (0, "")
+
+    def test_what_is_not_utf8_is_named(self, run, tmp_path):
+        (tmp_path / "latin").write_bytes("gut\nschön\n".encode("latin-1"))
+        done = command("translate", "--model", run, "--input", tmp_path / "latin", "--output", tmp_path / "out")
+        assert done.returncode == 1
+        assert "latin, line 2 is not UTF-8" in done.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_a_missing_model_is_named(self, tmp_path):
+        done = command("translate", "hello", "--model", tmp_path)
+        assert done.returncode == 1
+        assert f"no model in {tmp_path}" in done.stderr
+
+
+class TestEvaluate:
+    def test_a_file_of_translations(self, corpus):
+        done = command(
+            "evaluate", "--hypotheses", corpus / "test.de", "--reference", corpus / "test.de", "--json",
+            "--metrics", "sacrebleu", "exact_match",
+        )  # fmt: skip
+        scores = json.loads(done.stdout)
+        assert [round(score["value"], 6) for score in scores] == [100, 100]
+
+    def test_a_model(self, run, corpus):
+        done = command(
+            "evaluate", "--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de", "--json"
+        )
+        [bleu] = [s["value"] for s in json.loads(done.stdout) if s["metric"] == "sacrebleu"]
+        kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+        assert bleu == kept[[(s["model"], s["test_set"]) for s in kept].index(("averaged", "small"))]["value"]
+
+    def test_neither_model_nor_translations(self, corpus):
+        done = command("evaluate", "--reference", corpus / "test.de")
+        assert done.returncode == 1
+        assert "--hypotheses" in done.stderr
+
+
+class TestOthers:
+    def test_tokenizer(self, corpus, tmp_path):
+        done = command(
+            "tokenizer", corpus / "train.en", corpus / "train.de", "--output", tmp_path / "t", "--vocab-size", "400"
+        )
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "t" / "tokenizer.json").is_file()
+
+    def test_too_large_a_vocabulary_leaves_nothing(self, corpus, tmp_path):
+        done = command("tokenizer", corpus / "test.en", "--output", tmp_path / "t", "--vocab-size", "40000")
+        assert done.returncode == 1
+        assert "at most" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+    def test_average_of_a_run_is_its_averaged_model(self, run, tmp_path):
+        done = command("average", run, "--output", tmp_path / "mean", "--last", "2")
+        assert done.returncode == 0, done.stderr
+        weights = "model.safetensors"
+        assert (tmp_path / "mean" / weights).read_bytes() == (run / "averaged" / weights).read_bytes()
+
+    @pytest.mark.parametrize("what", ["curve", "attention", "schedule", "positions"])
+    def test_plot(self, run, tmp_path, what):
+        picture = tmp_path / "picture.png"
+        subject = {"curve": [run], "attention": ["The dog is old.", "--model", run]}.get(what, [])
+        done = command("plot", what, *subject, "--output", picture)
+        assert done.returncode == 0, done.stderr
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+    def test_recipes(self):
+        listed = command("recipes").stdout
+        assert "phrasebook" in listed
+        assert "multi30k_en_de" in listed
+
+    @pytest.mark.parametrize("name", ["train", "translate", "evaluate", "tokenizer", "average", "plot", "recipes"])
+    def test_help(self, name):
+        done = command(name, "--help")
+        assert done.returncode == 0
+        assert f"usage: vanilla-transformer {name}" in done.stdout
+
+    @pytest.mark.parametrize("arguments", [[], ["dance"], ["translate"], ["translate", "--modle", "x"]])
+    def test_a_senseless_command_line_is_exit_status_2(self, arguments):
+        done = command(*arguments)
+        assert done.returncode == 2
+        assert "usage" in done.stderr

@@ -1,0 +1,83 @@
+"""Whole training runs on tasks that can be learned perfectly, with a random seed each time."""
+
+import random
+import secrets
+
+import torch
+from datasets import Dataset
+from transformers import set_seed
+
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTrainer,
+    VanillaTransformerTrainingArguments,
+)
+from vanilla_transformer.data.tokenizer import EOS_ID
+
+
+FIRST_DIGIT, DIGITS = 4, 10
+
+
+def sequences(count: int, generator: random.Random) -> list[list[int]]:
+    lengths = [generator.randint(1, 8) for _ in range(count)]
+    return [[FIRST_DIGIT + generator.randrange(DIGITS) for _ in range(length)] for length in lengths]
+
+
+def trained_on(task, tmp_path, seed: int, updates: int) -> VanillaTransformerForConditionalGeneration:
+    generator = random.Random(seed)
+    sources = sequences(4000, generator)
+    rows = {"input_ids": [[*s, EOS_ID] for s in sources], "labels": [[*task(s), EOS_ID] for s in sources]}
+    set_seed(seed)
+    config = VanillaTransformerConfig(
+        vocab_size=FIRST_DIGIT + DIGITS,
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        dropout=0.0,
+        attn_implementation="eager",
+    )
+    arguments = VanillaTransformerTrainingArguments(
+        str(tmp_path),
+        max_tokens=600,
+        max_steps=updates,
+        warmup_steps=100,
+        noam_factor=0.5,
+        seed=seed,
+        eval_strategy="no",
+        save_strategy="no",
+        load_best_model_at_end=False,
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    model = VanillaTransformerForConditionalGeneration(config)
+    VanillaTransformerTrainer(model, arguments, train_dataset=Dataset.from_dict(rows)).train()
+    return model.eval()
+
+
+def share_right(model, task, seed: int) -> float:
+    sources = sequences(200, random.Random(seed))
+    right = 0
+    for source in sources:
+        ids = model.generate(torch.tensor([[*source, EOS_ID]]), max_new_tokens=12, num_beams=1)[0].tolist()
+        right += ids == [0, *task(source), EOS_ID]
+    return right / len(sources)
+
+
+def test_copying_is_learned(tmp_path):
+    seed = secrets.randbelow(2**31)
+    model = trained_on(list, tmp_path, seed, updates=500)
+    assert share_right(model, list, seed + 1) >= 0.98, f"seed {seed}"
+
+
+def test_reversing_is_learned(tmp_path):
+    def backwards(sequence):
+        return sequence[::-1]
+
+    seed = secrets.randbelow(2**31)
+    model = trained_on(backwards, tmp_path, seed, updates=700)
+    assert share_right(model, backwards, seed + 1) >= 0.98, f"seed {seed}"

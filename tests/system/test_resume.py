@@ -1,0 +1,96 @@
+"""A run that is killed or interrupted and goes on is the run that was never stopped, batch for batch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from vanilla_transformer.training.folders import RunFolder
+
+from .conftest import command
+
+
+UPDATES = 60
+# An epoch of the corpus has about 25 batches: checkpoints and the stop fall into the middle of one.
+SLOWER = ["--training.max_steps", str(UPDATES), "--training.eval_steps", "10", "--training.save_steps", "10"]
+
+
+def losses(folder) -> dict[int, float]:
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {record["step"]: record["loss"] for record in records if "loss" in record}
+
+
+def arguments(corpus, folder) -> list[str]:
+    return ["train", str(corpus / "recipe.yaml"), "--data.folder", str(corpus), "--output", str(folder), *SLOWER]
+
+
+@pytest.fixture(scope="module")
+def unbroken(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    done = command(*arguments(corpus, folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def stopped_by(which: signal.Signals, corpus, folder, after: int) -> subprocess.Popen:
+    """Starts the run and sends it a signal once it has logged `after` updates."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vanilla_transformer.cli", *arguments(corpus, folder)],
+        stderr=subprocess.PIPE,
+        env=os.environ,
+    )
+    until = time.monotonic() + 120
+    try:
+        while time.monotonic() < until and process.poll() is None:
+            log = folder / "log.jsonl"
+            if log.exists() and len(losses_so_far := log.read_bytes().splitlines()) >= after and losses_so_far:
+                break
+            time.sleep(0.01)
+        assert process.poll() is None, "it ended before it was stopped"
+        process.send_signal(which)
+        process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return process
+
+
+def assert_goes_on_like(unbroken, corpus, folder):
+    done = command(*arguments(corpus, folder), "--resume")
+    assert done.returncode == 0, done.stderr
+    assert losses(folder) == losses(unbroken)
+    weights = "averaged/model.safetensors"
+    assert (folder / weights).read_bytes() == (unbroken / weights).read_bytes()
+
+
+def test_after_sigkill(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    stopped_by(signal.SIGKILL, corpus, folder, after=17)
+    assert not (folder / "scores.json").exists()
+    assert_goes_on_like(unbroken, corpus, folder)
+
+
+def test_after_sigkill_and_a_checkpoint_that_was_half_written(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    stopped_by(signal.SIGKILL, corpus, folder, after=27)
+    last = RunFolder(folder).good_checkpoints()[-1]
+    state = last / "trainer_state.json"
+    state.write_bytes(state.read_bytes()[:100])
+    (last / "optimizer.pt").unlink()
+    assert_goes_on_like(unbroken, corpus, folder)
+
+
+def test_after_an_interrupt(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    process = stopped_by(signal.SIGINT, corpus, folder, after=14)
+    assert process.returncode == 1
+    stopped_at = RunFolder(folder).good_checkpoints()[-1]
+    assert int(stopped_at.name.split("-")[1]) == max(losses(folder))
+    done = command(*arguments(corpus, folder), "--resume")
+    assert done.returncode == 0, done.stderr
+    assert losses(folder) == losses(unbroken)
