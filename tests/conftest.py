@@ -13,6 +13,15 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
+def pytest_sessionfinish(session):
+    """In continuous integration a skipped test fails the run, unless the data that it needs is not there."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None:
+        skipped = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
+        if any(SHARED.is_dir() or "shared" not in reason for reason in skipped):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture
 def shared() -> Path:
     """Public data beside the repository, for tests that also look at real text."""

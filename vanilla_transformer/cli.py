@@ -319,9 +319,8 @@ def main(arguments: list[str] | None = None) -> int:
         values["overrides"] = _overrides(parser, rest)
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logger.setLevel(logging.INFO)
     try:
+        _configure_logging()
         command(**values)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
@@ -332,6 +331,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
+
+
+def _configure_logging() -> None:
+    """Our messages on standard error; of transformers' only errors, and none of its bars for every file it touches."""
+    from transformers.utils import logging as transformers_logging
+
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logger.setLevel(logging.INFO)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 def _parser() -> argparse.ArgumentParser:

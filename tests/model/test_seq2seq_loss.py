@@ -87,10 +87,15 @@ def test_two_accumulated_halves_equal_one_batch(tiny_model, batch):
     assert_same_gradients(accumulated, whole)
 
 
-def test_training_with_labels_gives_no_logits(tiny_model, batch):
-    output = tiny_model().train()(**batch)
-    assert output.logits is None
-    assert output.loss.requires_grad
+def test_as_trainer_calls_it_there_are_no_logits_and_the_same_loss_and_gradients(tiny_model, batch):
+    model = tiny_model(dropout=0.0, label_smoothing=0.1).train()
+    real_tokens = (batch["labels"] != -100).sum()
+    plain, fused = model(**batch), model(**batch, num_items_in_batch=real_tokens)
+    assert plain.logits.shape == (2, 5, model.config.vocab_size)
+    assert fused.logits is None
+    torch.testing.assert_close(fused.loss, plain.loss)
+    plain_gradients = torch.autograd.grad(plain.loss, list(model.parameters()))
+    torch.testing.assert_close(torch.autograd.grad(fused.loss, list(model.parameters())), plain_gradients)
 
 
 def test_training_without_labels_gives_logits(tiny_model, batch, decoder_input_ids):

@@ -580,13 +580,13 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
                 enough: the decoder's inputs are then the start token and the labels but the last.
             use_cache: Whether to return `past_key_values`; never with `labels`.
             num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
-                accumulated batch, as Trainer counts them. None: those of `labels`.
+                accumulated batch, which Trainer counts and gives. None: those of `labels`.
 
         Returns:
             `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
             mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity.
-            `logits` (batch, target, vocab_size): None when training with `labels`, where they would be the largest
-            tensor of all and are needed only piece by piece.
+            `logits` (batch, target, vocab_size): None in training mode with `labels` and `num_items_in_batch`, which
+            is how Trainer trains and does not look at them.
         """
         if labels is not None:
             use_cache = False
@@ -605,12 +605,13 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             **kwargs,
         )
         loss = logits = None
-        if labels is not None and self.training:
-            loss = self._training_loss(outputs.last_hidden_state, labels, num_items_in_batch)
+        if labels is not None and num_items_in_batch is not None and self.training:
+            loss = self._loss_without_logits(outputs.last_hidden_state, labels) / num_items_in_batch
         else:
             logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
             if labels is not None:
-                loss = _evaluation_loss(logits, labels, num_items_in_batch)
+                real_tokens = (labels != -100).sum() if num_items_in_batch is None else num_items_in_batch
+                loss = self._loss(logits, labels) / real_tokens
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -623,23 +624,27 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             encoder_attentions=outputs.encoder_attentions,
         )
 
-    def _training_loss(self, hidden_states, labels, num_items_in_batch) -> torch.Tensor:
-        real = labels != -100  # (batch, target)
-        total = linear_cross_entropy(
-            hidden_states[real], self.lm_head.weight, labels[real], self.config.label_smoothing
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            labels.flatten(),
+            ignore_index=-100,
+            label_smoothing=smoothing,
+            reduction="sum",
         )
-        return total / (real.sum() if num_items_in_batch is None else num_items_in_batch)
+
+    def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
+        real = labels != -100  # (batch, target)
+        weight, smoothing = self.lm_head.weight, self.config.label_smoothing
+        return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
         shifted = labels.roll(1, dims=1)  # (batch, target)
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
-
-
-def _evaluation_loss(logits, labels, num_items_in_batch) -> torch.Tensor:
-    total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100, reduction="sum")
-    return total / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
 
 
 __all__ = [

@@ -1,0 +1,104 @@
+"""What the README tells people to type and to run works as it stands there."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import command
+
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# A run of seconds instead of minutes; what is typed stays what the README says.
+SHORTER = {
+    "data.validation": "phrasebook:validation:10",
+    "data.test.phrasebook": "phrasebook:test:10",
+    "training.max_steps": "20",
+    "training.eval_steps": "10",
+    "training.save_steps": "10",
+    "decoding.num_beams": "1",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def typed_commands() -> list[list[str]]:
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the README's commands have been typed one after the other."""
+    folder = tmp_path_factory.mktemp("readme")
+    for arguments in typed_commands():
+        if arguments[0] == "train":
+            arguments += [word for name, value in SHORTER.items() for word in (f"--{name}", value)]
+        done = command(*arguments, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_commands_work(folder):
+    assert len(typed_commands()) >= 3
+    assert (folder / "dog.png").is_file()
+
+
+def test_the_tree_of_a_run_is_as_drawn(folder):
+    drawn = re.findall(r"^[├└]── ([\w.]+)", README, flags=re.MULTILINE)
+    assert sorted(drawn) == sorted(path.name for path in (folder / "runs" / "short").iterdir())
+
+
+def test_the_python_code_works(folder):
+    code = "\n".join(blocks("python")).replace("runs/phrasebook", "runs/short")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "torch.Size([1, 2, 37000])"
+
+
+def test_files_named_in_it_exist():
+    named = re.findall(r"\]\(((?!http)[^)]+)\)", README)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_stock_trainer_trains(folder):
+    for name, text in (("s.en", "The dog is old.\nI am here.\n"), ("s.de", "Der Hund ist alt.\nIch bin hier.\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+    script = ROOT / "scripts" / "finetune_with_stock_trainer.py"
+    done = subprocess.run(
+        [sys.executable, script, "runs/short/averaged", "s.en", "s.de", "tuned", "2"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (folder / "tuned" / "model.safetensors").is_file()
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 60
+
+
+@pytest.mark.slow
+def test_quickstart_in_a_fresh_clone(tmp_path):
+    subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
+    done = subprocess.run(
+        ["scripts/quickstart.sh", "My sister is looking for her red book."],
+        cwd=tmp_path / "clone",
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [exact] = re.findall(r"averaged +phrasebook +exact_match +([\d.]+)", done.stdout)
+    assert float(exact) >= 95
+    assert len(re.findall(r"^    \w.*\.$", done.stdout, flags=re.MULTILINE)) >= 4
