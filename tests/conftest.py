@@ -17,8 +17,8 @@ def pytest_sessionfinish(session):
     """In continuous integration a skipped test fails the run, unless the data that it needs is not there."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter is not None:
-        skipped = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
-        if any(SHARED.is_dir() or "shared" not in reason for reason in skipped):
+        reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", [])]
+        if any(SHARED.is_dir() or "../shared" not in reason for reason in reasons):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -72,6 +72,8 @@ def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
     from .training.folders import RunFolder
 
     if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
+        if not 1 <= last <= len(found):
+            raise ValueError(f"{checkpoints[0]} has {len(found)} checkpoints: choose --last from 1 to {len(found)}.")
         checkpoints = found[-last:]
     average_checkpoints(checkpoints, output)
     logger.info("Averaged %d checkpoints into %s.", len(checkpoints), output)
@@ -267,8 +269,7 @@ def _plot_curve(subject: list[str], output: Path, model: Path | None, layer: int
 
     if len(subject) != 1:
         raise ValueError("Give one run folder: plot curve RUN --output FILE.png")
-    log = RunFolder(subject[0]).log.read_text(encoding="utf-8").splitlines()
-    plot_learning_curve([json.loads(line) for line in log], output)
+    plot_learning_curve(RunFolder(subject[0]).log_records(), output)
 
 
 def _plot_attention(subject: list[str], output: Path, model: Path | None, layer: int) -> None:

@@ -37,7 +37,7 @@ HYPOTHESES = [
 
 
 def needs(folder):
-    return pytest.mark.skipif(not folder.is_dir(), reason=f"{folder.name} is not beside this checkout")
+    return pytest.mark.skipif(not folder.is_dir(), reason=f"../shared/data/{folder.name} is not there")
 
 
 def read_lines(path):

@@ -1,6 +1,7 @@
 """Every command as a process: what it prints, where, and how it ends."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -24,6 +25,7 @@ class TestTrain:
             "recipe.yaml",
             "environment.json",
             "data.json",
+            "finished.json",
             "log.jsonl",
             "scores.json",
             "learning_curve.png",
@@ -95,9 +97,8 @@ class TestTrain:
             (tmp_path / path.name).write_text(text.replace("Anna", "Hanna"), encoding="utf-8")
         recipe = (run / "recipe.yaml").read_text(encoding="utf-8").replace(str(corpus), str(tmp_path))
         copy = tmp_path / "run"
-        copy.mkdir()
+        shutil.copytree(run, copy)
         (copy / "recipe.yaml").write_text(recipe, encoding="utf-8")
-        (copy / "data.json").write_text((run / "data.json").read_text(encoding="utf-8"), encoding="utf-8")
         done = command("train", copy / "recipe.yaml", "--output", copy, "--resume")
         assert done.returncode == 1
         assert "not the one that" in done.stderr
@@ -109,6 +110,11 @@ class TestTrain:
             (["--training.max_steps", "many"], "training.max_steps must be int"),
             (["--data.train", "[nowhere.en, nowhere.de]"], "nowhere.en"),
             (["--training.max_tokens", "5"], "more than max_tokens = 5"),
+            (["--training.label_smoothing_factor", "1.5"], "label_smoothing_factor must be"),
+            (["--decoding.num_beams", "0"], "decoding.num_beams must be"),
+            (["--evaluation.metrics", "[]"], "evaluation.metrics is empty"),
+            (["--data.test", "{a/b: [test.en, test.de]}"], "no name for a test set"),
+            (["--data.test", "{t: [nowhere.en, test.de]}"], "nowhere.en"),
         ],
     )
     def test_a_mistake_is_one_line_and_exit_status_1(self, corpus, tmp_path, override, message):
@@ -118,6 +124,23 @@ class TestTrain:
         assert done.returncode == 1
         assert message in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
+
+    def test_what_a_failed_start_left_does_not_stop_the_next_one(self, corpus, tmp_path):
+        folder = tmp_path / "run"
+        command(
+            "train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder, "--training.max_tokens", "5"
+        )
+        done = command(
+            "train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder, "--training.max_tokens", "6"
+        )
+        assert "more than max_tokens = 6" in done.stderr
+
+    def test_a_folder_that_is_no_run_is_left_alone(self, corpus, tmp_path):
+        (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
+        done = command("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path, "--resume")
+        assert done.returncode == 1
+        assert "it holds thesis.txt" in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
     def test_debug_shows_the_traceback(self, tmp_path):
         done = command("train", "no such recipe", "--debug")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,10 @@ SLOWER = ["--training.max_steps", str(UPDATES), "--training.eval_steps", "10", "
 def losses(folder) -> dict[int, float]:
     records = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     return {record["step"]: record["loss"] for record in records if "loss" in record}
+
+
+def checkpoints(folder) -> list[str]:
+    return [path.name for path in RunFolder(folder).good_checkpoints()]
 
 
 def arguments(corpus, folder) -> list[str]:
@@ -64,8 +69,10 @@ def assert_goes_on_like(unbroken, corpus, folder):
     done = command(*arguments(corpus, folder), "--resume")
     assert done.returncode == 0, done.stderr
     assert losses(folder) == losses(unbroken)
-    weights = "averaged/model.safetensors"
-    assert (folder / weights).read_bytes() == (unbroken / weights).read_bytes()
+    assert checkpoints(folder) == checkpoints(unbroken)
+    for model in ("averaged", "best"):
+        weights = f"{model}/model.safetensors"
+        assert (folder / weights).read_bytes() == (unbroken / weights).read_bytes()
 
 
 def test_after_sigkill(unbroken, corpus, tmp_path):
@@ -91,6 +98,21 @@ def test_after_an_interrupt(unbroken, corpus, tmp_path):
     assert process.returncode == 1
     stopped_at = RunFolder(folder).good_checkpoints()[-1]
     assert int(stopped_at.name.split("-")[1]) == max(losses(folder))
-    done = command(*arguments(corpus, folder), "--resume")
-    assert done.returncode == 0, done.stderr
-    assert losses(folder) == losses(unbroken)
+    assert_goes_on_like(unbroken, corpus, folder)
+
+
+def test_a_finished_run_is_not_trained_on(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    (folder / "scores.json").unlink()
+    assert_goes_on_like(unbroken, corpus, folder)
+    assert (folder / "scores.json").exists()
+
+
+def test_killed_between_training_and_averaging(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    (folder / "finished.json").unlink()
+    shutil.rmtree(folder / "averaged")
+    shutil.rmtree(folder / "best")
+    assert_goes_on_like(unbroken, corpus, folder)

@@ -44,12 +44,8 @@ def _read(path: Path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _log(folder: RunFolder) -> list[dict]:
-    return [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
-
-
 def _training_section(folder: RunFolder) -> str:
-    log, environment = _log(folder), _read(folder.environment)
+    log, environment = folder.log_records(), _read(folder.environment)
     packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
     hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
     minutes = max(record["elapsed_seconds"] for record in log) / 60
@@ -90,7 +86,7 @@ def _curve(folder: RunFolder) -> str:
     rows = [
         f"| {record['step']:,} | {record['elapsed_seconds'] / 60:.1f} | {record['eval_loss']:.3f} | "
         f"{record['eval_perplexity']:.2f} | {record.get('eval_bleu', float('nan')):.2f} |"
-        for record in _log(folder)
+        for record in folder.log_records()
         if "eval_loss" in record
     ]
     head = "| update | minutes | validation loss (nats per token) | perplexity | BLEU |\n| ---: | ---: | ---: | ---: "

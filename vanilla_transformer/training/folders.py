@@ -21,6 +21,7 @@ class RunFolder:
         self.recipe = self.path / "recipe.yaml"
         self.environment = self.path / "environment.json"
         self.data = self.path / "data.json"
+        self.finished = self.path / "finished.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
         self.best = self.path / "best"
@@ -30,6 +31,10 @@ class RunFolder:
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"
         self.attention = self.path / "attention.png"
+
+    def log_records(self) -> list[dict]:
+        """What was logged so far."""
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
     def good_checkpoints(self) -> list[Path]:
         """The complete checkpoints, oldest first.

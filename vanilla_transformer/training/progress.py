@@ -1,6 +1,7 @@
 """What a person sees of a training run, and how that person can stop it."""
 
 import json
+import shutil
 from pathlib import Path
 
 from tqdm import tqdm
@@ -49,12 +50,27 @@ class LogFile(TrainerCallback):
 
 
 class StopOnRequest(TrainerCallback):
-    """Ends training after the update under way, with a checkpoint, once `requested` is true."""
+    """Ends training after the update under way, with a checkpoint, once `requested` is true.
+
+    Such a checkpoint is one more than the run would have: it makes none of the others go, and it goes itself when the
+    resumed run saves its next one, so that the same checkpoints are averaged as without the stop.
+    """
 
     def __init__(self):
         self.requested = False
 
     def on_step_end(self, args, state, control, **kwargs):
+        if is_regular(state.global_step, args.save_steps):
+            for folder in Path(args.output_dir).glob("checkpoint-*"):
+                if not is_regular(int(folder.name.rpartition("-")[2]), args.save_steps):
+                    shutil.rmtree(folder)
+        elif self.requested:
+            args.save_total_limit += 1
         if self.requested:
             control.should_save = True
             control.should_training_stop = True
+
+
+def is_regular(step: int, save_steps: float) -> bool:
+    """Whether the run saves a checkpoint at this update, stopped or not."""
+    return step % save_steps == 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -47,6 +48,13 @@ class DataSettings:
     max_target_length: int = 256
     max_length_ratio: float | None = None
 
+    def __post_init__(self):
+        for name in self.test:
+            if not re.fullmatch(r"[\w-][\w.-]*", str(name)) or name in ("train", "validation"):
+                raise ValueError(
+                    f"data.test: {name!r} is no name for a test set: use letters, digits, '_', '-' and '.'"
+                )
+
     @property
     def limits(self) -> PairLimits:
         return PairLimits(self.max_source_length, self.max_target_length, self.max_length_ratio)
@@ -58,13 +66,15 @@ class EvaluationSettings:
 
     Attributes:
         metrics: Which scores to compute on validation and test sets.
-        examples: Source sentences to translate when the run is done.
+        examples: Source sentences; the first is the one whose attention is drawn when the run is done.
     """
 
     metrics: list = field(default_factory=lambda: ["sacrebleu", "chrf"])
     examples: list = field(default_factory=list)
 
     def __post_init__(self):
+        if not self.metrics:
+            raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
         for metric in self.metrics:
             _check_known(metric, METRICS, "evaluation.metrics: ")
 
@@ -90,6 +100,13 @@ class Recipe:
     training: dict = field(default_factory=dict)
     decoding: dict = field(default_factory=dict)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+    def __post_init__(self):
+        beams, penalty = self.decoding.get("num_beams", 1), self.decoding.get("length_penalty", 1.0)
+        if type(beams) is not int or beams < 1:
+            raise ValueError(f"decoding.num_beams must be a whole number of at least 1, not {beams!r}")
+        if not isinstance(penalty, (int, float)):
+            raise ValueError(f"decoding.length_penalty must be a number, not {penalty!r}")
 
     def to_yaml(self) -> str:
         """The recipe as a file that `load_recipe` reads back."""

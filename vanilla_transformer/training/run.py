@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import platform
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from ..plots import plot_attention, plot_learning_curve
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
 from .folders import RunFolder, find_model, write_json, write_text, written_beside
-from .progress import LogFile, ProgressBar, StopOnRequest
+from .progress import LogFile, ProgressBar, StopOnRequest, is_regular
 from .recipe import Recipe, load_recipe
 from .trainer import VanillaTransformerTrainer
 
@@ -63,14 +64,16 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
         Interrupted: SIGINT came; a checkpoint was saved.
     """
     folder = RunFolder(output)
+    corpora = _corpora(recipe)
     _open_folder(folder, recipe, resume)
+    _check_same_data(folder, corpora)
     set_seed(recipe.training.get("seed", 42))
-    tokenizer, train_pairs, validation = _prepare_data(folder, recipe, show_progress)
+    tokenizer, train_pairs, validation = _prepare_data(folder, recipe, corpora, show_progress)
     trainer = _make_trainer(folder, recipe, tokenizer, train_pairs, validation, show_progress)
-    _fit(trainer, folder, resume)
-    _keep_models(trainer, folder)
-    _score(folder, recipe)
-    plot_learning_curve(_log_records(folder), folder.learning_curve)
+    _fit(trainer, folder)
+    _keep_models(trainer.args, folder)
+    _score(folder, recipe, corpora)
+    plot_learning_curve(folder.log_records(), folder.learning_curve)
     _draw_attention(folder, recipe)
     return folder
 
@@ -80,18 +83,32 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
 
 def _open_folder(folder: RunFolder, recipe: Recipe, resume: bool) -> None:
     if folder.path.exists() and any(folder.path.iterdir()):
-        if not resume:
-            raise FileExistsError(f"{folder.path} holds something already: add --resume to go on, or choose another.")
-        if folder.recipe.exists():
+        begun = bool(folder.good_checkpoints())
+        if begun and not resume:
+            raise FileExistsError(
+                f"{folder.path} holds a run already: add --resume to go on, or choose another folder."
+            )
+        if begun:
             _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
+        else:
+            _clear_failed_start(folder)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_text(folder.recipe, recipe.to_yaml())
     write_json(folder.environment, _environment())
 
 
+def _clear_failed_start(folder: RunFolder) -> None:
+    """A run that ended before its first checkpoint begins anew; a folder that is no run is left alone."""
+    ours = {folder.recipe, folder.environment, folder.data, folder.tokenizer, folder.checkpoints, folder.log}
+    strangers = sorted(path.name for path in folder.path.iterdir() if path not in ours and path.name[0] != ".")
+    if strangers:
+        raise FileExistsError(f"{folder.path} is no run folder, it holds {strangers[0]}: choose another one.")
+    shutil.rmtree(folder.path)
+
+
 def _check_same_recipe(before: Recipe, now: Recipe, path: Path) -> None:
     old, new = dataclasses.asdict(before), dataclasses.asdict(now)
-    for section in ("data", "tokenizer", "model", "training"):
+    for section in ("data", "tokenizer", "model", "training", "decoding"):
         for name in old[section].keys() | new[section].keys():
             values = old[section].get(name), new[section].get(name)
             if values[0] != values[1] and not (section == "training" and name in _MAY_CHANGE):
@@ -125,46 +142,40 @@ def _processor() -> str:
 # -------------------------------------------------------------------------------------------------------------- data
 
 
-def _prepare_data(
-    folder: RunFolder, recipe: Recipe, show_progress: bool
-) -> tuple[PreTrainedTokenizerFast, Dataset, Dataset]:
-    train_corpus, validation_corpus = _corpus(recipe, recipe.data.train), _corpus(recipe, recipe.data.validation)
-    fingerprint = corpus_fingerprint(train_corpus)
-    _check_same_data(folder, fingerprint)
-    tokenizer = _tokenizer(folder, recipe, train_corpus, show_progress)
-    train_pairs, report = _encode(recipe, tokenizer, train_corpus, recipe.data.limits)
-    logger.info("Training pairs: %s", report)
-    validation, validation_report = _encode(recipe, tokenizer, validation_corpus, None)
-    write_json(
-        folder.data,
-        {
-            "train": {"fingerprint": fingerprint, **dataclasses.asdict(report)},
-            "validation": {
-                "fingerprint": corpus_fingerprint(validation_corpus),
-                **dataclasses.asdict(validation_report),
-            },
-        },
-    )
-    return tokenizer, train_pairs, validation
-
-
-def _corpus(recipe: Recipe, where) -> Dataset:
+def _corpora(recipe: Recipe) -> dict[str, Dataset]:
+    """All text of a run by name, test sets too: what is wrong with them shows before training, not after it."""
     data = recipe.data
-    return load_corpus(where, data.source_language, data.target_language, folder=data.folder)
+    places = {"train": data.train, "validation": data.validation, **data.test}
+    languages = data.source_language, data.target_language
+    return {name: load_corpus(where, *languages, folder=data.folder) for name, where in places.items()}
 
 
-def _encode(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, corpus: Dataset, limits):
-    return encode_corpus(corpus, tokenizer, recipe.data.source_language, recipe.data.target_language, limits)
-
-
-def _check_same_data(folder: RunFolder, fingerprint: str) -> None:
-    if folder.data.exists():
-        before = json.loads(folder.data.read_text(encoding="utf-8"))["train"]["fingerprint"]
-        if before != fingerprint:
+def _check_same_data(folder: RunFolder, corpora: dict[str, Dataset]) -> None:
+    if not folder.data.exists():
+        return
+    before = json.loads(folder.data.read_text(encoding="utf-8"))
+    for name, corpus in corpora.items():
+        old, new = before[name]["fingerprint"], corpus_fingerprint(corpus)
+        if old != new:
             raise ValueError(
-                f"The training text is not the one that {folder.path} was begun with (fingerprint {fingerprint[:12]}…, "
-                f"not {before[:12]}…): restore it, or choose another output folder."
+                f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
+                f"{old[:12]}…): restore it, or choose another output folder."
             )
+
+
+def _prepare_data(
+    folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool
+) -> tuple[PreTrainedTokenizerFast, Dataset, Dataset]:
+    tokenizer = _tokenizer(folder, recipe, corpora["train"], show_progress)
+    encoded, records = {}, {}
+    for name, corpus in corpora.items():
+        limits = recipe.data.limits if name == "train" else None  # nothing is left out of what is measured
+        languages = recipe.data.source_language, recipe.data.target_language
+        encoded[name], report = encode_corpus(corpus, tokenizer, *languages, limits)
+        records[name] = {"fingerprint": corpus_fingerprint(corpus), **dataclasses.asdict(report)}
+        logger.info("%s: %s", name, report)
+    write_json(folder.data, records)
+    return tokenizer, encoded["train"], encoded["validation"]
 
 
 def _tokenizer(folder: RunFolder, recipe: Recipe, corpus: Dataset, show_progress: bool) -> PreTrainedTokenizerFast:
@@ -214,17 +225,28 @@ def _make_trainer(
     return trainer
 
 
-def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, resume: bool) -> None:
-    checkpoints = folder.good_checkpoints() if resume else []
+def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
+    """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
+    checkpoints, max_steps = folder.good_checkpoints(), trainer.args.max_steps
+    if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
+        return
+    folder.finished.unlink(missing_ok=True)
+    if checkpoints and _trainer_state(checkpoints[-1])["global_step"] >= max_steps:
+        return
     if checkpoints:
         logger.info("Going on from %s.", checkpoints[-1])
     stop = StopOnRequest()
     trainer.add_callback(stop)
     with _on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
-    if stop.requested:
+    if stop.requested and trainer.state.global_step < max_steps:
         last = folder.good_checkpoints()[-1]
         raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
+    write_json(folder.finished, {"max_steps": max_steps, "step": trainer.state.global_step})
+
+
+def _trainer_state(checkpoint: Path) -> dict:
+    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
 
 
 @contextlib.contextmanager
@@ -247,16 +269,18 @@ def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _keep_models(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
+def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder) -> None:
     """Saves the best checkpoint's model and the average of the last ones, both ready to use."""
-    if not folder.best.exists():
-        with written_beside(folder.best) as beside:
-            trainer.save_model(str(beside))
-            (beside / "training_args.bin").unlink(missing_ok=True)
-    last = folder.good_checkpoints()[-trainer.args.average_last :] if trainer.args.average_last else []
-    if last and not folder.averaged.exists():
-        average_checkpoints(last, folder.averaged)
-        logger.info("Averaged the last %d checkpoints.", len(last))
+    checkpoints = folder.good_checkpoints()
+    final = checkpoints[-1]
+    best = folder.checkpoints / Path(_trainer_state(final)["best_model_checkpoint"] or final).name
+    regular = [c for c in checkpoints if c == final or is_regular(_trainer_state(c)["global_step"], args.save_steps)]
+    last = regular[-args.average_last :] if args.average_last else []
+    for sources, output in (([best], folder.best), (last, folder.averaged)):
+        shutil.rmtree(output, ignore_errors=True)
+        if sources:
+            average_checkpoints(sources, output)
+    logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
 
 
 # ------------------------------------------------------------------------------------------------------- measurement
@@ -267,15 +291,14 @@ def _models(folder: RunFolder) -> dict[str, Path]:
     return {name: path for name, path in models.items() if path.exists()}
 
 
-def _score(folder: RunFolder, recipe: Recipe) -> None:
+def _score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset]) -> None:
     """Scores every model on every set; keeps the translations of the one that `find_model` finds."""
-    sets = {"validation": recipe.data.validation, **recipe.data.test}
-    corpora = {name: _corpus(recipe, where)["translation"] for name, where in sets.items()}
     records = []
     folder.translations.mkdir(exist_ok=True)
     for model_name, path in _models(folder).items():
         model, tokenizer = load_model(path)
-        for set_name, pairs in corpora.items():
+        for set_name in ("validation", *recipe.data.test):
+            pairs = corpora[set_name]["translation"]
             sources = [pair[recipe.data.source_language] for pair in pairs]
             references = [pair[recipe.data.target_language] for pair in pairs]
             hypotheses = translate(model, tokenizer, sources)
@@ -304,10 +327,6 @@ def _write_translations(path: Path, sources: list[str], references: list[str], h
     names = ("source", "reference", "hypothesis")
     lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n" for row in rows]
     write_text(path, "".join(lines))
-
-
-def _log_records(folder: RunFolder) -> list[dict]:
-    return [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
 
 
 def _draw_attention(folder: RunFolder, recipe: Recipe) -> None:
