@@ -104,6 +104,8 @@ def translate(
 
     if sentences and input:
         raise ValueError("Give sentences or --input, not both.")
+    if num_beams is not None and num_beams < 1:
+        raise ValueError(f"--num-beams must be at least 1, not {num_beams}.")
     loaded, tokenizer = load_model(model)
     lines = sentences or list(_input_lines(input))
     options = {} if num_beams is None else {"num_beams": num_beams}
@@ -152,7 +154,10 @@ def evaluate(
     if hypotheses is not None:
         translations = list(text_lines(hypotheses))
     else:
-        translations = _translations_of(model, list(text_lines(source)), num_beams)
+        sources = list(text_lines(source))
+        if len(sources) != len(references):
+            raise ValueError(f"{source} has {len(sources)} lines and {reference} {len(references)}: they must agree.")
+        translations = _translations_of(model, sources, num_beams)
     scores = score_translations(
         translations,
         references,
@@ -207,27 +212,13 @@ def _use_memory_well() -> None:
 
 
 def _input_lines(path: Path | None) -> Iterable[str]:
-    from .data.tokenizer import text_lines
+    from .data.tokenizer import decoded_lines, text_lines
 
     if path is not None:
         return text_lines(path)
     if sys.stdin.isatty():
         logger.info("Reading sentences from the terminal; end with Ctrl-D.")
-    return [line.removesuffix("\n").removesuffix("\r") for line in _utf8(sys.stdin.buffer.read()).splitlines(True)]
-
-
-def _utf8(text: bytes) -> Any:
-    class Lines(str):
-        """str.splitlines ends lines at U+2028 and others too; here only a line feed ends one."""
-
-        def splitlines(self, keepends: bool = False) -> list[str]:
-            return re.findall(r"[^\n]*\n|[^\n]+", self)
-
-    try:
-        return Lines(text.decode())
-    except UnicodeDecodeError as error:
-        line = text[: error.start].count(b"\n") + 1
-        raise ValueError(f"standard input, line {line} is not UTF-8 ({error}).") from error
+    return decoded_lines(sys.stdin.buffer, "standard input")
 
 
 def _one_line(text: str) -> str:
@@ -329,7 +320,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        # What users can mend has a message of its own; of anything else its kind is the best hint.
+        kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+        print(f"vanilla-transformer: {kind}{' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
 

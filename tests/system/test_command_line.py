@@ -150,7 +150,7 @@ class TestTrain:
 
 class TestTranslate:
     def test_one_line_in_one_line_out(self, run):
-        text = "The dog is old.\n\n   \n😀 \u2028 x\nNo line feed at the end"
+        text = "\ufeffThe dog is old.\r\n\n   \n😀 \u2028 x\nNo line feed at the end"
         done = command("translate", "--model", run, input=text)
         assert done.returncode == 0, done.stderr
         translations = done.stdout.split("\n")

@@ -210,13 +210,26 @@ def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
 def _lines_of(path: Path) -> Iterator[str]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                yield _decoded(line, path, number)
+            yield from decoded_lines(file, str(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is no complete gzip file ({error}); fetch or pack it again") from error
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
+def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of a binary stream as `text_lines` reads them.
+
+    Args:
+        file: Lines of bytes, as an open binary file gives them.
+        name: What errors call the stream.
+
+    Raises:
+        ValueError: A line is not UTF-8; the message has its number.
+    """
+    for number, line in enumerate(file, start=1):
+        yield _decoded(line, name, number)
+
+
+def _decoded(line: bytes, name: str, number: int) -> str:
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)
     if line.endswith(b"\n"):
@@ -224,7 +237,7 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv") from error
+        raise ValueError(f"{name}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv") from error
 
 
 def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:

@@ -1,0 +1,15 @@
+"""The card says what the run's records say."""
+
+import json
+
+from vanilla_transformer.sharing.model_card import model_card
+
+
+def test_a_card_from_a_runs_records(run):
+    card = model_card(run, title="A small model", command="vanilla-transformer train recipe.yaml", examples=4)
+    scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+    assert all(f"| {s['value']:.2f} |" in card and f"`{s['signature']}`" in card for s in scores)
+    assert "24 updates" in card
+    assert json.loads((run / "data.json").read_text(encoding="utf-8"))["train"]["fingerprint"][:16] in card
+    assert [line.split()[1] for line in card.splitlines() if " (chrF " in line] == ["best", "random", "random", "worst"]
+    assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
