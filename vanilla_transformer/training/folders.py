@@ -39,7 +39,8 @@ class RunFolder:
     def good_checkpoints(self) -> list[Path]:
         """The complete checkpoints, oldest first.
 
-        The trainer writes a checkpoint's `trainer_state.json` last: where that is whole, so is everything else.
+        The trainer writes a checkpoint's `trainer_state.json` last: if the process is killed before that, the
+        checkpoint does not count. Files damaged afterwards are not looked for.
         """
         found = []
         for folder in self.checkpoints.glob("checkpoint-*"):
