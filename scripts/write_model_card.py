@@ -4,8 +4,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from vanilla_transformer.files import write_text
+from vanilla_transformer.run_folder import RunFolder
 from vanilla_transformer.sharing.model_card import model_card
-from vanilla_transformer.training.folders import RunFolder, write_text
 
 
 def main(run: str, name: str, title: str, command: str) -> None:

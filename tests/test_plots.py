@@ -230,3 +230,9 @@ class TestFiles:
         )
         subprocess.run([sys.executable, "-c", program], check=True)
         assert_is_a_picture(path)
+
+
+def test_values_that_were_not_finite_leave_a_gap(tmp_path):
+    log = [{"step": 1, "loss": 3.0}, {"step": 2, "loss": None}, {"step": 2, "eval_loss": None, "eval_bleu": 1.0}]
+    plot_learning_curve(log, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

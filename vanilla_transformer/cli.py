@@ -1,6 +1,7 @@
 """`vanilla-transformer COMMAND`: each command is a function below; its help is its docstring and its signature."""
 
 import argparse
+import contextlib
 import ctypes
 import inspect
 import json
@@ -15,6 +16,10 @@ from typing import Any
 
 
 logger = logging.getLogger("vanilla_transformer")
+
+
+class UsageError(ValueError):
+    """Arguments that make no sense together: the process ends with status 2, as for an unknown one."""
 
 
 # ---------------------------------------------------------------------------------------------------------- commands
@@ -51,8 +56,8 @@ def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size:
         vocab_size: Number of pieces, special tokens and single bytes included.
         lowercase: Lower-case all text.
     """
-    from .data.tokenizer import TokenizerSettings, learn_tokenizer, text_lines
-    from .training.folders import written_beside
+    from .data.tokenizer import TokenizerSettings, learn_tokenizer
+    from .files import text_lines, written_beside
 
     settings = TokenizerSettings(kind, vocab_size, lowercase)
     with written_beside(output) as beside:
@@ -68,12 +73,12 @@ def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
         output: Folder of the averaged model; it must not exist yet.
         last: How many of a run folder's last checkpoints to take.
     """
+    from .run_folder import RunFolder
     from .training.averaging import average_checkpoints
-    from .training.folders import RunFolder
 
     if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
         if not 1 <= last <= len(found):
-            raise ValueError(f"{checkpoints[0]} has {len(found)} checkpoints: choose --last from 1 to {len(found)}.")
+            raise UsageError(f"{checkpoints[0]} has {len(found)} checkpoints: choose --last from 1 to {len(found)}.")
         checkpoints = found[-last:]
     average_checkpoints(checkpoints, output)
     logger.info("Averaged %d checkpoints into %s.", len(checkpoints), output)
@@ -98,26 +103,14 @@ def translate(
         num_beams: Hypotheses kept in beam search; 1 is greedy. The model's own setting if it is not given.
         batch_tokens: Source tokens translated at a time.
     """
-    from .model.pipeline_vanilla_transformer import translate as translate_sentences
-    from .training.folders import write_text
-    from .training.run import load_model
+    from .files import replaced_file
 
     if sentences and input:
-        raise ValueError("Give sentences or --input, not both.")
-    if num_beams is not None and num_beams < 1:
-        raise ValueError(f"--num-beams must be at least 1, not {num_beams}.")
-    loaded, tokenizer = load_model(model)
-    lines = sentences or list(_input_lines(input))
-    options = {} if num_beams is None else {"num_beams": num_beams}
-    with _progress_bar(len(lines)) as bar:
-        translations = translate_sentences(
-            loaded, tokenizer, lines, batch_tokens=batch_tokens, on_progress=bar.update, **options
-        )
-    text = "".join(f"{_one_line(translation)}\n" for translation in translations)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_text(output, text)
+        raise UsageError("Give sentences or --input, not both.")
+    with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
+        lines = sentences or list(_input_lines(input))
+        for translation in _translations(model, lines, num_beams, batch_tokens):
+            file.write(f"{_one_line(translation)}\n")
 
 
 def evaluate(
@@ -145,11 +138,11 @@ def evaluate(
     """
     from dataclasses import asdict
 
-    from .data.tokenizer import text_lines
     from .evaluation.scores import score_translations
+    from .files import text_lines
 
     if (hypotheses is None) == (model is None or source is None) or (hypotheses and (model or source)):
-        raise ValueError("Give --hypotheses FILE, or --model and --source.")
+        raise UsageError("Give --hypotheses FILE, or --model and --source.")
     references = list(text_lines(reference))
     if hypotheses is not None:
         translations = list(text_lines(hypotheses))
@@ -157,7 +150,7 @@ def evaluate(
         sources = list(text_lines(source))
         if len(sources) != len(references):
             raise ValueError(f"{source} has {len(sources)} lines and {reference} {len(references)}: they must agree.")
-        translations = _translations_of(model, sources, num_beams)
+        translations = _translations(model, sources, num_beams)
     scores = score_translations(
         translations,
         references,
@@ -185,7 +178,7 @@ def plot(what: str, subject: list[str] | None = None, *, output: Path, model: Pa
     elif what in drawings:
         drawings[what](subject or [], output, model, layer)
     else:
-        raise ValueError(f"Nothing to draw is called {what!r}: choose curve, attention, schedule or positions.")
+        raise UsageError(f"Nothing to draw is called {what!r}: choose curve, attention, schedule or positions.")
 
 
 def recipes() -> None:
@@ -196,7 +189,7 @@ def recipes() -> None:
         print(f"{name:<20} {description}")
 
 
-COMMANDS: tuple[Callable, ...] = (train, translate, evaluate, tokenizer, average, plot, recipes)
+COMMANDS: tuple[Callable, ...] = (recipes, train, translate, evaluate, tokenizer, average, plot)
 
 
 # ------------------------------------------------------------------------------------------- what the commands use
@@ -212,7 +205,7 @@ def _use_memory_well() -> None:
 
 
 def _input_lines(path: Path | None) -> Iterable[str]:
-    from .data.tokenizer import decoded_lines, text_lines
+    from .files import decoded_lines, text_lines
 
     if path is not None:
         return text_lines(path)
@@ -225,20 +218,21 @@ def _one_line(text: str) -> str:
     return " ".join(re.split(r"[\r\n]+", text))
 
 
-def _progress_bar(total: int):
+def _translations(model: Path, sources: list[str], num_beams: int | None, batch_tokens: int = 4096) -> list[str]:
     from tqdm import tqdm
 
-    return tqdm(total=total, unit="sentence", disable=not sys.stderr.isatty() or total < 2)
-
-
-def _translations_of(model: Path, sources: list[str], num_beams: int | None) -> list[str]:
     from .model.pipeline_vanilla_transformer import translate as translate_sentences
-    from .training.run import load_model
+    from .run_folder import load_model
 
+    if num_beams is not None and num_beams < 1:
+        raise UsageError(f"--num-beams must be at least 1, not {num_beams}.")
     loaded, tokenizer = load_model(model)
     options = {} if num_beams is None else {"num_beams": num_beams}
-    with _progress_bar(len(sources)) as bar:
-        return translate_sentences(loaded, tokenizer, sources, on_progress=bar.update, **options)
+    quiet = not sys.stderr.isatty() or len(sources) < 2
+    with tqdm(total=len(sources), unit="sentence", disable=quiet) as bar:
+        return translate_sentences(
+            loaded, tokenizer, sources, batch_tokens=batch_tokens, on_progress=bar.update, **options
+        )
 
 
 def _scores_table(records: list[dict]) -> str:
@@ -256,30 +250,35 @@ def _json_text(records: list[dict]) -> str:
 
 def _plot_curve(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
     from .plots import plot_learning_curve
-    from .training.folders import RunFolder
+    from .run_folder import RunFolder
 
     if len(subject) != 1:
-        raise ValueError("Give one run folder: plot curve RUN --output FILE.png")
+        raise UsageError("Give one run folder: plot curve RUN --output FILE.png")
     plot_learning_curve(RunFolder(subject[0]).log_records(), output)
 
 
 def _plot_attention(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
     from .evaluation.attention import cross_attention
     from .plots import plot_attention
-    from .training.run import load_model
+    from .run_folder import load_model
 
     if len(subject) != 1 or model is None:
-        raise ValueError('Give a model and one sentence: plot attention "SENTENCE" --model MODEL --output FILE.png')
-    weights, source_tokens, target_tokens = cross_attention(*load_model(model), subject[0], layer=layer)
-    plot_attention(
-        weights, source_tokens, target_tokens, output, title=f"Decoder layer {layer}: attention on the source"
-    )
+        raise UsageError('Give a model and one sentence: plot attention "SENTENCE" --model MODEL --output FILE.png')
+    loaded, tokenizer = load_model(model)
+    layers = loaded.config.decoder_layers
+    if not -layers <= layer < layers:
+        raise UsageError(f"{model} has {layers} decoder layers: choose --layer from 0 to {layers - 1}.")
+    weights, source_tokens, target_tokens = cross_attention(loaded, tokenizer, subject[0], layer=layer)
+    title = f"Decoder layer {layer % layers}: attention on the source"
+    plot_attention(weights, source_tokens, target_tokens, output, title=title)
 
 
 def _plot_schedule(subject: list[str], output: Path, model: Path | None, layer: int) -> None:
     from .plots import plot_schedule
     from .training.schedule import noam
 
+    if not all(text.isdecimal() and int(text) > 0 for text in subject):
+        raise UsageError(f"Warm-ups are numbers of updates, at least 1, not {' '.join(subject)}.")
     warmups = [int(text) for text in subject] or [4000, 8000]
     steps = range(1, 5 * max(warmups))
     plot_schedule({f"d_model 512, warm-up {w:,}": [noam(s, 512, w) for s in steps] for w in warmups}, output)
@@ -317,6 +316,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 1
+    except UsageError as error:
+        parser.error(str(error))
     except Exception as error:
         if debug:
             raise

@@ -156,8 +156,9 @@ def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike) -> None
 
 
 def _series(log: Sequence[Mapping[str, float]], x_name: str, y_name: str) -> tuple[list[float], list[float]]:
-    """Returns the x and y values of the records that have both."""
-    points = [(record[x_name], record[y_name]) for record in log if x_name in record and y_name in record]
+    """Returns the x and y values of the records that have both; a value that was not finite is None in the log."""
+    points = [(record.get(x_name), record.get(y_name)) for record in log]
+    points = [(x, y) for x, y in points if x is not None and y is not None]
     return [x for x, _ in points], [y for _, y in points]
 
 

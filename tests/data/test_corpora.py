@@ -231,6 +231,27 @@ def test_tsv_line_with_too_few_columns_is_named(tmp_path):
         load_corpus(write(tmp_path / "c.tsv", "a\tb\nc\nd\te\n"), "en", "de")
 
 
+def test_tsv_line_with_too_many_columns_is_named(tmp_path):
+    # Which of the tabs divides the pair? Nobody knows, and the rest would be lost in silence.
+    with pytest.raises(ValueError, match=r"c.tsv, line 2 has 3 columns: expected source TAB target"):
+        load_corpus(write(tmp_path / "c.tsv", "a\tb\nc\td\te\n"), "en", "de")
+    with pytest.raises(ValueError, match=r"c.tsv, line 2 has 2 columns: expected de TAB fr TAB en"):
+        load_corpus(write(tmp_path / "c.tsv", "de\tfr\ten\nc\td\n"), "en", "de")
+
+
+def test_tsv_header_without_one_of_the_languages_is_no_pair(tmp_path):
+    with pytest.raises(ValueError, match=r"c.tsv has columns for en, fr but none for 'de'"):
+        load_corpus(write(tmp_path / "c.tsv", "en\tfr\na dog\tun chien\n"), "en", "de")
+
+
+def test_file_that_is_there_only_packed_is_found_by_its_plain_name(tmp_path):
+    for name, text in (("a.en", "a dog\n"), ("a.de", "ein Hund\n")):
+        write(tmp_path / f"{name}.gz", text)
+    assert load_corpus(["a.en", "a.de"], "en", "de", folder=tmp_path)["translation"][:] == [
+        {"en": "a dog", "de": "ein Hund"}
+    ]
+
+
 def test_byte_order_mark_does_not_hide_a_header(tmp_path):
     # Spreadsheets write one; taken for text it would swap the languages in silence.
     path = write(tmp_path / "c.tsv", b"\xef\xbb\xbfde\ten\nein Hund\ta dog\n")

@@ -25,6 +25,8 @@ from vanilla_transformer.data.phrasebook import (
     split_of,
     times,
     verbs,
+    year_in_english,
+    year_in_german,
 )
 from vanilla_transformer.data.phrasebook.constructions import CONSTRUCTIONS, WEIGHTS
 from vanilla_transformer.data.phrasebook.lexicon import expressions, rows
@@ -220,6 +222,31 @@ NUMBERS = {
 @pytest.mark.parametrize(("number", "words"), NUMBERS.items())
 def test_numbers_written_by_hand(number, words):
     assert (number_in_english(number), number_in_german(number)) == words
+
+
+@pytest.mark.parametrize(
+    ("year", "words"),
+    [
+        (999, ("nine hundred and ninety-nine", "neunhundertneunundneunzig")),
+        (1066, ("one thousand and sixty-six", "eintausendsechsundsechzig")),
+        (1100, ("eleven hundred", "elfhundert")),
+        (1789, ("seventeen hundred and eighty-nine", "siebzehnhundertneunundachtzig")),
+        (1900, ("nineteen hundred", "neunzehnhundert")),
+        (1901, ("nineteen hundred and one", "neunzehnhunderteins")),
+        (1982, ("nineteen hundred and eighty-two", "neunzehnhundertzweiundachtzig")),
+        (2000, ("two thousand", "zweitausend")),
+        (2026, ("two thousand and twenty-six", "zweitausendsechsundzwanzig")),
+    ],
+)
+def test_years_written_by_hand(year, words):
+    assert (year_in_english(year), year_in_german(year)) == words
+
+
+@pytest.mark.parametrize("spell", [year_in_english, year_in_german])
+@pytest.mark.parametrize("year", [-1, 10_000])
+def test_years_that_cannot_be_spelt_are_refused(spell, year):
+    with pytest.raises(ValueError, match="between 0 and 9999"):
+        spell(year)
 
 
 ENGLISH_WORTH = {
@@ -580,6 +607,7 @@ def test_negation_is_nicht_or_kein(subject, verb_form, complement, english, germ
         ("departure", r"on Monday the train to \w+ leaves ", r"am Montag fährt der Zug nach \w+ um .* ab"),
         ("calendar_day", r"today is Monday, the third", r"heute ist Montag, der dritte .*"),
         ("birthday", r"Peter's birthday is on the third", r"Peters Geburtstag ist am dritten .*"),
+        ("year", r".* in the year nineteen hundred and eighty-two$", r".* im Jahr neunzehnhundertzweiundachtzig .*"),
         ("age", r"I am twenty-", r"ich bin \w+undzwanzig Jahre alt"),
         ("how_many", r"how many books has \w+ ", r"wie viele Bücher hat \w+ .*\?"),
     ],
@@ -598,3 +626,10 @@ def spoken(construction):
     draw = drawing(9)
     (construct,) = (function for function in WEIGHTS if function.__name__ == construction)
     return [construct(draw) for _ in range(12_000)]
+
+
+def test_english_asks_when_and_where_in_the_simple_past():
+    asked = [sentence for sentence, _ in spoken("adverb_question")]
+    assert any(re.match("when did ", sentence) for sentence in asked)
+    assert any(re.match("why (have|has) ", sentence) for sentence in asked)
+    assert not [sentence for sentence in asked if re.match("(when|where) (have|has) ", sentence)]

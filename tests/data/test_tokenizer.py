@@ -1,7 +1,6 @@
 """The tokenizer: no text is lost, sizes are exact, learning is repeatable and agrees with BPE written out in Python."""
 
 import copy
-import gzip
 import json
 import os
 import pickle
@@ -33,8 +32,8 @@ from vanilla_transformer.data.tokenizer import (
     TokenizerSettings,
     learn_tokenizer,
     load_tokenizer,
-    text_lines,
 )
+from vanilla_transformer.files import text_lines
 
 
 REPOSITORY = Path(__file__).parents[2]
@@ -393,45 +392,3 @@ def test_wordpiece_takes_the_longest_piece_first(letters_tokenizer, text):
             expected.append(piece)
             start += len(piece.removeprefix(CONTINUATION))
     assert tokenizer.tokenize(text) == expected
-
-
-# --- Reading lines ---
-
-
-def test_only_newlines_end_a_line(tmp_path):
-    content = "one\r\ntwo\u2028still two\x85\x0b\x0c\x1c\n\n läuft \r \nlast\r"
-    lines = ["one", "two\u2028still two\x85\x0b\x0c\x1c", "", " läuft \r ", "last\r"]
-    (tmp_path / "plain.txt").write_bytes(content.encode())
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(content.encode()))
-    (tmp_path / "empty").touch()
-    assert list(text_lines(tmp_path / "plain.txt")) == lines
-    assert list(text_lines(str(tmp_path / "packed.gz"), tmp_path / "empty", tmp_path / "plain.txt")) == lines * 2
-    assert list(text_lines()) == []
-
-
-@pytest.mark.parametrize("name", ["bad.txt", "bad.gz"])
-def test_invalid_utf8_is_named_by_file_and_line(tmp_path, name):
-    content = b"fine\nalso fine\nL\xe4uft\n"
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    lines = text_lines(tmp_path / name)
-    assert [next(lines), next(lines)] == ["fine", "also fine"]
-    with pytest.raises(ValueError, match=f"{name}, line 3 is not UTF-8"):
-        next(lines)
-
-
-def test_missing_file_is_noticed_before_reading(tmp_path):
-    (tmp_path / "there").write_text("text")
-    with pytest.raises(FileNotFoundError, match=r"no text file .*missing\.de"):
-        text_lines(tmp_path / "there", tmp_path / "missing.de")
-
-
-def test_damaged_gzip_is_named(tmp_path):
-    packed = gzip.compress(b"some text\n" * 99)
-    for name, content in {
-        "no.gz": b"plain text\n",
-        "cut.gz": packed[:-9],
-        "wrong.gz": packed[:12] + b"xxxx" + packed[16:],
-    }.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name} is no complete gzip file"):
-            list(text_lines(tmp_path / name))

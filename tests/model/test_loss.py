@@ -131,3 +131,19 @@ def test_a_second_derivative_is_refused_not_wrong():
     (gradient,) = torch.autograd.grad(linear_cross_entropy(states, weight, labels), states, create_graph=True)
     with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize(("states_too", "weight_too"), [(False, False), (True, False), (False, True)])
+def test_gradients_are_made_only_where_they_are_wanted(states_too, weight_too):
+    states, weight, labels = problem(rows=7)
+    expected = ours(states, weight, labels, 0.1)
+    states, weight = states.requires_grad_(states_too), weight.requires_grad_(weight_too)
+    loss = linear_cross_entropy(states, weight, labels, 0.1)
+    torch.testing.assert_close(loss.detach(), expected[0])
+    if states_too or weight_too:
+        loss.backward()
+    for tensor, wanted, gradient in ((states, states_too, expected[1]), (weight, weight_too, expected[2])):
+        if wanted:
+            torch.testing.assert_close(tensor.grad, gradient)
+        else:
+            assert tensor.grad is None

@@ -119,7 +119,7 @@ def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(model, tokeniz
     assert lengths["output"] == [length + 50 for length in sources]
 
 
-@pytest.mark.parametrize("bound", [{"max_length": 4}, {"max_new_tokens": 3}])
+@pytest.mark.parametrize("bound", [{"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}])
 def test_a_bound_of_the_callers_replaces_the_papers(tokenizer, bound):
     model = Echo()
     translate(model, tokenizer, SENTENCES, **bound)

@@ -156,7 +156,6 @@ class TestTranslate:
         translations = done.stdout.split("\n")
         assert len(translations) == 6  # five lines and what follows the last line feed
         assert translations[1] == translations[2] == translations[5] == ""
-        assert translations[0]
 
     def test_arguments_files_and_standard_input_agree(self, run, corpus, tmp_path):
         sentences = lines_of(corpus / "test.en")
@@ -183,6 +182,16 @@ class TestTranslate:
         assert done.returncode == 1
         assert f"no model in {tmp_path}" in done.stderr
 
+    def test_a_place_that_cannot_be_written_shows_before_the_work_is_done(self, run, tmp_path):
+        done = command("translate", "hello", "--model", tmp_path / "none", "--output", tmp_path / "missing" / "out")
+        assert done.returncode == 1
+        assert "There is no folder" in done.stderr
+
+    def test_a_folder_is_no_input(self, run, tmp_path):
+        done = command("translate", "--model", run, "--input", tmp_path)
+        assert done.returncode == 1
+        assert "is a folder; name a text file in it" in done.stderr
+
 
 class TestEvaluate:
     def test_a_file_of_translations(self, corpus):
@@ -203,8 +212,8 @@ class TestEvaluate:
 
     def test_neither_model_nor_translations(self, corpus):
         done = command("evaluate", "--reference", corpus / "test.de")
-        assert done.returncode == 1
-        assert "--hypotheses" in done.stderr
+        assert done.returncode == 2
+        assert "--hypotheses" in done.stderr.splitlines()[-1]
 
 
 class TestOthers:
@@ -234,6 +243,23 @@ class TestOthers:
         done = command("plot", what, *subject, "--output", picture)
         assert done.returncode == 0, done.stderr
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+    @pytest.mark.parametrize(
+        ("what", "status", "message"),
+        [
+            (["attention", "A dog.", "--layer", "1"], 2, "1 decoder layers: choose --layer from 0 to 0"),
+            (["attention"], 2, "Give a model and one sentence"),
+            (["schedule", "abc"], 2, "Warm-ups are numbers of updates"),
+            (["schedule", "0"], 2, "Warm-ups are numbers of updates"),
+            (["curve", "nowhere"], 1, "no training log nowhere"),
+            (["dance"], 2, "Nothing to draw is called 'dance'"),
+        ],
+    )
+    def test_a_plot_of_nothing(self, run, tmp_path, what, status, message):
+        done = command("plot", *what, "--model", run, "--output", tmp_path / "picture.png")
+        assert done.returncode == status
+        assert message in done.stderr.splitlines()[-1]
+        assert list(tmp_path.iterdir()) == []
 
     def test_recipes(self):
         listed = command("recipes").stdout

@@ -70,7 +70,7 @@ def share_right(model, task, seed: int) -> float:
 
 def test_copying_is_learned(tmp_path):
     seed = secrets.randbelow(2**31)
-    model = trained_on(list, tmp_path, seed, updates=600)
+    model = trained_on(list, tmp_path, seed, updates=1000)
     assert share_right(model, list, seed + 1) >= 0.98, f"seed {seed}"
 
 

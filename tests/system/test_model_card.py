@@ -1,6 +1,9 @@
 """The card says what the run's records say."""
 
 import json
+import shutil
+
+import pytest
 
 from vanilla_transformer.sharing.model_card import model_card
 
@@ -13,3 +16,14 @@ def test_a_card_from_a_runs_records(run):
     assert json.loads((run / "data.json").read_text(encoding="utf-8"))["train"]["fingerprint"][:16] in card
     assert [line.split()[1] for line in card.splitlines() if " (chrF " in line] == ["best", "random", "random", "worst"]
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
+
+
+def test_a_run_without_a_test_set_has_no_card(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    recipe = (copy / "recipe.yaml").read_text(encoding="utf-8")
+    without = recipe.replace("test:\n    small:\n    - test.en\n    - test.de\n", "test: {}\n")
+    assert without != recipe
+    (copy / "recipe.yaml").write_text(without, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"nothing under data\.test"):
+        model_card(copy, title="", command="")

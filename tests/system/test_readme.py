@@ -1,27 +1,34 @@
 """What the README tells people to type and to run works as it stands there."""
 
+import gzip
 import re
 import shlex
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
+
+from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.data.phrasebook import phrasebook
 
 from .conftest import command
 
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# A run of seconds instead of minutes; what is typed stays what the README says.
-SHORTER = {
-    "data.validation": "phrasebook:validation:10",
-    "data.test.phrasebook": "phrasebook:test:10",
-    "training.max_steps": "20",
-    "training.eval_steps": "10",
-    "training.save_steps": "10",
-    "decoding.num_beams": "1",
+# Runs of seconds instead of minutes; what is typed stays what the README says.
+SHORTER = {"training.max_steps": "20", "training.eval_steps": "10", "training.save_steps": "10"}
+SHORTER_STILL = {
+    "phrasebook": {
+        "data.validation": "phrasebook:validation:10",
+        "data.test.phrasebook": "phrasebook:test:10",
+        "decoding.num_beams": "1",
+    },
+    "multi30k_en_de": {"tokenizer.vocab_size": "500"},
 }
+MULTI30K = {"train": ("train", 500), "val": ("validation", 10), "test_2016_flickr": ("test", 10)}
 
 
 def blocks(language: str) -> list[str]:
@@ -33,21 +40,39 @@ def typed_commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
 
 
+def write_files_like_multi30ks(folder: Path) -> None:
+    folder.mkdir()
+    for name, (split, pairs) in MULTI30K.items():
+        rows = list(islice(phrasebook(split), pairs))
+        for language in ("en", "de"):
+            text = "".join(f"{row[language]}\n" for row in rows)
+            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where the README's commands have been typed one after the other."""
     folder = tmp_path_factory.mktemp("readme")
+    write_files_like_multi30ks(folder / "multi30k")
     for arguments in typed_commands():
         if arguments[0] == "train":
-            arguments += [word for name, value in SHORTER.items() for word in (f"--{name}", value)]
+            shorter = SHORTER | SHORTER_STILL[arguments[1]]
+            arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
+        if arguments[0] == "tokenizer":
+            arguments += ["--vocab-size", "500"]
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_the_commands_work(folder):
-    assert len(typed_commands()) >= 3
+    assert {arguments[0] for arguments in typed_commands()} == {function.__name__ for function in COMMANDS}
     assert (folder / "dog.png").is_file()
+
+
+def test_the_table_names_every_command():
+    named = re.findall(r"^\| `(\w+)", README, flags=re.MULTILINE)
+    assert named == [function.__name__ for function in COMMANDS]
 
 
 def test_the_tree_of_a_run_is_as_drawn(folder):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from vanilla_transformer.training.folders import RunFolder
+from vanilla_transformer.run_folder import RunFolder
 
 from .conftest import command
 
@@ -92,6 +92,14 @@ def test_after_sigkill_and_a_checkpoint_that_was_half_written(unbroken, corpus, 
     assert_goes_on_like(unbroken, corpus, folder)
 
 
+def test_after_a_crash_that_cut_the_last_weights(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    stopped_by(signal.SIGKILL, corpus, folder, after=27)
+    weights = RunFolder(folder).good_checkpoints()[-1] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert_goes_on_like(unbroken, corpus, folder)
+
+
 def test_after_an_interrupt(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     process = stopped_by(signal.SIGINT, corpus, folder, after=14)
@@ -107,6 +115,40 @@ def test_a_finished_run_is_not_trained_on(unbroken, corpus, tmp_path):
     (folder / "scores.json").unlink()
     assert_goes_on_like(unbroken, corpus, folder)
     assert (folder / "scores.json").exists()
+
+
+def test_a_run_that_stopped_early_stays_stopped(corpus, tmp_path):
+    # At such a rate nothing is learned: the second evaluation is no better than the first.
+    typed = [*arguments(corpus, tmp_path / "run"), "--training.early_stopping_patience", "1"]
+    typed += ["--training.noam_factor", "1e-9"]
+    assert command(*typed).returncode == 0
+    before = losses(tmp_path / "run")
+    assert max(before) == 20
+    (tmp_path / "run" / "finished.json").unlink()  # as if it had been killed just before it was written
+    assert command(*typed, "--resume").returncode == 0
+    assert losses(tmp_path / "run") == before
+
+
+def test_the_same_text_may_lie_elsewhere_when_the_run_goes_on(unbroken, corpus, tmp_path):
+    shutil.copytree(unbroken, tmp_path / "run")
+    shutil.copytree(corpus, tmp_path / "moved")
+    typed = arguments(tmp_path / "moved", tmp_path / "run")
+    done = command(*typed, "--resume")
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_decoding_needs_no_other_training(unbroken, corpus, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    typed = [*arguments(corpus, folder), "--decoding.num_beams", "1", "--training.average_last", "1", "--resume"]
+    done = command(*typed)
+    assert done.returncode == 0, done.stderr
+    assert losses(folder) == losses(unbroken)
+    decoding = json.loads((folder / "averaged" / "generation_config.json").read_text(encoding="utf-8"))
+    assert decoding["num_beams"] == 1
+    last = RunFolder(folder).good_checkpoints()[-1] / "model.safetensors"
+    assert (folder / "averaged" / "model.safetensors").read_bytes() == last.read_bytes()
+    assert "num_beams: 1" in (folder / "averaged" / "recipe.yaml").read_text(encoding="utf-8")
 
 
 def test_killed_between_training_and_averaging(unbroken, corpus, tmp_path):

@@ -99,7 +99,7 @@ def test_new_arguments_are_all_described():
 
 def test_save_total_limit_follows_average_last(make):
     assert make(average_last=20).save_total_limit == 21
-    assert make(average_last=20, save_total_limit=3).save_total_limit == 3
+    assert make(average_last=20, save_total_limit=30).save_total_limit == 30
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
@@ -156,3 +156,15 @@ def test_arguments_can_be_made_again_from_themselves(make):
 def test_what_best_means(options, metric, greater, make):
     arguments = make(**options)
     assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, greater)
+
+
+def test_fewer_checkpoints_kept_than_averaged_are_refused(make):
+    with pytest.raises(ValueError, match=r"save_total_limit 3 keeps fewer checkpoints than the 5 of average_last"):
+        make(average_last=5, save_total_limit=3)
+    assert make(average_last=5, save_total_limit=5).save_total_limit == 5
+
+
+def test_an_accelerator_setting_leaves_the_others_ours(make):
+    config = make(accelerator_config={"use_seedable_sampler": False}).accelerator_config
+    assert (config.even_batches, config.use_seedable_sampler) == (False, False)
+    assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches

@@ -248,3 +248,28 @@ def test_override_below_a_plain_value_is_refused(write):
 def test_override_that_is_no_yaml_is_named(write):
     with pytest.raises(ValueError, match=r"data.train: '\[a' is not a YAML value"):
         load_recipe(write(), {"data.train": "[a"})
+
+
+# ------------------------------------------------------------------------------------------------- plain YAML's traps
+
+
+def test_field_that_stands_twice_is_refused(write):
+    text = yaml.safe_dump(MINIMAL) + "training:\n  max_steps: 10\n  max_steps: 20\n"
+    with pytest.raises(ValueError, match=r"Recipe mine.yaml: max_steps stands twice in one section \(near line \d+\)"):
+        load_recipe(write(text))
+
+
+def test_section_that_stands_twice_is_refused(write):
+    text = yaml.safe_dump(MINIMAL) + "model: {}\nmodel: {}\n"
+    with pytest.raises(ValueError, match="model stands twice"):
+        load_recipe(write(text))
+
+
+def test_merged_mappings_are_still_yaml(write):
+    text = yaml.safe_dump(MINIMAL) + "training: &t\n  max_steps: 10\ndecoding:\n  <<: {num_beams: 3}\n  num_beams: 2\n"
+    assert load_recipe(write(text)).decoding == {"num_beams": 2}
+
+
+def test_section_without_a_field_can_be_given_one(write):
+    path = write(yaml.safe_dump(MINIMAL) + "training:\n")
+    assert load_recipe(path, {"training.max_steps": "7"}).training == {"max_steps": 7}

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .tokenizer import text_lines
+from ..files import text_lines
 
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def load_corpus(
 
     Args:
         where: One of
-            [SOURCE, TARGET]: two text files, line k of one belonging to line k of the other, plain or .gz;
+            [SOURCE, TARGET]: two text files, line k of one belonging to line k of the other, plain or .gz (which
+            need not be said: a.en is also found as a.en.gz);
             FILE.tsv: source TAB target on each line; a first line of language codes, if there, says which is where;
             FILE.jsonl: on each line `{"translation": {"en": ..., "de": ...}}` or just `{"en": ..., "de": ...}`;
             FILE.parquet: a column `translation`, or one column per language;
@@ -75,10 +77,10 @@ def _pairs(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[st
     if not isinstance(where, (str, Path)):
         if not isinstance(where, (list, tuple)) or len(where) != 2:
             raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
-        return _aligned(folder / where[0], folder / where[1])
+        return _aligned(_maybe_packed(folder / where[0]), _maybe_packed(folder / where[1]))
     if str(where).partition(":")[0] == "phrasebook":
         return _phrasebook(str(where), languages)
-    path = folder / where
+    path = _maybe_packed(folder / where)
     if not path.exists():
         raise FileNotFoundError(f"There is no corpus {path}: give {FORMS}.")
     readers = {".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _table}
@@ -87,6 +89,11 @@ def _pairs(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[st
     if reader is None:
         raise ValueError(f"{path} is of no known kind: give {FORMS}.")
     return reader(path, languages)
+
+
+def _maybe_packed(path: Path) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if not path.exists() and packed.exists() else path
 
 
 def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -121,15 +128,22 @@ def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _tsv(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    source_column, target_column = 0, 1
+    columns, expected = (0, 1), ["source", "target"]
     for number, line in enumerate(text_lines(path), start=1):
         cells = line.split("\t")
-        if number == 1 and set(languages) <= set(cells):
-            source_column, target_column = map(cells.index, languages)
-        elif len(cells) <= max(source_column, target_column):
-            raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected source TAB target.")
+        if number == 1 and _is_header(cells, languages):
+            missing = [language for language in languages if language not in cells]
+            if missing:
+                raise ValueError(f"{path} has columns for {', '.join(cells)} but none for {missing[0]!r}.")
+            columns, expected = tuple(map(cells.index, languages)), cells
+        elif len(cells) != len(expected):
+            raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected {' TAB '.join(expected)}.")
         else:
-            yield cells[source_column], cells[target_column]
+            yield cells[columns[0]], cells[columns[1]]
+
+
+def _is_header(cells: list[str], languages: tuple[str, str]) -> bool:
+    return bool(set(cells) & set(languages)) and all(re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", cell) for cell in cells)
 
 
 def _jsonl(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,6 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
-import codecs
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -79,7 +76,7 @@ def learn_tokenizer(
     The same texts and settings give the same tokenizer byte for byte, on any number of threads.
 
     Args:
-        texts: Lines of text, source and target alike, in any order; read once. See `text_lines`.
+        texts: Lines of text, source and target alike, in any order; read once. See `files.text_lines`.
         settings: Kind and size of the vocabulary.
         show_progress: Whether to draw the progress bars of the `tokenizers` library.
 
@@ -183,61 +180,6 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
         yield text
     if not found:
         raise ValueError("no text to learn a tokenizer from: every line was empty, or there was none")
-
-
-def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
-    r"""Reads the lines of UTF-8 text files, one file after the other.
-
-    A byte-order mark at a file's beginning is no text.
-    Only `\n` and `\r\n` end a line: other separators of Unicode (U+2028, U+0085 ...) are text, as in parallel corpora.
-
-    Args:
-        *paths: Files of plain text, or gzip if their name ends in `.gz`.
-
-    Returns:
-        An iterator over the lines, without their ends.
-
-    Raises:
-        FileNotFoundError: A file is missing. Raised at once, before anything is read.
-        ValueError: A line is not UTF-8 (file and line are named), or a `.gz` file is damaged. Raised on reading it.
-    """
-    for path in paths:
-        if not Path(path).exists():
-            raise FileNotFoundError(f"there is no text file {str(path)!r}")
-    return (line for path in paths for line in _lines_of(Path(path)))
-
-
-def _lines_of(path: Path) -> Iterator[str]:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from decoded_lines(file, str(path))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no complete gzip file ({error}); fetch or pack it again") from error
-
-
-def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of a binary stream as `text_lines` reads them.
-
-    Args:
-        file: Lines of bytes, as an open binary file gives them.
-        name: What errors call the stream.
-
-    Raises:
-        ValueError: A line is not UTF-8; the message has its number.
-    """
-    for number, line in enumerate(file, start=1):
-        yield _decoded(line, name, number)
-
-
-def _decoded(line: bytes, name: str, number: int) -> str:
-    if number == 1:
-        line = line.removeprefix(codecs.BOM_UTF8)
-    if line.endswith(b"\n"):
-        line = line[:-1].removesuffix(b"\r")
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv") from error
 
 
 def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:

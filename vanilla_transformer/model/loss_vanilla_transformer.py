@@ -40,8 +40,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         device = states.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         x, w = states.to(dtype), weight.to(dtype)
-        grad_states = torch.empty_like(x)
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+        want_states, want_weight = ctx.needs_input_grad[:2]
+        grad_states = torch.empty_like(x) if want_states else None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if want_weight else None
         loss = torch.zeros((), dtype=torch.float32, device=x.device)
         vocabulary = weight.shape[0]
         rows = max(1, _LOGITS_AT_A_TIME.get(device, 2**24) // vocabulary)
@@ -53,22 +54,30 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
             log_sum_exp = logits.amax(dim=1) - gradient.amax(dim=1).log()  # (rows,)
             loss += log_sum_exp.sum() - (1 - label_smoothing) * logits.gather(1, label).sum()
+            if not (want_states or want_weight):
+                continue
             gradient.scatter_add_(1, label, torch.full_like(label, label_smoothing - 1, dtype=gradient.dtype))
             gradient = gradient.to(dtype)
-            grad_states[chunk] = gradient @ w
-            grad_weight += gradient.T @ x[chunk]
+            if want_states:
+                grad_states[chunk] = gradient @ w
+            if want_weight:
+                grad_weight += gradient.T @ x[chunk]
         if label_smoothing:
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
             share = label_smoothing / vocabulary
             row_sum, state_sum = weight.sum(0, dtype=torch.float32), states.sum(0, dtype=torch.float32)
             loss -= share * (state_sum * row_sum).sum()
-            grad_states -= (share * row_sum).to(dtype)
-            grad_weight -= share * state_sum
-        ctx.save_for_backward(grad_states.to(states.dtype), grad_weight.to(weight.dtype))
+            if want_states:
+                grad_states -= (share * row_sum).to(dtype)
+            if want_weight:
+                grad_weight -= share * state_sum
+        ctx.save_for_backward(
+            grad_states.to(states.dtype) if want_states else None, grad_weight.to(weight.dtype) if want_weight else None
+        )
         return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_output):
-        grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad_output.to(grad_states.dtype), grad_weight * grad_output, None, None
+        scaled = [None if grad is None else grad * grad_output.to(grad.dtype) for grad in ctx.saved_tensors]
+        return *scaled, None, None

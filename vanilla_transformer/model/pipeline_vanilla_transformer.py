@@ -28,8 +28,8 @@ def translate(
         sentences: Source texts.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
-        **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length, an
-            output is at most 50 tokens longer than its source (section 6.1).
+        **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
+            `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1).
 
     Returns:
         One translation per sentence.
@@ -64,7 +64,7 @@ def _batches(todo: list[int], lengths: list[int], batch_tokens: int) -> Iterator
 
 def _generate(model, tokenizer, sources: list[list[int]], options: dict) -> torch.Tensor:
     batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
-    if not {"max_length", "max_new_tokens", "stopping_criteria"} & options.keys():
+    if not {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"} & options.keys():
         lengths = batch["attention_mask"].sum(dim=1)
         options = {
             **options,

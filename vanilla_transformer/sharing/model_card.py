@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from ..training.folders import RunFolder
+from ..run_folder import RunFolder
 from ..training.recipe import Recipe, load_recipe
 
 
@@ -22,9 +22,12 @@ def model_card(run: str | Path, *, title: str, command: str, examples: int = 10)
 
     Raises:
         FileNotFoundError: The run is not finished.
+        ValueError: The recipe names no test set.
     """
     folder = RunFolder(run)
     recipe = load_recipe(folder.recipe)
+    if not recipe.data.test:
+        raise ValueError(f"{folder.recipe} has nothing under data.test: a card shows translations of a test set.")
     scores = _read(folder.scores)
     sections = [
         f"# {title}",
@@ -84,13 +87,17 @@ def _scores_section(scores: list[dict]) -> str:
 
 def _curve(folder: RunFolder) -> str:
     rows = [
-        f"| {record['step']:,} | {record['elapsed_seconds'] / 60:.1f} | {record['eval_loss']:.3f} | "
-        f"{record['eval_perplexity']:.2f} | {record.get('eval_bleu', float('nan')):.2f} |"
+        f"| {record['step']:,} | {record['elapsed_seconds'] / 60:.1f} | {_number(record['eval_loss'], 3)} | "
+        f"{_number(record['eval_perplexity'], 2)} | {_number(record.get('eval_bleu'), 2)} |"
         for record in folder.log_records()
         if "eval_loss" in record
     ]
     head = "| update | minutes | validation loss (nats per token) | perplexity | BLEU |\n| ---: | ---: | ---: | ---: "
     return f"{head}| ---: |\n" + "\n".join(rows)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _examples_section(folder: RunFolder, recipe: Recipe, examples: int) -> str:

@@ -110,4 +110,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))
         if self.save_total_limit is None:
             self.save_total_limit = self.average_last + 1
+        if self.save_total_limit < self.average_last:
+            raise ValueError(
+                f"save_total_limit {self.save_total_limit} keeps fewer checkpoints than the {self.average_last} of "
+                "average_last: raise the one or lower the other."
+            )
+        if isinstance(self.accelerator_config, dict):
+            self.accelerator_config = {"even_batches": False, **self.accelerator_config}
         super().__post_init__()

@@ -8,10 +8,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from .folders import written_beside
+from ..files import written_beside
+from ..run_folder import WEIGHTS
 
 
-WEIGHTS = "model.safetensors"
 # What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
 _COMPANIONS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
 

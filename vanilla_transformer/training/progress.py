@@ -1,11 +1,14 @@
 """What a person sees of a training run, and how that person can stop it."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
 from tqdm import tqdm
 from transformers import TrainerCallback
+
+from ..files import write_text
 
 
 class ProgressBar(TrainerCallback):
@@ -40,13 +43,18 @@ class LogFile(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         if state.is_world_process_zero:
-            lines = [json.dumps(record) + "\n" for record in state.log_history]
-            self.path.write_text("".join(lines), encoding="utf-8")
+            write_text(self.path, "".join(map(_json_line, state.log_history)))
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(state.log_history[-1]) + "\n")
+                file.write(_json_line(state.log_history[-1]))
+
+
+def _json_line(record: dict) -> str:
+    """JSON has no infinity and no NaN, which a diverging loss has: they become null."""
+    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+    return json.dumps(plain, allow_nan=False) + "\n"
 
 
 class StopOnRequest(TrainerCallback):

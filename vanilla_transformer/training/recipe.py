@@ -126,7 +126,7 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
     """
     path = _find(str(name_or_path))
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
         if not isinstance(content, dict):
             raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
         for name, text in (overrides or {}).items():
@@ -134,6 +134,18 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
         return _build(Recipe, content, "")
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"Recipe {path.name}: {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a field may stand only once: plain YAML keeps the last one and says nothing."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        names = [self.construct_object(key, deep=True) for key in keys]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} stands twice in one section (near line {node.start_mark.line + 1})")
+        return super().construct_mapping(node, deep)
 
 
 def list_recipes() -> dict[str, str]:
@@ -165,7 +177,9 @@ def _value(name: str, text: str) -> Any:
 def _override(content: dict, name: str, value: Any) -> None:
     *sections, last = name.split(".")
     for section in sections:
-        content = content.setdefault(section, {})
+        if content.get(section) is None:  # missing, or there without a field
+            content[section] = {}
+        content = content[section]
         if not isinstance(content, dict):
             raise ValueError(f"{name} is unknown: {section} has no fields")
     content[last] = value

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
@@ -23,14 +24,15 @@ from ..data.encoding import encode_corpus
 from ..data.tokenizer import learn_tokenizer, load_tokenizer
 from ..evaluation.attention import cross_attention
 from ..evaluation.scores import score_translations
+from ..files import remove_leftovers, write_json, write_text, written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..model.pipeline_vanilla_transformer import translate
 from ..plots import plot_attention, plot_learning_curve
+from ..run_folder import RunFolder, find_model, load_model
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
-from .folders import RunFolder, find_model, write_json, write_text, written_beside
 from .progress import LogFile, ProgressBar, StopOnRequest, is_regular
 from .recipe import Recipe, load_recipe
 from .trainer import VanillaTransformerTrainer
@@ -38,8 +40,12 @@ from .trainer import VanillaTransformerTrainer
 
 logger = logging.getLogger(__name__)
 
-# What may change between the sessions of one run without making it another run.
-_MAY_CHANGE = {"max_steps", "early_stopping_patience", "average_last", "save_total_limit"}
+# What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
+# the text lies may change because its fingerprint may not.)
+_MAY_CHANGE = {
+    *(f"training.{name}" for name in ("max_steps", "early_stopping_patience", "average_last", "save_total_limit")),
+    *(f"data.{name}" for name in ("folder", "train", "validation", "test")),
+}
 
 
 class Interrupted(Exception):  # noqa: N818  (no error: somebody asked for it)
@@ -71,8 +77,8 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
     tokenizer, train_pairs, validation = _prepare_data(folder, recipe, corpora, show_progress)
     trainer = _make_trainer(folder, recipe, tokenizer, train_pairs, validation, show_progress)
     _fit(trainer, folder)
-    _keep_models(trainer.args, folder)
-    _score(folder, recipe, corpora)
+    _keep_models(trainer.args, folder, recipe)
+    _score(folder, recipe, corpora, show_progress)
     plot_learning_curve(folder.log_records(), folder.learning_curve)
     _draw_attention(folder, recipe)
     return folder
@@ -93,6 +99,7 @@ def _open_folder(folder: RunFolder, recipe: Recipe, resume: bool) -> None:
         else:
             _clear_failed_start(folder)
     folder.path.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder.path)
     write_text(folder.recipe, recipe.to_yaml())
     write_json(folder.environment, _environment())
 
@@ -108,10 +115,10 @@ def _clear_failed_start(folder: RunFolder) -> None:
 
 def _check_same_recipe(before: Recipe, now: Recipe, path: Path) -> None:
     old, new = dataclasses.asdict(before), dataclasses.asdict(now)
-    for section in ("data", "tokenizer", "model", "training", "decoding"):
+    for section in ("data", "tokenizer", "model", "training"):
         for name in old[section].keys() | new[section].keys():
             values = old[section].get(name), new[section].get(name)
-            if values[0] != values[1] and not (section == "training" and name in _MAY_CHANGE):
+            if values[0] != values[1] and f"{section}.{name}" not in _MAY_CHANGE:
                 raise ValueError(
                     f"{path} was begun with {section}.{name} = {values[0]!r}, not {values[1]!r}: resume with the same "
                     "recipe, or choose another output folder."
@@ -155,8 +162,8 @@ def _check_same_data(folder: RunFolder, corpora: dict[str, Dataset]) -> None:
         return
     before = json.loads(folder.data.read_text(encoding="utf-8"))
     for name, corpus in corpora.items():
-        old, new = before[name]["fingerprint"], corpus_fingerprint(corpus)
-        if old != new:
+        old, new = before.get(name, {}).get("fingerprint", ""), corpus_fingerprint(corpus)
+        if old and old != new:
             raise ValueError(
                 f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
                 f"{old[:12]}…): restore it, or choose another output folder."
@@ -228,10 +235,12 @@ def _make_trainer(
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
     checkpoints, max_steps = folder.good_checkpoints(), trainer.args.max_steps
+    for damaged in folder.bad_checkpoints():
+        logger.warning("%s is not complete and is left out.", damaged)
     if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
         return
     folder.finished.unlink(missing_ok=True)
-    if checkpoints and _trainer_state(checkpoints[-1])["global_step"] >= max_steps:
+    if checkpoints and _ended(_trainer_state(checkpoints[-1]), trainer.args):
         return
     if checkpoints:
         logger.info("Going on from %s.", checkpoints[-1])
@@ -243,6 +252,14 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
         last = folder.good_checkpoints()[-1]
         raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
     write_json(folder.finished, {"max_steps": max_steps, "step": trainer.state.global_step})
+
+
+def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
+    """Whether there is nothing left to train: all updates are done, or early stopping has lost its patience."""
+    if args.early_stopping_patience is None or "EarlyStoppingCallback" not in state["stateful_callbacks"]:
+        return state["global_step"] >= args.max_steps
+    waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+    return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
 
 
 def _trainer_state(checkpoint: Path) -> dict:
@@ -269,8 +286,8 @@ def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder) -> None:
-    """Saves the best checkpoint's model and the average of the last ones, both ready to use."""
+def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
+    """Saves the best checkpoint's model and the average of the last ones, ready to use with the recipe's decoding."""
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = folder.checkpoints / Path(_trainer_state(final)["best_model_checkpoint"] or final).name
@@ -280,6 +297,9 @@ def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder) -
         shutil.rmtree(output, ignore_errors=True)
         if sources:
             average_checkpoints(sources, output)
+            config = VanillaTransformerConfig.from_pretrained(output)
+            paper_generation_config(config, **recipe.decoding).save_pretrained(output)
+            shutil.copy(folder.recipe, output)
     logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
 
 
@@ -291,17 +311,20 @@ def _models(folder: RunFolder) -> dict[str, Path]:
     return {name: path for name, path in models.items() if path.exists()}
 
 
-def _score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset]) -> None:
+def _score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool) -> None:
     """Scores every model on every set; keeps the translations of the one that `find_model` finds."""
     records = []
     folder.translations.mkdir(exist_ok=True)
     for model_name, path in _models(folder).items():
         model, tokenizer = load_model(path)
+        model.generation_config = paper_generation_config(model.config, **recipe.decoding)
         for set_name in ("validation", *recipe.data.test):
             pairs = corpora[set_name]["translation"]
             sources = [pair[recipe.data.source_language] for pair in pairs]
             references = [pair[recipe.data.target_language] for pair in pairs]
-            hypotheses = translate(model, tokenizer, sources)
+            bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
+            with bar:
+                hypotheses = translate(model, tokenizer, sources, on_progress=bar.update)
             scores = score_translations(
                 hypotheses,
                 references,
@@ -313,13 +336,6 @@ def _score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset]) -> No
             if path == find_model(folder.path):
                 _write_translations(folder.translations / f"{set_name}.jsonl", sources, references, hypotheses)
     write_json(folder.scores, records)
-
-
-def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerFast]:
-    """Loads the model of a run folder or of a model's folder, on the GPU if there is one, and its tokenizer."""
-    found = find_model(path)
-    model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(found)
 
 
 def _write_translations(path: Path, sources: list[str], references: list[str], hypotheses: list[str]) -> None:

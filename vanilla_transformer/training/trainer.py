@@ -2,6 +2,8 @@
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -203,21 +205,15 @@ class _Clock:
     def seconds(self) -> float:
         return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
 
-    def stopped(self):
-        return _Stopped(self)
-
-
-class _Stopped:
-    def __init__(self, clock: _Clock):
-        self.clock = clock
-
-    def __enter__(self):
-        self.was_running = self.clock.since is not None
-        self.clock.before, self.clock.since = self.clock.seconds(), None
-
-    def __exit__(self, *exception):
-        if self.was_running:
-            self.clock.since = time.perf_counter()
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        was_running = self.since is not None
+        self.before, self.since = self.seconds(), None
+        try:
+            yield
+        finally:
+            if was_running:
+                self.since = time.perf_counter()
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:

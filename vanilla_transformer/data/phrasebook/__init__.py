@@ -19,10 +19,10 @@ from typing import Any
 from zlib import crc32
 
 from .constructions import CONSTRUCTIONS
-from .numbers import number_in_english, number_in_german
+from .numbers import number_in_english, number_in_german, year_in_english, year_in_german
 
 
-__all__ = ["number_in_english", "number_in_german", "phrasebook", "split_of"]
+__all__ = ["number_in_english", "number_in_german", "phrasebook", "split_of", "year_in_english", "year_in_german"]
 
 # Of four English sentences one is for validation, one for test and two are for training.
 SPLIT_OF_REMAINDER = ("validation", "test", "train", "train")

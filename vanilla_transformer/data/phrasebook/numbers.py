@@ -4,6 +4,8 @@ from .lexicon import expressions, word_lists
 
 
 LARGEST_NUMBER = 9999
+# The centuries whose years are counted in hundreds: as a year, 1982 is "neunzehnhundert…" and not "eintausend…".
+YEARS_BY_HUNDREDS = range(11, 20)
 ENGLISH_NUMBERS, GERMAN_NUMBERS = word_lists(expressions.NUMBERS)
 ENGLISH_TENS, GERMAN_TENS = word_lists(expressions.TENS)
 ENGLISH_ORDINALS, GERMAN_ORDINALS = word_lists(expressions.ORDINALS)
@@ -52,6 +54,37 @@ def number_in_german(n: int) -> str:
     unit, name = (1000, "tausend") if n >= 1000 else (100, "hundert")
     multiplier, remainder = divmod(n, unit)
     return f"{german_multiplier(multiplier)}{name}" + (number_in_german(remainder) if remainder else "")
+
+
+def year_in_english(n: int) -> str:
+    """Spells a year: "nineteen hundred and eighty-two", but "two thousand and one".
+
+    Args:
+        n: A year from 0 to 9999.
+
+    Raises:
+        ValueError: If the year is outside that range.
+    """
+    hundreds, below_hundred = divmod(n, 100)
+    if hundreds not in YEARS_BY_HUNDREDS:
+        return number_in_english(n)
+    words = f"{number_in_english(hundreds)} hundred"
+    return f"{words} and {number_in_english(below_hundred)}" if below_hundred else words
+
+
+def year_in_german(n: int) -> str:
+    """Spells a year: "neunzehnhundertzweiundachtzig", but "zweitausendeins".
+
+    Args:
+        n: A year from 0 to 9999.
+
+    Raises:
+        ValueError: If the year is outside that range.
+    """
+    hundreds, below_hundred = divmod(n, 100)
+    if hundreds not in YEARS_BY_HUNDREDS:
+        return number_in_german(n)
+    return f"{number_in_german(hundreds)}hundert" + (number_in_german(below_hundred) if below_hundred else "")
 
 
 def german_multiplier(digit: int) -> str:

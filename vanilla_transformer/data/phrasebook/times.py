@@ -3,7 +3,15 @@
 from functools import cache
 
 from .lexicon import expressions, rows
-from .numbers import german_multiplier, number_in_english, number_in_german, ordinal_in_english, ordinal_in_german
+from .numbers import (
+    german_multiplier,
+    number_in_english,
+    number_in_german,
+    ordinal_in_english,
+    ordinal_in_german,
+    year_in_english,
+    year_in_german,
+)
 from .phrases import Phrase, Pools, phrases
 
 
@@ -14,6 +22,12 @@ AT = Phrase("at", "um")
 def spelled(start: int, stop: int) -> tuple[Phrase, ...]:
     """Returns the numbers of a range in words."""
     return tuple(Phrase(number_in_english(n), number_in_german(n)) for n in range(start, stop))
+
+
+@cache
+def years(start: int, stop: int) -> tuple[Phrase, ...]:
+    """Returns the years of a range in words."""
+    return tuple(Phrase(year_in_english(n), year_in_german(n)) for n in range(start, stop))
 
 
 @cache

@@ -7,7 +7,7 @@ from ..lexicon import expressions as lexicon
 from ..lexicon.verbs import COUNTED, HISTORIC
 from ..nominals import NAMED_OWNERS, definites, people
 from ..phrases import THIRD, Phrase, phrases
-from ..times import AT, clock_times, dates, days_of_travel, spelled
+from ..times import AT, clock_times, dates, days_of_travel, spelled, years
 from ..verbs import Verb, verbs_named
 
 
@@ -55,8 +55,8 @@ def how_many(draw: Draw) -> Pair:
 def age(draw: Draw) -> Pair:
     """My old neighbour is ninety-one years old. - Mein alter Nachbar ist einundneunzig Jahre alt."""
     subject = draw(draw(people()))
-    years = draw(spelled(2, 100)).followed_by(Phrase("years old", "Jahre alt"))
-    return Clause(subject, IS[subject.person], years).declarative()
+    lived = draw(spelled(2, 100)).followed_by(Phrase("years old", "Jahre alt"))
+    return Clause(subject, IS[subject.person], lived).declarative()
 
 
 def owned(owner: Determiner, english: str, german: str, gender: str) -> Phrase:
@@ -73,7 +73,7 @@ def naming_a_number(draw: Draw) -> Pair:
 def year(draw: Draw) -> Pair:
     """Anna bought the house in the year two thousand and one. - Anna hat das Haus im Jahr zweitausendeins gekauft."""
     event = clause_with(draw, draw(verbs_named(HISTORIC)), PAST)
-    return event.with_adverbial(Phrase("in the year", "im Jahr").followed_by(draw(spelled(1900, 2031)))).declarative()
+    return event.with_adverbial(Phrase("in the year", "im Jahr").followed_by(draw(years(1900, 2026)))).declarative()
 
 
 def addition(draw: Draw) -> Pair:

@@ -1,7 +1,7 @@
 """Questions."""
 
 from ..clauses import Clause, Draw, Pair, clause, clause_with, conjugated, introduced, question_about
-from ..conjugation import IS, QUESTION, TIMELESS
+from ..conjugation import HAVE, IS, QUESTION, TIMELESS
 from ..declension import WHICH, nouns_among
 from ..lexicon.verbs import LOCATED
 from ..nominals import definites, determined, spatial_phrases
@@ -23,7 +23,10 @@ def adverb_question(draw: Draw) -> Pair:
     """Why is Anna calling the doctor? - Warum ruft Anna den Arzt an?"""
     word = draw(ADVERBS)
     verb = draw(verbs_named(LOCATED) if word.english == "where" else actions())
-    return introduced(word, clause_with(draw, verb, QUESTION).interrogative())
+    asked = clause_with(draw, verb, QUESTION)
+    while word.english != "why" and asked.verb.auxiliary in HAVE:  # "when have you come" is no English
+        asked = clause_with(draw, verb, QUESTION)
+    return introduced(word, asked.interrogative())
 
 
 def object_question(draw: Draw) -> Pair:

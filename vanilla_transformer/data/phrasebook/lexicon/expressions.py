@@ -157,7 +157,7 @@ WEATHER = """
 REPORTS = """
     I know that               ich weiß, dass
     I think that              ich glaube, dass
-    we hope that              wir hoffen, dass
+    everybody knows that      alle wissen, dass
     she says that             sie sagt, dass
     he has heard that         er hat gehört, dass
     I do not know whether     ich weiß nicht, ob

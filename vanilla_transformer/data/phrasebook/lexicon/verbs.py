@@ -25,7 +25,7 @@ ACTIONS = """
     try tried tried on           an|probieren probiert hat anprobiert     acc      clothing
     put put put on               an|ziehen zieht hat angezogen            acc      dress coat shirt jacket skirt
     bring brought brought        mit|bringen bringt hat mitgebracht       acc      cake bread wine book umbrella
-    paint painted painted        malen malt hat gemalt                    acc      building home nature animal
+    paint painted painted        malen malt hat gemalt                    acc      nature animal
     draw drew drawn              zeichnen zeichnet hat gezeichnet         acc      building home nature animal
     build built built            bauen baut hat gebaut                    acc      house hotel boat bridge tower church
     rent rented rented           mieten mietet hat gemietet               acc      vehicle house

@@ -1,12 +1,18 @@
-"""Where everything lies in a run folder, and how it gets there without ever being half-written."""
+"""Where everything lies in the folder of a training run."""
 
 import json
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
 from pathlib import Path
-from uuid import uuid4
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedTokenizerFast
+
+from .data.tokenizer import load_tokenizer
+from .model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+
+WEIGHTS = "model.safetensors"
 
 
 class RunFolder:
@@ -33,14 +39,20 @@ class RunFolder:
         self.attention = self.path / "attention.png"
 
     def log_records(self) -> list[dict]:
-        """What was logged so far."""
+        """What was logged so far.
+
+        Raises:
+            FileNotFoundError: Nothing was: this is no run folder, or training has not begun.
+        """
+        if not self.log.is_file():
+            raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
     def good_checkpoints(self) -> list[Path]:
         """The complete checkpoints, oldest first.
 
         The trainer writes a checkpoint's `trainer_state.json` last: if the process is killed before that, the
-        checkpoint does not count. Files damaged afterwards are not looked for.
+        checkpoint does not count. Nor does one with a truncated file, as a full disk or a crash of the machine leaves.
         """
         found = []
         for folder in self.checkpoints.glob("checkpoint-*"):
@@ -48,8 +60,23 @@ class RunFolder:
                 step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-            found.append((step, folder))
+            if _has_whole_files(folder):
+                found.append((step, folder))
         return [folder for _, folder in sorted(found)]
+
+    def bad_checkpoints(self) -> list[Path]:
+        """Those that `good_checkpoints` leaves out."""
+        return sorted(set(self.checkpoints.glob("checkpoint-*")) - set(self.good_checkpoints()))
+
+
+def _has_whole_files(checkpoint: Path) -> bool:
+    """Whether the weights and the states of optimiser, schedule and random numbers have the length they should have."""
+    try:
+        with safe_open(checkpoint / WEIGHTS, framework="pt"):
+            pass
+    except (OSError, SafetensorError):
+        return False
+    return all(zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*"))  # what torch.save writes
 
 
 def find_model(path: str | Path) -> Path:
@@ -65,34 +92,13 @@ def find_model(path: str | Path) -> Path:
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file that is complete from the moment it is there."""
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_json(path: Path, content) -> None:
-    """Writes JSON that people can read; the file is complete from the moment it is there."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-@contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to fill, which becomes `path` if nothing went wrong and vanishes otherwise.
+def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerFast]:
+    """Loads the model that `find_model` finds, on the GPU if there is one, and its tokenizer.
 
     Raises:
-        FileExistsError: `path` exists.
+        FileNotFoundError: There is no model at `path`.
+        ValueError: There is no tokenizer beside it.
     """
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: remove it or choose another place.")
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    beside.mkdir(parents=True)
-    try:
-        yield beside
-        beside.rename(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    found = find_model(path)
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(found)
