@@ -12,6 +12,7 @@ from vanilla_transformer.sharing.model_card import model_card
 def main(run: str, name: str, title: str, command: str) -> None:
     cards = Path(__file__).resolve().parents[1] / "model_cards"
     card = model_card(run, title=title, command=command)
+    cards.mkdir(exist_ok=True)
     picture = f"{name}-learning-curve.png"
     shutil.copy(RunFolder(run).learning_curve, cards / picture)
     write_text(cards / f"{name}.md", card.replace("(learning_curve.png)", f"({picture})"))

@@ -81,8 +81,26 @@ def _scores_section(scores: list[dict]) -> str:
     head = "| model | set | metric | score | detail | signature |\n| --- | --- | --- | ---: | --- | --- |\n"
     return (
         "## Scores\n\n`averaged`: the mean of the last checkpoints' weights, which is the model to use; `best`: the "
-        "checkpoint that was best on the validation set; `last`: the last checkpoint.\n\n" + head + "\n".join(lines)
+        "checkpoint that was best on the validation set; `last`: the last checkpoint.\n\n"
+        + head
+        + "\n".join(lines)
+        + "".join(f"\n\n{sentence}" for sentence in _gains(scores))
     )
+
+
+def _gains(scores: list[dict]) -> list[str]:
+    """What averaging adds to single checkpoints, by the first metric of each set."""
+    values = {(s["test_set"], s["metric"], s["model"]): s["value"] for s in scores}
+    sentences = []
+    for test_set in dict.fromkeys(s["test_set"] for s in scores):
+        metric = next(s["metric"] for s in scores if s["test_set"] == test_set)
+        averaged, last = (values.get((test_set, metric, model)) for model in ("averaged", "last"))
+        if averaged is not None and last is not None:
+            sentences.append(
+                f"On {test_set} averaging changes {metric} from the last checkpoint's {last:.2f} to {averaged:.2f} "
+                f"({averaged - last:+.2f})."
+            )
+    return sentences
 
 
 def _curve(folder: RunFolder) -> str:
