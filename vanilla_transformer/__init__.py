@@ -1,6 +1,6 @@
 """The original Transformer of "Attention Is All You Need" as a plugin of Hugging Face transformers 5.
 
-Importing this package makes `AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM` know the `vanilla_transformer`
+Importing this package makes the Auto classes of transformers know the `vanilla_transformer`
 architecture. Its own names are loaded when they are first used.
 """
 
@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "model.configuration_vanilla_transformer": ("VanillaTransformerConfig",),
+    "model.classification_vanilla_transformer": ("VanillaTransformerForSequenceClassification",),
+    "model.conversion_vanilla_transformer": ("from_marian", "to_marian"),
     "model.modeling_vanilla_transformer": ("VanillaTransformerForConditionalGeneration", "VanillaTransformerModel"),
     "model.pipeline_vanilla_transformer": ("translate",),
     "data.batching": ("TokenBatchSampler",),

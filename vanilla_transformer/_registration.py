@@ -12,15 +12,18 @@ from importlib.util import find_spec
 
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
-_MODEL = "vanilla_transformer.model.modeling_vanilla_transformer"
+_MODELS = (
+    "vanilla_transformer.model.modeling_vanilla_transformer",
+    "vanilla_transformer.model.classification_vanilla_transformer",
+)
 
 
 def register_with_transformers() -> None:
-    """Registers configuration and models with `AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM`: now, or on import.
+    """Registers configuration and models with the Auto classes: now if they are loaded, else when they are.
 
     Checked on transformers 5.17 and 5.23.
     """
-    loaded = {name for name in (_CONFIG_REGISTRY, _MODEL_REGISTRY, _MODEL) if name in sys.modules}
+    loaded = {name for name in (_CONFIG_REGISTRY, _MODEL_REGISTRY, *_MODELS) if name in sys.modules}
     if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(loaded))
     _register(loaded)
@@ -33,10 +36,15 @@ def _register(loaded: set[str]) -> None:
         from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 
         AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig)
-    # The model's import loads the registry of models: until it has ended there are no classes to register.
-    if _MODEL_REGISTRY in loaded and (_MODEL in loaded or _MODEL not in sys.modules):
-        from transformers.models.auto.modeling_auto import AutoModel, AutoModelForSeq2SeqLM
+    # A model's import loads the registry of models: until it has ended there are no classes to register.
+    if _MODEL_REGISTRY in loaded and not any(name in sys.modules and name not in loaded for name in _MODELS):
+        from transformers.models.auto.modeling_auto import (
+            AutoModel,
+            AutoModelForSeq2SeqLM,
+            AutoModelForSequenceClassification,
+        )
 
+        from .model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
         from .model.configuration_vanilla_transformer import VanillaTransformerConfig
         from .model.modeling_vanilla_transformer import (
             VanillaTransformerForConditionalGeneration,
@@ -45,14 +53,17 @@ def _register(loaded: set[str]) -> None:
 
         AutoModel.register(VanillaTransformerConfig, VanillaTransformerModel)
         AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, VanillaTransformerForConditionalGeneration)
+        AutoModelForSequenceClassification.register(
+            VanillaTransformerConfig, VanillaTransformerForSequenceClassification
+        )
 
 
 class _AfterImport(MetaPathFinder):
-    """Lets the ordinary finders find the three modules, and registers each time one of them has been executed."""
+    """Lets the ordinary finders find those modules, and registers each time one of them has been executed."""
 
     def __init__(self, loaded: set[str]):
         self.loaded = loaded
-        self.waiting = {_CONFIG_REGISTRY, _MODEL_REGISTRY, _MODEL} - loaded
+        self.waiting = {_CONFIG_REGISTRY, _MODEL_REGISTRY, *_MODELS} - loaded
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if fullname not in self.waiting:

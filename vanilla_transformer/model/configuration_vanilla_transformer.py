@@ -1,5 +1,7 @@
 """The sizes and choices that make one Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
+import difflib
+
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 
@@ -17,6 +19,34 @@ _SIZES = (
     "decoder_ffn_dim",
     "max_position_embeddings",
 )
+
+
+# The rows of Table 3, the big model, and the small one of Wu et al. (2021), by what differs from the base model. What
+# rows D3 and D4 change, label smoothing, belongs to training: their models are the base model.
+_VARIANTS = {
+    "base": {},
+    "big": {"d_model": 1024, "ffn_dim": 4096, "attention_heads": 16, "dropout": 0.3},
+    "tiny": {"d_model": 128, "ffn_dim": 256, "attention_heads": 4, "layers": 4, "dropout": 0.3},
+    "table3-a1": {"attention_heads": 1},  # d_k = d_v = 512
+    "table3-a2": {"attention_heads": 4},  # 128
+    "table3-a3": {"attention_heads": 16},  # 32
+    "table3-a4": {"attention_heads": 32},  # 16
+    "table3-b1": {"head_dim": 16, "value_head_dim": 64},
+    "table3-b2": {"head_dim": 32, "value_head_dim": 64},
+    "table3-c1": {"layers": 2},
+    "table3-c2": {"layers": 4},
+    "table3-c3": {"layers": 8},
+    "table3-c4": {"d_model": 256},  # d_k = d_v = 32
+    "table3-c5": {"d_model": 1024},  # 128
+    "table3-c6": {"ffn_dim": 1024},
+    "table3-c7": {"ffn_dim": 4096},
+    "table3-d1": {"dropout": 0.0},
+    "table3-d2": {"dropout": 0.2},
+    "table3-d3": {},
+    "table3-d4": {},
+    "table3-e": {"position_embedding_type": "learned"},
+}
+_BOTH_SIDES = ("layers", "attention_heads", "ffn_dim")
 
 
 class VanillaTransformerConfig(PreTrainedConfig):
@@ -49,6 +79,10 @@ class VanillaTransformerConfig(PreTrainedConfig):
             what tools read as the usual length.
         scale_embedding: Multiply embeddings by sqrt(d_model) (section 3.4).
         tie_word_embeddings: One matrix for source, target and output (section 3.4).
+        output_bias: Whether the scores of the vocabulary have a bias; none in the paper, Marian's models have one.
+        classifier_pooling: How a classifier makes one vector of the encoder's states: the "mean" of the real tokens,
+            the "first" token, or the "last" real one. For [`VanillaTransformerForSequenceClassification`] alone.
+        classifier_dropout: Dropout on that vector; None means `dropout`.
         label_smoothing: The paper's epsilon_ls (section 5.4: 0.1), used by the loss in training mode alone. It is 0
             here because it belongs to training: `VanillaTransformerTrainer` sets it from its arguments.
         use_cache: Whether the decoder hands back its keys and values for the next step.
@@ -95,6 +129,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
     max_position_embeddings: int = 1024
     scale_embedding: bool = True
     tie_word_embeddings: bool = True
+    output_bias: bool = False
+    classifier_pooling: str = "mean"
+    classifier_dropout: float | int | None = None
     label_smoothing: float | int = 0.0
     use_cache: bool = True
     is_encoder_decoder: bool = True
@@ -110,6 +147,32 @@ class VanillaTransformerConfig(PreTrainedConfig):
         self._check_choice("position_embedding_type", ("sinusoidal", "learned"))
         self._check_choice("sinusoid_layout", ("interleaved", "halves"))
         self._check_choice("activation_function", tuple(ACT2FN))
+        self._check_choice("classifier_pooling", ("mean", "first", "last"))
+
+    @classmethod
+    def from_name(cls, name: str, **overrides) -> "VanillaTransformerConfig":
+        """The configuration of a model that the paper names.
+
+        Args:
+            name: "base", "big", a row of Table 3 from "table3-a1" to "table3-e" (rows are counted from the top of
+                their block: "table3-c4" is d_model = 256), or "tiny", the 4-layer model of Wu et al. (2021).
+            **overrides: Fields that are to differ, say `vocab_size`.
+
+        Raises:
+            ValueError: There is no model of that name; the message names the nearest.
+
+        Example:
+            >>> VanillaTransformerConfig.from_name("big").d_model
+            1024
+        """
+        if name not in _VARIANTS:
+            nearest = difflib.get_close_matches(str(name), list(_VARIANTS), n=1, cutoff=0.0)[0]
+            raise ValueError(f"There is no model {name!r}; did you mean {nearest!r}? All: {', '.join(_VARIANTS)}.")
+        fields = {}
+        for field, value in _VARIANTS[name].items():
+            names = (f"encoder_{field}", f"decoder_{field}") if field in _BOTH_SIDES else (field,)
+            fields |= dict.fromkeys(names, value)
+        return cls(**{**fields, **overrides})
 
     def _check_sizes(self):
         for name in _SIZES:
@@ -132,7 +195,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
     def _check_shares(self):
         if self.layer_norm_eps <= 0:
             raise ValueError(f"layer_norm_eps must be above 0, not {self.layer_norm_eps}.")
-        for name in ("dropout", "attention_dropout", "activation_dropout", "label_smoothing"):
+        for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "label_smoothing"):
+            if name == "classifier_dropout" and self.classifier_dropout is None:
+                continue
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
 

@@ -302,6 +302,24 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         return {"input_ids": input_ids, "attention_mask": mask, "decoder_input_ids": input_ids}
 
 
+def _may_look_at(tensor: torch.Tensor) -> bool:
+    """Whether values can be checked for free: on a GPU that would wait for it, and a compiled graph cannot branch."""
+    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
+
+
+def _check_source_mask(mask: torch.Tensor | None, embeddings: torch.Tensor):
+    """A mask of one number per token must fit the tokens, and leave one of them to be looked at."""
+    if mask is None or mask.dim() != 2:
+        return
+    if mask.shape != embeddings.shape[:2]:
+        expected = tuple(embeddings.shape[:2])
+        raise ValueError(
+            f"The attention_mask has shape {tuple(mask.shape)}, not the source's (batch, length) {expected}."
+        )
+    if _may_look_at(mask) and not mask.any():
+        raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
+
+
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
 
@@ -325,7 +343,15 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             name = "decoder_" if isinstance(self, VanillaTransformerDecoder) else ""
             raise ValueError(f"Give either {name}input_ids or {name}inputs_embeds: one of the two, not both.")
-        return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if inputs_embeds is not None:
+            return inputs_embeds
+        if _may_look_at(input_ids):
+            lowest, highest = map(int, input_ids.aminmax())
+            pieces = self.embed_tokens.num_embeddings
+            if lowest < 0 or highest >= pieces:
+                odd = lowest if lowest < 0 else highest
+                raise ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {pieces - 1}.")
+        return self.embed_tokens(input_ids)
 
     def embed(self, embeddings: torch.Tensor, past_length: int | torch.Tensor = 0) -> torch.Tensor:
         """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4).
@@ -374,6 +400,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         """
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
+        _check_source_mask(attention_mask, embeddings)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
         hidden_states = self.embed(embeddings)
         for layer in self.layers:
@@ -552,7 +579,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config)
         self.model = VanillaTransformerModel(config)
-        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         self.post_init()
 
     @can_return_tuple
@@ -589,6 +616,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             is how Trainer trains and does not look at them.
         """
         if labels is not None:
+            self._check_labels(labels)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -637,8 +665,17 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
         real = labels != -100  # (batch, target)
+        if self.lm_head.bias is not None:
+            return self._loss(self.lm_head(hidden_states[real])[None], labels[real][None])
         weight, smoothing = self.lm_head.weight, self.config.label_smoothing
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
+
+    def _check_labels(self, labels: torch.Tensor):
+        pad, eos = self.config.pad_token_id, self.config.eos_token_id
+        if _may_look_at(labels) and isinstance(eos, int) and ((labels[:, :-1] == eos) & (labels[:, 1:] == pad)).any():
+            raise ValueError(
+                f"The labels have padding (id {pad}) after their end: put -100 there, where none is learned."
+            )
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""

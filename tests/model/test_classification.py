@@ -1,0 +1,171 @@
+"""The classifier: pooling by hand, losses by formula, and what transformers expects of such a model."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoModelForSequenceClassification, pipeline
+
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
+
+from .conftest import build_config, randomize_vectors
+
+
+POOLINGS = ("mean", "first", "last")
+
+
+@pytest.fixture
+def classifier():
+    def build(seed=0, **choices):
+        torch.manual_seed(seed)
+        model = VanillaTransformerForSequenceClassification(build_config(num_labels=3, **choices)).eval()
+        randomize_vectors(model)
+        return model
+
+    return build
+
+
+@pytest.fixture
+def sources(batch):
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}
+
+
+# --------------------------------------------------------------------------------------------------------- pooling
+
+
+@pytest.mark.parametrize(("pooling", "rows"), [("mean", (0, 1, 2, 3)), ("first", (0,)), ("last", (3,))])
+def test_pooling_takes_the_real_tokens_it_names(classifier, sources, pooling, rows):
+    model = classifier(classifier_pooling=pooling)
+    states = model.model(**sources).last_hidden_state
+    expected = model.classifier(states[1, list(rows)].mean(dim=0))
+    torch.testing.assert_close(model(**sources).logits[1], expected)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_neighbours_and_padding_have_no_influence(classifier, sources, pooling, implementation):
+    model = classifier(classifier_pooling=pooling, attn_implementation=implementation)
+    alone = model(input_ids=sources["input_ids"][1:, :4]).logits[0]
+    torch.testing.assert_close(model(**sources).logits[1], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_the_last_token_is_found_with_padding_on_the_left(classifier):
+    model = classifier(classifier_pooling="last")
+    ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
+    states = model.model(ids, mask).last_hidden_state
+    torch.testing.assert_close(model.pool(states, mask), states[:, 4])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
+    model = classifier(classifier_pooling=pooling)
+    logits = model(torch.tensor([[5, 2], [1, 1]]), torch.tensor([[1, 1], [0, 0]])).logits
+    assert logits.isfinite().all()
+
+
+def test_an_unknown_pooling_is_refused():
+    with pytest.raises(ValueError, match="classifier_pooling must be one of mean, first, last, not 'max'"):
+        build_config(classifier_pooling="max")
+
+
+# ---------------------------------------------------------------------------------------------------------- losses
+
+
+def test_single_label(classifier, sources):
+    model = classifier()
+    labels = torch.tensor([2, 0])
+    outputs = model(**sources, labels=labels)
+    torch.testing.assert_close(outputs.loss, F.cross_entropy(outputs.logits, labels))
+    assert model.config.problem_type == "single_label_classification"
+
+
+def test_several_labels(classifier, sources):
+    model = classifier(problem_type="multi_label_classification")
+    labels = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    outputs = model(**sources, labels=labels)
+    torch.testing.assert_close(outputs.loss, F.binary_cross_entropy_with_logits(outputs.logits, labels))
+
+
+def test_regression(sources):
+    model = VanillaTransformerForSequenceClassification(build_config(num_labels=1, problem_type="regression"))
+    labels = torch.tensor([0.5, -1.0])
+    outputs = model(**sources, labels=labels)
+    torch.testing.assert_close(outputs.loss, F.mse_loss(outputs.logits[:, 0], labels))
+
+
+def test_every_weight_is_trained(classifier, sources):
+    model = classifier().train()
+    model(**sources, labels=torch.tensor([2, 0])).loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_its_own_dropout_acts_in_training_only(classifier, sources):
+    model = classifier(classifier_dropout=0.5)
+    assert torch.equal(model(**sources).logits, model(**sources).logits)
+    model.train()
+    assert not torch.equal(model(**sources).logits, model(**sources).logits)
+
+
+# ---------------------------------------------------------------------------------------------- as transformers has it
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_saved_and_loaded_through_the_auto_class(classifier, sources, tmp_path, tied):
+    model = classifier(tie_word_embeddings=tied, classifier_pooling="last")
+    model.save_pretrained(tmp_path)
+    loaded, report = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is VanillaTransformerForSequenceClassification
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert torch.equal(loaded(**sources).logits, model(**sources).logits)
+
+
+@pytest.mark.parametrize("base", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_translators_encoder_becomes_a_classifier(tiny_model, sources, tmp_path, base, tied):
+    translator = tiny_model(tie_word_embeddings=tied)
+    (translator.model if base else translator).save_pretrained(tmp_path)
+    model, report = VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
+    assert not report["unexpected_keys"]
+    expected = translator.model.encoder(**sources).last_hidden_state
+    assert torch.equal(model.model(**sources).last_hidden_state, expected)
+
+
+def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_path):
+    classifier().save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError):
+        VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    model = VanillaTransformerForSequenceClassification.from_pretrained(
+        tmp_path, num_labels=5, ignore_mismatched_sizes=True
+    )
+    assert model.classifier.out_features == 5
+
+
+def test_hidden_states_and_attentions(classifier, sources):
+    outputs = classifier(attn_implementation="eager")(**sources, output_hidden_states=True, output_attentions=True)
+    assert [tuple(h.shape) for h in outputs.hidden_states] == [(2, 6, 16)] * 3
+    assert [tuple(a.shape) for a in outputs.attentions] == [(2, 2, 6, 6)] * 2
+
+
+def test_a_tuple_holds_what_the_dict_holds(classifier, sources):
+    model, labels = classifier(), torch.tensor([0, 1])
+    loss, logits = model(**sources, labels=labels, return_dict=False)
+    outputs = model(**sources, labels=labels)
+    assert torch.equal(loss, outputs.loss)
+    assert torch.equal(logits, outputs.logits)
+
+
+def test_in_transformers_own_pipelines(classifier):
+    texts = ["a good book", "a bad film that nobody likes"]
+    tokenizer = learn_tokenizer(texts * 3, TokenizerSettings(vocab_size=270))
+    labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
+    model = classifier(vocab_size=270, id2label=labels, label2id={name: i for i, name in labels.items()})
+    classify = pipeline("text-classification", model=model, tokenizer=tokenizer)
+    alone = [classify(text, top_k=None) for text in texts]
+    together = classify(iter(texts), top_k=None, batch_size=2)
+    for one, other in zip(alone, together, strict=True):
+        assert [row["label"] for row in one] == [row["label"] for row in other]
+        assert [row["score"] for row in one] == pytest.approx([row["score"] for row in other], abs=1e-5)
+    zero_shot = pipeline("zero-shot-classification", model=model, tokenizer=tokenizer)
+    assert sum(zero_shot(texts[0], candidate_labels=["praise", "blame"])["scores"]) == pytest.approx(1)

@@ -1,0 +1,111 @@
+"""Marian (OPUS-MT) models as ours and ours as Marian's: the same function in other clothes.
+
+Marian is the paper's Transformer with three options: biases in attention and output, all sines before all cosines in
+the positions, and mostly another activation. Its modules have the names that ours have.
+"""
+
+import torch
+from transformers import GenerationConfig, MarianConfig, MarianMTModel
+
+from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+
+# Fields that mean the same on both sides.
+_SHARED_FIELDS = (
+    "vocab_size",
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "decoder_attention_heads",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "activation_function",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "max_position_embeddings",
+    "scale_embedding",
+    "bos_token_id",
+    "pad_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+)
+# What a Marian model has beside our parameters: tables of sinusoids, which we compute, and a buffer for the bias.
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+_BIAS = "final_logits_bias"
+
+
+def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
+    """Makes a Marian model one of ours, with the same weights, logits and decoding.
+
+    Args:
+        marian: The model, in any floating-point type.
+
+    Raises:
+        ValueError: If source and target have vocabularies of different sizes.
+    """
+    theirs = marian.config
+    if theirs.decoder_vocab_size not in (None, theirs.vocab_size):
+        raise ValueError(
+            f"This Marian model has {theirs.vocab_size} source and {theirs.decoder_vocab_size} target pieces; a model "
+            "of ours has one size for both."
+        )
+    tied = bool(theirs.tie_word_embeddings and theirs.share_encoder_decoder_embeddings)
+    config = VanillaTransformerConfig(
+        **{name: getattr(theirs, name) for name in _SHARED_FIELDS},
+        tie_word_embeddings=tied,
+        attention_bias=True,
+        output_bias=True,
+        sinusoid_layout="halves",
+    )
+    weights = {name: weight for name, weight in marian.state_dict().items() if name not in _POSITIONS}
+    weights["lm_head.bias"] = weights.pop(_BIAS)[0]
+    if not tied:
+        weights.pop("model.shared.weight", None)
+    return _filled(VanillaTransformerForConditionalGeneration, config, weights, marian)
+
+
+def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
+    """Makes a model of ours a Marian one, with the same weights, logits and decoding.
+
+    Biases that the model lacks become zeros. The other way round the result gives the same function again.
+
+    Raises:
+        ValueError: If the model has an option that Marian lacks; the message names it.
+    """
+    ours = model.config
+    needed = {"norm_first": False, "position_embedding_type": "sinusoidal", "sinusoid_layout": "halves"}
+    needed |= {"head_dim": None, "value_head_dim": None}
+    for name, value in needed.items():
+        if getattr(ours, name) != value:
+            raise ValueError(f"Marian has no {name} = {getattr(ours, name)!r}: only models with {value!r} convert.")
+    config = MarianConfig(
+        **{name: getattr(ours, name) for name in _SHARED_FIELDS},
+        decoder_vocab_size=ours.vocab_size,
+        tie_word_embeddings=ours.tie_word_embeddings,
+        share_encoder_decoder_embeddings=ours.tie_word_embeddings,
+    )
+    weights = dict(model.state_dict())
+    bias = weights.pop("lm_head.bias", None)
+    weights[_BIAS] = torch.zeros(1, ours.vocab_size) if bias is None else bias[None]
+    if not ours.attention_bias:
+        for name in [name for name in weights if name.endswith("_proj.weight")]:
+            weights[name.replace(".weight", ".bias")] = torch.zeros(weights[name].shape[0])
+    return _filled(MarianMTModel, config, weights, model)
+
+
+def _filled(kind: type, config, weights: dict[str, torch.Tensor], source):
+    """A model of that kind with these weights and the decoding, type and mode of the one they come from."""
+    model = kind(config).to(source.dtype)
+    expected = {name for name in model.state_dict() if name not in _POSITIONS}
+    if expected != weights.keys():
+        odd = sorted(expected ^ weights.keys())[0]
+        raise ValueError(f"The weights do not fit: {odd} is on one side only.")
+    model.load_state_dict(weights, strict=False)
+    model.generation_config = GenerationConfig.from_dict(source.generation_config.to_dict())
+    return model.train(source.training)
+
+
+__all__ = ["from_marian", "to_marian"]
