@@ -312,10 +312,8 @@ def _check_source_mask(mask: torch.Tensor | None, embeddings: torch.Tensor):
     if mask is None or mask.dim() != 2:
         return
     if mask.shape != embeddings.shape[:2]:
-        expected = tuple(embeddings.shape[:2])
-        raise ValueError(
-            f"The attention_mask has shape {tuple(mask.shape)}, not the source's (batch, length) {expected}."
-        )
+        shape, expected = tuple(mask.shape), tuple(embeddings.shape[:2])
+        raise ValueError(f"The attention_mask has shape {shape}, not the source's (batch, length), {expected}.")
     if _may_look_at(mask) and not mask.any():
         raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
 
@@ -673,9 +671,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def _check_labels(self, labels: torch.Tensor):
         pad, eos = self.config.pad_token_id, self.config.eos_token_id
         if _may_look_at(labels) and isinstance(eos, int) and ((labels[:, :-1] == eos) & (labels[:, 1:] == pad)).any():
-            raise ValueError(
-                f"The labels have padding (id {pad}) after their end: put -100 there, where none is learned."
-            )
+            raise ValueError(f"The labels have padding (id {pad}) after their end: put -100 in its place.")
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""

@@ -1,0 +1,109 @@
+"""Marian's models as ours and back: the same weights, logits and translations."""
+
+import pytest
+import torch
+from transformers import GenerationConfig, MarianConfig, MarianMTModel
+
+from vanilla_transformer.model.conversion_vanilla_transformer import from_marian, to_marian
+
+from .conftest import randomize_vectors
+
+
+SHAPES = {
+    "even": {},
+    "uneven sides": {"encoder_layers": 1, "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_ffn_dim": 40},
+    "OPUS-MT's activation": {"activation_function": "swish"},
+    "three matrices": {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    "no scaled embeddings": {"scale_embedding": False},
+}
+
+
+@pytest.fixture
+def marian():
+    def build(**choices):
+        torch.manual_seed(1)
+        sizes = {
+            "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "scale_embedding": True,
+            "max_position_embeddings": 64, "eos_token_id": 0, "pad_token_id": 39, "decoder_start_token_id": 39,
+            "bos_token_id": 0, "forced_eos_token_id": 0, "init_std": 0.3, "dropout": 0.1,
+        }  # fmt: skip
+        model = MarianMTModel(MarianConfig(**{**sizes, **choices})).eval()
+        randomize_vectors(model)
+        model.final_logits_bias.normal_()
+        model.generation_config = GenerationConfig(
+            num_beams=3, max_length=20, length_penalty=1.0, early_stopping=False, bad_words_ids=[[39]],
+            eos_token_id=0, pad_token_id=39, decoder_start_token_id=39, bos_token_id=0, forced_eos_token_id=0,
+        )  # fmt: skip
+        return model
+
+    return build
+
+
+@pytest.fixture
+def sources():
+    return {
+        "input_ids": torch.tensor([[5, 6, 7, 8, 9, 0], [10, 11, 12, 0, 39, 39]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
+    }
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@torch.no_grad()
+def test_a_marian_model_translates_as_before(marian, sources, shape):
+    theirs = marian(**SHAPES[shape])
+    ours = from_marian(theirs)
+    target = torch.tensor([[39, 13, 14], [39, 15, 16]])
+    logits = [model(**sources, decoder_input_ids=target).logits for model in (ours, theirs)]
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=0)
+    for options in ({}, {"num_beams": 1}):
+        assert torch.equal(ours.generate(**sources, **options), theirs.generate(**sources, **options))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_there_and_back_is_lossless(marian, sources, shape):
+    before = marian(**SHAPES[shape])
+    after = to_marian(from_marian(before))
+    weights = after.state_dict()
+    assert weights.keys() == before.state_dict().keys()
+    assert [name for name, weight in before.state_dict().items() if not torch.equal(weight, weights[name])] == []
+    assert torch.equal(after.generate(**sources), before.generate(**sources))
+
+
+@pytest.mark.parametrize("choices", [{}, {"attention_bias": True, "output_bias": True}, {"tie_word_embeddings": False}])
+@torch.no_grad()
+def test_ours_becomes_marians_and_comes_back(tiny_model, batch, choices):
+    ours = tiny_model(sinusoid_layout="halves", **choices)
+    theirs = to_marian(ours)
+    back = from_marian(theirs)
+    for model in (theirs, back):
+        torch.testing.assert_close(model(**batch).logits, ours(**batch).logits, atol=1e-5, rtol=0)
+    weights = back.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in ours.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "choices", [{}, {"sinusoid_layout": "halves", "norm_first": True}, {"sinusoid_layout": "halves", "head_dim": 5}]
+)
+def test_what_marian_lacks_is_named(tiny_model, choices):
+    name = list(choices)[-1] if choices else "sinusoid_layout"
+    with pytest.raises(ValueError, match=f"Marian has no {name}"):
+        to_marian(tiny_model(**choices))
+
+
+def test_two_vocabularies_are_refused(marian):
+    theirs = marian(decoder_vocab_size=30, share_encoder_decoder_embeddings=False, tie_word_embeddings=False)
+    with pytest.raises(ValueError, match="40 source and 30 target pieces"):
+        from_marian(theirs)
+
+
+def test_saved_and_loaded_again(marian, sources, tmp_path):
+    ours = from_marian(marian())
+    ours.save_pretrained(tmp_path)
+    loaded = type(ours).from_pretrained(tmp_path)
+    assert torch.equal(loaded.generate(**sources), ours.generate(**sources))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_type_is_kept(marian, dtype):
+    assert from_marian(marian().to(dtype)).dtype == dtype
