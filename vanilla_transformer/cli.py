@@ -162,6 +162,24 @@ def evaluate(
     print(_json_text(records) if json else _scores_table(records))
 
 
+def convert(model: str, *, output: Path) -> None:
+    """Makes a Marian (OPUS-MT) translation model one of ours, with its tokenizer and its decoding.
+
+    Args:
+        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de.
+        output: Folder to save the model in; it must not exist yet.
+    """
+    from transformers import AutoTokenizer, MarianMTModel
+
+    from .files import written_beside
+    from .model.conversion_vanilla_transformer import from_marian
+
+    with written_beside(output) as beside:
+        from_marian(MarianMTModel.from_pretrained(model)).save_pretrained(beside)
+        AutoTokenizer.from_pretrained(model).save_pretrained(beside)
+    logger.info("Saved the model and its tokenizer in %s.", output)
+
+
 def plot(what: str, subject: list[str] | None = None, *, output: Path, model: Path | None = None, layer: int = -1):
     """Draws a picture: curve RUN, attention SENTENCE, schedule [WARMUP ...], or positions.
 
@@ -189,7 +207,7 @@ def recipes() -> None:
         print(f"{name:<20} {description}")
 
 
-COMMANDS: tuple[Callable, ...] = (recipes, train, translate, evaluate, tokenizer, average, plot)
+COMMANDS: tuple[Callable, ...] = (recipes, train, translate, evaluate, tokenizer, average, convert, plot)
 
 
 # ------------------------------------------------------------------------------------------- what the commands use

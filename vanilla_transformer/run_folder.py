@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .data.tokenizer import load_tokenizer
 from .model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -92,7 +92,7 @@ def find_model(path: str | Path) -> Path:
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 
 
-def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerFast]:
+def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Loads the model that `find_model` finds, on the GPU if there is one, and its tokenizer.
 
     Raises:
@@ -100,5 +100,7 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
         ValueError: There is no tokenizer beside it.
     """
     found = find_model(path)
+    # Ours is checked; a converted model has the tokenizer that it came with.
+    load = load_tokenizer if (found / "tokenizer.json").is_file() else AutoTokenizer.from_pretrained
     model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(found)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)
