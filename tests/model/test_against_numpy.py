@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from numpy_transformer import NumpyTransformer, attention, sinusoid
 
 from vanilla_transformer.model.modeling_vanilla_transformer import eager_attention_forward, sinusoids
+
+from ..reference_transformer import NumpyTransformer, attention, sinusoid
 
 
 VARIANTS = {
@@ -18,6 +19,9 @@ VARIANTS = {
     "attention bias": {"attention_bias": True},
     "untied": {"tie_word_embeddings": False},
     "embeddings not scaled": {"scale_embedding": False},
+    "output bias": {"output_bias": True},
+    "GELU": {"activation_function": "gelu"},
+    "SiLU": {"activation_function": "silu"},
     "coarse epsilon": {"layer_norm_eps": 0.1},
 }
 

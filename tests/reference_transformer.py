@@ -1,6 +1,16 @@
 """The paper's Transformer once more, in float64 numpy with loops over heads: what the model is measured against."""
 
+import math
+
 import numpy as np
+
+
+# Equation 2 has ReLU; the others are options.
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(0, x),
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
 
 
 def sinusoid(position: int, d_model: int, layout: str) -> np.ndarray:
@@ -48,7 +58,7 @@ class NumpyTransformer:
         return self.linear(np.concatenate(outputs, axis=-1), f"{name}.out_proj")
 
     def feed_forward(self, x, name):
-        return self.linear(np.maximum(0, self.linear(x, f"{name}.fc1")), f"{name}.fc2")
+        return self.linear(ACTIVATIONS[self.config.activation_function](self.linear(x, f"{name}.fc1")), f"{name}.fc2")
 
     def join(self, x, sub_layer, norm_name):
         if self.config.norm_first:
@@ -99,4 +109,4 @@ class NumpyTransformer:
         x = self.embed(target, "model.decoder")
         for i in range(self.config.decoder_layers):
             x = self.decoder_layer(x, memory, f"model.decoder.layers.{i}")
-        return self.finish(x, "model.decoder") @ self.weights["lm_head.weight"].T
+        return self.linear(self.finish(x, "model.decoder"), "lm_head")
