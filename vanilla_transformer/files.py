@@ -28,7 +28,7 @@ def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
         An iterator over the lines, without their ends.
 
     Raises:
-        FileNotFoundError: A file is missing. Raised at once, before anything is read.
+        FileNotFoundError, IsADirectoryError: A file is missing, or a folder. Raised at once, before anything is read.
         ValueError: A line is not UTF-8 (file and line are named), or a `.gz` file is damaged. Raised on reading it.
     """
     for path in paths:
