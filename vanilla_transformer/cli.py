@@ -169,11 +169,13 @@ def convert(model: str, *, output: Path) -> None:
         model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de.
         output: Folder to save the model in; it must not exist yet.
     """
-    from transformers import AutoTokenizer, MarianMTModel
+    from transformers import AutoConfig, AutoTokenizer, MarianMTModel
 
     from .files import written_beside
     from .model.conversion_vanilla_transformer import from_marian
 
+    if (kind := AutoConfig.from_pretrained(model).model_type) != "marian":
+        raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
     with written_beside(output) as beside:
         from_marian(MarianMTModel.from_pretrained(model)).save_pretrained(beside)
         AutoTokenizer.from_pretrained(model).save_pretrained(beside)

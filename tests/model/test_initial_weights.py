@@ -98,3 +98,13 @@ def test_a_model_from_no_weights_starts_as_a_new_one(tiny_config):
     for name, tensor in loaded.state_dict().items():
         assert tensor.std().item() == pytest.approx(built[name].std().item(), rel=0.15), name
         assert tensor.mean().item() == pytest.approx(built[name].mean().item(), abs=0.02), name
+
+
+@torch.no_grad()
+def test_a_new_base_model_knows_nothing():
+    """Its loss is ln V, and half a nat for the unit variance of its first scores."""
+    torch.manual_seed(0)
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig()).eval()
+    source, target = torch.randint(4, 37_000, (2, 8, 64))
+    loss = model(input_ids=source, labels=target).loss
+    assert loss.item() == pytest.approx(math.log(37_000), rel=0.05)

@@ -1,5 +1,6 @@
 """A small corpus, a small recipe, and one small trained run for all tests of the command line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import sentencepiece
+from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer, set_seed
 
 from vanilla_transformer.data.phrasebook import phrasebook
 
@@ -59,6 +62,41 @@ def command(*arguments, **options) -> subprocess.CompletedProcess:
         check=False,
         **options,
     )
+
+
+def write_marian(folder: Path) -> None:
+    """A Marian model with random weights and a tokenizer of SentencePiece, in a folder as OPUS-MT's are."""
+    folder.mkdir(parents=True)
+    rows = list(islice(phrasebook("train"), 400))
+    pieces = {}
+    for name, language in (("source", "en"), ("target", "de")):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([row[language] for row in rows]), model_prefix=str(folder / name), vocab_size=150,
+            minloglevel=2,
+        )  # fmt: skip
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        for line in (folder / f"{name}.vocab").read_text(encoding="utf-8").splitlines():
+            pieces[line.split("\t")[0]] = None
+    words = ["</s>", "<unk>", *(piece for piece in pieces if piece not in ("<s>", "</s>", "<unk>")), "<pad>"]
+    vocabulary = {piece: number for number, piece in enumerate(words)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    tokenizer = MarianTokenizer(str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json"))
+    tokenizer.save_pretrained(folder)
+    pad = vocabulary["<pad>"]
+    config = MarianConfig(
+        vocab_size=len(words), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, activation_function="swish",
+        scale_embedding=True, max_position_embeddings=512, pad_token_id=pad, decoder_start_token_id=pad,
+        bos_token_id=0, eos_token_id=0, forced_eos_token_id=0, init_std=0.3,
+    )  # fmt: skip
+    set_seed(0)
+    model = MarianMTModel(config)
+    model.final_logits_bias.normal_()
+    model.generation_config = GenerationConfig(
+        num_beams=4, max_length=64, bad_words_ids=[[pad]], pad_token_id=pad, decoder_start_token_id=pad,
+        bos_token_id=0, eos_token_id=0, forced_eos_token_id=0,
+    )  # fmt: skip
+    model.save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,11 @@ import shutil
 
 import pytest
 import yaml
+from transformers import MarianMTModel, MarianTokenizer
 
-from .conftest import command
+from vanilla_transformer import translate
+
+from .conftest import command, write_marian
 
 
 READY_TO_USE = ("model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.yaml")
@@ -235,6 +238,23 @@ class TestOthers:
         assert done.returncode == 0, done.stderr
         weights = "model.safetensors"
         assert (tmp_path / "mean" / weights).read_bytes() == (run / "averaged" / weights).read_bytes()
+
+    def test_a_converted_model_translates_as_marian_does(self, corpus, tmp_path):
+        write_marian(tmp_path / "marian")
+        done = command("convert", tmp_path / "marian", "--output", tmp_path / "ours")
+        assert done.returncode == 0, done.stderr
+        sentences = lines_of(corpus / "test.en")[:4]
+        done = command("translate", *sentences, "--model", tmp_path / "ours")
+        assert done.returncode == 0, done.stderr
+        model = MarianMTModel.from_pretrained(tmp_path / "marian")
+        tokenizer = MarianTokenizer.from_pretrained(tmp_path / "marian")
+        assert done.stdout.splitlines() == translate(model, tokenizer, sentences)
+
+    def test_what_is_no_marian_model_is_not_converted(self, run, tmp_path):
+        done = command("convert", run / "averaged", "--output", tmp_path / "ours")
+        assert done.returncode == 1
+        assert "is no Marian model" in done.stderr.splitlines()[-1]
+        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("what", ["curve", "attention", "schedule", "positions"])
     def test_plot(self, run, tmp_path, what):

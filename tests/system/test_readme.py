@@ -13,7 +13,7 @@ import pytest
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.data.phrasebook import phrasebook
 
-from .conftest import command
+from .conftest import command, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +54,7 @@ def folder(tmp_path_factory):
     """Where the README's commands have been typed one after the other."""
     folder = tmp_path_factory.mktemp("readme")
     write_files_like_multi30ks(folder / "multi30k")
+    write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     for arguments in typed_commands():
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]
