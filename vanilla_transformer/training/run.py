@@ -70,7 +70,7 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
         The folder, with everything in it.
 
     Raises:
-        FileExistsError: `output` holds something and `resume` is false.
+        FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
         ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
         Interrupted: SIGINT came; a checkpoint was saved.
     """
