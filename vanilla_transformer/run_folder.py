@@ -56,6 +56,8 @@ class RunFolder:
         """
         found = []
         for folder in self.checkpoints.glob("checkpoint-*"):
+            if not folder.name.removeprefix("checkpoint-").isdecimal():
+                continue  # somebody's copy
             try:
                 step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
             except (OSError, ValueError, KeyError, TypeError):
