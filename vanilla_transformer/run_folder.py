@@ -102,7 +102,7 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
         ValueError: There is no tokenizer beside it.
     """
     found = find_model(path)
-    # Ours is checked; a converted model has the tokenizer that it came with.
-    load = load_tokenizer if (found / "tokenizer.json").is_file() else AutoTokenizer.from_pretrained
+    # Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
+    load = AutoTokenizer.from_pretrained if (found / "source.spm").is_file() else load_tokenizer
     model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)

@@ -57,6 +57,13 @@ def test_the_last_token_is_found_with_padding_on_the_left(classifier):
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_first_token_is_found_with_padding_on_the_left(classifier):
+    model = classifier(classifier_pooling="first")
+    ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
+    states = model.model(ids, mask).last_hidden_state
+    torch.testing.assert_close(model.pool(states, mask), states[:, 2])
+
+
 def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
     model = classifier(classifier_pooling=pooling)
     logits = model(torch.tensor([[5, 2], [1, 1]]), torch.tensor([[1, 1], [0, 0]])).logits
@@ -163,7 +170,7 @@ def test_in_transformers_own_pipelines(classifier):
     model = classifier(vocab_size=270, id2label=labels, label2id={name: i for i, name in labels.items()})
     classify = pipeline("text-classification", model=model, tokenizer=tokenizer)
     alone = [classify(text, top_k=None) for text in texts]
-    together = classify(iter(texts), top_k=None, batch_size=2)
+    together = classify((text for text in texts), top_k=None, batch_size=2)
     for one, other in zip(alone, together, strict=True):
         assert [row["label"] for row in one] == [row["label"] for row in other]
         assert [row["score"] for row in one] == pytest.approx([row["score"] for row in other], abs=1e-5)

@@ -305,7 +305,12 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 
 def _may_look_at(tensor: torch.Tensor) -> bool:
     """Whether values can be checked for free: on a GPU that would wait for it, and a compiled graph cannot branch."""
-    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
+    return (
+        not torch.compiler.is_compiling()
+        and type(tensor) is torch.Tensor  # neither traced nor distributed
+        and tensor.device.type == "cpu"
+        and tensor.numel() > 0
+    )
 
 
 def _check_source_mask(mask: torch.Tensor | None, embeddings: torch.Tensor):
@@ -346,7 +351,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             return inputs_embeds
         if _may_look_at(input_ids):
             lowest, highest = map(int, input_ids.aminmax())
-            pieces = self.embed_tokens.num_embeddings
+            pieces = len(self.embed_tokens.weight)
             if lowest < 0 or highest >= pieces:
                 odd = lowest if lowest < 0 else highest
                 raise ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {pieces - 1}.")
@@ -670,9 +675,13 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
 
     def _check_labels(self, labels: torch.Tensor):
+        """Padding would be learned: a target that ends in `</s> <pad>` or `<pad> <pad>` is a mistake."""
         pad, eos = self.config.pad_token_id, self.config.eos_token_id
-        if _may_look_at(labels) and isinstance(eos, int) and ((labels[:, :-1] == eos) & (labels[:, 1:] == pad)).any():
-            raise ValueError(f"The labels have padding (id {pad}) after their end: put -100 in its place.")
+        if not _may_look_at(labels) or labels.shape[1] < 2 or pad == eos:
+            return
+        padded = (labels[:, -1] == pad) & ((labels[:, -2] == pad) | (labels[:, -2] == eos))  # (batch,)
+        if (padded & (labels != pad).any(dim=1)).any():
+            raise ValueError(f"The labels end in padding (id {pad}): put -100 in its place.")
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
