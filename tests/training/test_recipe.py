@@ -226,7 +226,6 @@ def test_language_codes_are_taken(language, write):
         ("decoding", {"num_beams": 0}, "decoding.num_beams must be a whole number"),
         ("decoding", {"length_penalty": "much"}, "decoding.length_penalty must be a number"),
         ("decoding", {"num_return_sequences": 9}, "decoding: .*num_return_sequences"),
-        ("decoding", {"temperature": 0.0, "do_sample": True}, "decoding: .*temperature"),
     ],
 )
 def test_setting_that_would_fail_only_after_training_is_refused(section, content, message, write):
