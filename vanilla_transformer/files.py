@@ -131,6 +131,8 @@ def replaced_folder(path: Path) -> Iterator[Path]:
     beside, old = _beside(path), _beside(path)
     try:
         yield beside
+        if not beside.exists():
+            raise FileNotFoundError(f"Nothing was made to take the place of {path}.")
         if path.exists():
             path.rename(old)
         beside.rename(path)

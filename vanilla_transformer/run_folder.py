@@ -55,9 +55,7 @@ class RunFolder:
         checkpoint does not count. Nor does one with a truncated file, as a full disk or a crash of the machine leaves.
         """
         found = []
-        for folder in self.checkpoints.glob("checkpoint-*"):
-            if not folder.name.removeprefix("checkpoint-").isdecimal():
-                continue  # somebody's copy
+        for folder in self._all_checkpoints():
             try:
                 step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
             except (OSError, ValueError, KeyError, TypeError):
@@ -68,7 +66,11 @@ class RunFolder:
 
     def bad_checkpoints(self) -> list[Path]:
         """Those that `good_checkpoints` leaves out."""
-        return sorted(set(self.checkpoints.glob("checkpoint-*")) - set(self.good_checkpoints()))
+        return sorted(set(self._all_checkpoints()) - set(self.good_checkpoints()))
+
+    def _all_checkpoints(self) -> list[Path]:
+        found = self.checkpoints.glob("checkpoint-*")
+        return [path for path in found if path.name.removeprefix("checkpoint-").isdecimal()]  # not somebody's copies
 
 
 def _has_whole_files(checkpoint: Path) -> bool:
