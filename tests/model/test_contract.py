@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from transformers import EncoderDecoderCache, StaticCache
+from transformers import CompileConfig, EncoderDecoderCache
+from transformers.integrations.executorch import Seq2SeqLMExportableModule
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
@@ -172,6 +173,17 @@ def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
     torch.testing.assert_close(model(**inputs(kind))[0], before)
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_tuples_asked_for_by_the_configuration(kind, inputs):
+    model = build(kind)
+    expected = model(**inputs(kind)).to_tuple()
+    model.config.return_dict = False
+    outputs = model(**inputs(kind))
+    assert isinstance(outputs, tuple)
+    assert len(outputs) == len(expected)
+    assert torch.equal(outputs[0], expected[0])
+
+
 # ------------------------------------------------------------------------------------------------------ embeddings
 
 
@@ -303,31 +315,31 @@ def test_generating_from_nothing_but_the_start_token():
 # ------------------------------------------------------------------------------------------- compiling and exporting
 
 
-@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 2}])
-def test_the_decoder_compiles_as_one_graph_without_recompiling(sources, options):
+@pytest.mark.parametrize("beams", [1, 2])
+def test_generation_compiles_one_graph_and_keeps_it(sources, beams):
+    """The first call compiles; neither a second one nor a shorter source makes another graph, or breaks one."""
     torch.compiler.reset()
-    model = build(TRANSLATOR)
-    assert model._can_compile_fullgraph
-    expected = [plain(model, {k: v[:, :n] for k, v in sources.items()}, **options) for n in (6, 6, 5)]
-    eager, compiled_calls = model.forward, []
+    graphs = []
 
-    def counting(graph, example_inputs):
-        compiled_calls.append(graph)
+    def count(graph, example_inputs):
+        graphs.append(graph)
         return graph.forward
 
-    model.forward = torch.compile(eager, fullgraph=True, dynamic=True, backend=counting)
-    found = [
-        plain(model, {k: v[:, :n] for k, v in sources.items()}, cache_implementation="static", **options)
-        for n in (6, 6, 5)
-    ]
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-    assert compiled_calls
+    how = CompileConfig(fullgraph=True, dynamic=True, mode=None, backend=count)
+    how._compile_all_devices = True
+    model, compiled = build(TRANSLATOR), []
+    for length in (6, 6, 5):
+        inputs = {name: tensor[:, :length] for name, tensor in sources.items()}
+        found = plain(model, inputs, cache_implementation="static", compile_config=how, num_beams=beams)
+        assert torch.equal(found, plain(model, inputs, num_beams=beams))
+        compiled.append(len(graphs))
+    assert 0 < compiled[0] == compiled[1] == compiled[2]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_export(kind, inputs, dynamic):
-    model, ids = build(kind), inputs(kind)
+    model, ids = build(kind, use_cache=False), inputs(kind)
     shapes = {name: {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO} for name in ids} if dynamic else None
     program = torch.export.export(model, (), ids, dynamic_shapes=shapes, strict=False)
     if dynamic:
@@ -335,26 +347,12 @@ def test_export(kind, inputs, dynamic):
     torch.testing.assert_close(program.module()(**ids)[0], model(**ids)[0], atol=1e-4, rtol=1e-4)
 
 
-def test_export_of_a_step_with_a_static_cache(batch):
+@pytest.mark.parametrize("length", [4, 12])
+def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
+    """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
     model = build(TRANSLATOR)
-    encoded = model.get_encoder()(batch["input_ids"], batch["attention_mask"])
-
-    def cache():
-        config = model.config.get_text_config(decoder=True)
-        own, cross = StaticCache(config=config, max_cache_len=8), StaticCache(config=config, max_cache_len=6)
-        return EncoderDecoderCache(own, cross)
-
-    def step(past, token):
-        return model(
-            encoder_outputs=encoded, attention_mask=batch["attention_mask"], decoder_input_ids=token,
-            past_key_values=past, use_cache=True,
-        ).logits  # fmt: skip
-
-    past, grown = cache(), []
-    for token in ([[0], [0]], [[13], [17]], [[14], [18]]):
-        grown.append(step(past, torch.tensor(token)))
-    whole = model(
-        encoder_outputs=encoded, attention_mask=batch["attention_mask"],
-        decoder_input_ids=torch.tensor([[0, 13, 14], [0, 17, 18]]),
-    ).logits  # fmt: skip
-    torch.testing.assert_close(torch.cat(grown, dim=1), whole, atol=1e-5, rtol=1e-5)
+    source = torch.randint(4, 40, (1, length))
+    exported = Seq2SeqLMExportableModule(model, max_hidden_seq_length=32, max_cache_length=16).export()
+    expected = model.generate(source, num_beams=1, max_new_tokens=7, eos_token_id=None)
+    exported.generation_config.eos_token_id = None
+    assert exported.generate(source, max_new_tokens=8) == expected[0].tolist()

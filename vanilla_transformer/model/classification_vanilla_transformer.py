@@ -88,7 +88,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
             `logits` (batch, num_labels) and with `labels` the `loss`, a mean over the batch: cross-entropy, binary
             cross-entropy or squared error as `config.problem_type` says. If it says nothing it is set from the labels.
         """
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **{**kwargs, "return_dict": True})
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs, return_dict=True)
         pooled = self.pool(outputs.last_hidden_state, attention_mask)  # (batch, d_model)
         logits = self.classifier(self.dropout(pooled))
         loss = None
