@@ -56,7 +56,6 @@ def test_the_last_token_is_found_with_padding_on_the_left(classifier):
     torch.testing.assert_close(model.pool(states, mask), states[:, 4])
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
 def test_the_first_token_is_found_with_padding_on_the_left(classifier):
     model = classifier(classifier_pooling="first")
     ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
@@ -64,6 +63,7 @@ def test_the_first_token_is_found_with_padding_on_the_left(classifier):
     torch.testing.assert_close(model.pool(states, mask), states[:, 2])
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
 def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
     model = classifier(classifier_pooling=pooling)
     logits = model(torch.tensor([[5, 2], [1, 1]]), torch.tensor([[1, 1], [0, 0]])).logits
@@ -193,7 +193,9 @@ def test_in_transformers_own_pipelines(classifier, dtype):
     together = classify((text for text in texts), top_k=None, batch_size=2)
     for one, other in zip(alone, together, strict=True):
         assert [row["label"] for row in one] == [row["label"] for row in other]
-        assert [row["score"] for row in one] == pytest.approx([row["score"] for row in other], abs=5e-3 if dtype == torch.float16 else 1e-5)
+        assert [row["score"] for row in one] == pytest.approx(
+            [row["score"] for row in other], abs=5e-3 if dtype == torch.float16 else 1e-5
+        )
     assert classify({"text": texts[0], "text_pair": texts[1]})["label"] in labels.values()
     zero_shot = pipeline("zero-shot-classification", model=model, tokenizer=tokenizer)
     assert sum(zero_shot(texts[0], candidate_labels=["praise", "blame"])["scores"]) == pytest.approx(1, abs=1e-2)
