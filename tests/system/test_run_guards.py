@@ -63,7 +63,7 @@ def test_one_process_per_folder(recipe, copy):
     train(recipe(), copy, resume=True)
 
 
-# -------------------------------------------------------------------------------------------- whole and other checkpoints
+# ------------------------------------------------------------------------------------------ whole and other checkpoints
 
 
 def test_a_finished_run_whose_checkpoints_went_is_not_begun_anew(recipe, copy):
@@ -111,7 +111,7 @@ def test_training_does_not_go_on_without_a_part_of_its_state(name, recipe, copy)
         train(recipe(max_steps=40), copy, resume=True)
 
 
-# ----------------------------------------------------------------------------------------------------- senseless settings
+# -------------------------------------------------------------------------------------------------- senseless settings
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_training_does_not_go_on_without_a_part_of_its_state(name, recipe, copy)
     [{"save_strategy": "epoch"}, {"save_strategy": "'no'"}, {"save_strategy": "best"}, {"save_steps": 0.5}],
 )
 def test_a_run_without_numbered_checkpoints_is_refused(settings, recipe, tmp_path):
-    with pytest.raises(ValueError, match="(?i)sav(e|ing)"):
+    with pytest.raises(ValueError, match=r"(?i)sav(e|ing)"):
         train(recipe(**settings), tmp_path / "run")
 
 
