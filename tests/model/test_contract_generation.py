@@ -176,7 +176,8 @@ def test_export(kind, inputs, dynamic):
 @pytest.mark.parametrize("length", [4, 12])
 def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
     """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
-    model = build(TRANSLATOR, decoder_attention_heads=2)  # the exporter takes the encoder's number for both
+    # The exporter takes the encoder's number of heads for both sides, and 5.17's wants their size written down.
+    model = build(TRANSLATOR, decoder_attention_heads=2, head_dim=8)
     source = torch.randint(4, 40, (1, length))
     exported = Seq2SeqLMExportableModule(model, max_hidden_seq_length=32, max_cache_length=16).export()
     expected = model.generate(source, num_beams=1, max_new_tokens=7, eos_token_id=None)
