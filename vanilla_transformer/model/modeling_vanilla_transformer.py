@@ -29,6 +29,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .checks_vanilla_transformer import check_ids, check_labels, check_source_mask
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
 from .loss_vanilla_transformer import linear_cross_entropy
@@ -303,27 +304,6 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         return {"input_ids": input_ids, "attention_mask": mask, "decoder_input_ids": input_ids}
 
 
-def _may_look_at(tensor: torch.Tensor) -> bool:
-    """Whether values can be checked for free: on a GPU that would wait for it, and a compiled graph cannot branch."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(tensor) is torch.Tensor  # neither traced nor distributed
-        and tensor.device.type == "cpu"
-        and tensor.numel() > 0
-    )
-
-
-def _check_source_mask(mask: torch.Tensor | None, embeddings: torch.Tensor):
-    """A mask of one number per token must fit the tokens, and leave one of them to be looked at."""
-    if mask is None or mask.dim() != 2:
-        return
-    if mask.shape != embeddings.shape[:2]:
-        shape, expected = tuple(mask.shape), tuple(embeddings.shape[:2])
-        raise ValueError(f"The attention_mask has shape {shape}, not the source's (batch, length), {expected}.")
-    if _may_look_at(mask) and not mask.any():
-        raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
-
-
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
 
@@ -349,12 +329,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             raise ValueError(f"Give either {name}input_ids or {name}inputs_embeds: one of the two, not both.")
         if inputs_embeds is not None:
             return inputs_embeds
-        if _may_look_at(input_ids):
-            lowest, highest = map(int, input_ids.aminmax())
-            pieces = len(self.embed_tokens.weight)
-            if lowest < 0 or highest >= pieces:
-                odd = lowest if lowest < 0 else highest
-                raise ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {pieces - 1}.")
+        check_ids(input_ids, len(self.embed_tokens.weight))
         return self.embed_tokens(input_ids)
 
     def embed(self, embeddings: torch.Tensor, past_length: int | torch.Tensor = 0) -> torch.Tensor:
@@ -404,7 +379,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         """
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
-        _check_source_mask(attention_mask, embeddings)
+        check_source_mask(attention_mask, embeddings)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
         hidden_states = self.embed(embeddings)
         for layer in self.layers:
@@ -625,7 +600,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             is how Trainer trains and does not look at them.
         """
         if labels is not None:
-            self._check_labels(labels)
+            check_labels(labels, self.config.pad_token_id, self.config.eos_token_id)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -679,15 +654,6 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             return self._loss(self.lm_head(hidden_states[real])[None], labels[real][None])
         weight, smoothing = self.lm_head.weight, self.config.label_smoothing
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
-
-    def _check_labels(self, labels: torch.Tensor):
-        """Padding would be learned: a target that ends in `</s> <pad>` or `<pad> <pad>` is a mistake."""
-        pad, eos = self.config.pad_token_id, self.config.eos_token_id
-        if not _may_look_at(labels) or labels.shape[1] < 2 or pad == eos:
-            return
-        padded = (labels[:, -1] == pad) & ((labels[:, -2] == pad) | (labels[:, -2] == eos))  # (batch,)
-        if (padded & (labels != pad).any(dim=1)).any():
-            raise ValueError(f"The labels end in padding (id {pad}): put -100 in its place.")
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
