@@ -484,6 +484,12 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             self.shared = value
             self.decoder.embed_tokens = value
 
+    def shift_right(self, ids: torch.Tensor) -> torch.Tensor:
+        """Start token + ids but the last ("outputs shifted right", Figure 1), padding in place of -100."""
+        shifted = ids.roll(1, dims=1)  # (batch, target)
+        shifted[:, 0] = self.config.decoder_start_token_id
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
     @can_return_tuple
     def forward(
         self,
@@ -503,7 +509,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         Args:
             input_ids: (batch, source) source token ids.
             attention_mask: (batch, source), 1 for tokens and 0 for padding.
-            decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token.
+            decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token. Without a
+                target the source is decoded, shifted right: what BART does when only its states are wanted.
             decoder_attention_mask: (batch, target), 1 for tokens and 0 for padding.
             encoder_outputs: What the encoder returned for this source, to save its work.
             past_key_values: Keys and values of earlier steps.
@@ -525,6 +532,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, BaseModelOutput):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
+        if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
+            decoder_input_ids = self.shift_right(input_ids)
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
@@ -656,10 +665,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
-        shifted = labels.roll(1, dims=1)  # (batch, target)
-        shifted[:, 0] = self.config.decoder_start_token_id
-        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+        """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""
+        return self.model.shift_right(labels)
 
 
 __all__ = [
