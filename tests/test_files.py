@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from vanilla_transformer.files import (
     remove_leftovers,
     replaced_file,
+    replaced_folder,
     text_lines,
     write_json,
     write_text,
@@ -123,6 +126,40 @@ def test_existing_folder_is_not_touched(tmp_path):
         pass
     assert names(tmp_path) == ["old"]
     assert names(tmp_path / "old") == ["config.json"]
+
+
+def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
+    for content in ("first", "second"):
+        with replaced_folder(tmp_path / "model") as beside:
+            beside.mkdir()
+            (beside / content).touch()
+        assert names(tmp_path) == ["model"]
+        assert names(tmp_path / "model") == [content]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, None])
+def test_old_folder_stays_when_the_new_one_fails(error, tmp_path):
+    def fail():
+        with replaced_folder(tmp_path / "old") as beside:
+            if error:
+                beside.mkdir()
+                raise error
+
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").touch()
+    with pytest.raises(error or FileNotFoundError):
+        fail()
+    assert names(tmp_path) == ["old"]
+    assert names(tmp_path / "old") == ["config.json"]
+
+
+def test_what_cannot_be_replaced_is_written_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        write_text(tmp_path / "pipe", "läuft\n")
+        assert read.result(timeout=10) == "läuft\n"
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_failed_file_vanishes_and_the_old_one_stays(tmp_path):

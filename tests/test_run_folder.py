@@ -54,6 +54,13 @@ def test_checkpoint_without_weights_is_left_out(tmp_path):
     assert RunFolder(tmp_path).good_checkpoints() == []
 
 
+def test_somebodys_copy_is_no_checkpoint(tmp_path):
+    good = checkpoint(tmp_path, 1)
+    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')
+    assert RunFolder(tmp_path).good_checkpoints() == [good]
+    assert RunFolder(tmp_path).bad_checkpoints() == []
+
+
 def test_run_that_never_began_has_no_checkpoints(tmp_path):
     assert RunFolder(tmp_path / "missing").good_checkpoints() == []
 

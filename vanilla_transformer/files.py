@@ -81,6 +81,10 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write.")
+    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: nothing that could be replaced
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+        return
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: make it first.")
     beside = _beside(path)
@@ -119,6 +123,22 @@ def written_beside(path: Path) -> Iterator[Path]:
         beside.rename(path)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """Gives a place to make a folder at, which then takes the place of `path`; if anything goes wrong `path` stays."""
+    beside, old = _beside(path), _beside(path)
+    try:
+        yield beside
+        if not beside.exists():
+            raise FileNotFoundError(f"Nothing was made to take the place of {path}.")
+        if path.exists():
+            path.rename(old)
+        beside.rename(path)
+    finally:
+        for leftover in (beside, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:

@@ -55,7 +55,7 @@ class RunFolder:
         checkpoint does not count. Nor does one with a truncated file, as a full disk or a crash of the machine leaves.
         """
         found = []
-        for folder in self.checkpoints.glob("checkpoint-*"):
+        for folder in self._all_checkpoints():
             try:
                 step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
             except (OSError, ValueError, KeyError, TypeError):
@@ -66,7 +66,11 @@ class RunFolder:
 
     def bad_checkpoints(self) -> list[Path]:
         """Those that `good_checkpoints` leaves out."""
-        return sorted(set(self.checkpoints.glob("checkpoint-*")) - set(self.good_checkpoints()))
+        return sorted(set(self._all_checkpoints()) - set(self.good_checkpoints()))
+
+    def _all_checkpoints(self) -> list[Path]:
+        found = self.checkpoints.glob("checkpoint-*")
+        return [path for path in found if path.name.removeprefix("checkpoint-").isdecimal()]  # not somebody's copies
 
 
 def _has_whole_files(checkpoint: Path) -> bool:
@@ -100,7 +104,7 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
         ValueError: There is no tokenizer beside it.
     """
     found = find_model(path)
-    # Ours is checked; a converted model has the tokenizer that it came with.
-    load = load_tokenizer if (found / "tokenizer.json").is_file() else AutoTokenizer.from_pretrained
+    # Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
+    load = AutoTokenizer.from_pretrained if (found / "source.spm").is_file() else load_tokenizer
     model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)

@@ -3,9 +3,16 @@
 import pytest
 import torch
 
+from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.model.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+)
 
+
+TRANSLATOR = VanillaTransformerForConditionalGeneration
+CLASSES = (VanillaTransformerModel, TRANSLATOR, VanillaTransformerForSequenceClassification)
 
 TINY = {
     "vocab_size": 40,
@@ -22,6 +29,12 @@ TINY = {
 
 def build_config(**choices) -> VanillaTransformerConfig:
     return VanillaTransformerConfig(**{**TINY, **choices})
+
+
+def build(kind: type, **choices):
+    """A model of any of `CLASSES`, in evaluation mode."""
+    torch.manual_seed(3)
+    return kind(build_config(**choices)).eval()
 
 
 def randomize_vectors(model: torch.nn.Module):
@@ -65,3 +78,15 @@ def batch():
 def decoder_input_ids():
     """The start token and the batch's labels but the last."""
     return torch.tensor([[0, 13, 14, 15, 16], [0, 17, 18, 2, 1]])
+
+
+@pytest.fixture
+def inputs(batch, decoder_input_ids):
+    """A function of the class: what its forward pass takes."""
+    sources = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+
+    def inputs(kind):
+        has_decoder = kind is not VanillaTransformerForSequenceClassification
+        return sources | ({"decoder_input_ids": decoder_input_ids} if has_decoder else {})
+
+    return inputs

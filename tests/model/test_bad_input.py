@@ -29,7 +29,7 @@ def test_sources_of_nothing_but_padding(tiny_model, batch):
 
 def test_labels_whose_padding_would_be_learned(tiny_model, batch):
     batch["labels"] = batch["labels"].masked_fill(batch["labels"] == -100, 1)
-    with pytest.raises(ValueError, match=r"padding \(id 1\) after their end: put -100 in its place"):
+    with pytest.raises(ValueError, match=r"labels end in padding \(id 1\): put -100 in its place"):
         tiny_model()(**batch)
 
 

@@ -1,43 +1,23 @@
 """What transformers promises of any model, beyond what the other files of this folder test of ours."""
 
-import copy
+import inspect
+import logging
 
 import pytest
 import torch
-from transformers import EncoderDecoderCache, StaticCache
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import AutoModel, AutoModelForSeq2SeqLM
+from transformers.generation import GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
+    VanillaTransformerPreTrainedModel,
 )
 
-from .conftest import build_config
-
-
-CLASSES = (
-    VanillaTransformerModel,
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerForSequenceClassification,
-)
-TRANSLATOR = VanillaTransformerForConditionalGeneration
-
-
-@pytest.fixture
-def inputs(batch, decoder_input_ids):
-    sources = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-
-    def inputs(kind):
-        with_target = kind is not VanillaTransformerForSequenceClassification
-        return sources | ({"decoder_input_ids": decoder_input_ids} if with_target else {})
-
-    return inputs
-
-
-def build(kind, **choices):
-    torch.manual_seed(3)
-    return kind(build_config(**choices)).eval()
+from .conftest import CLASSES, TRANSLATOR, build, build_config
 
 
 # --------------------------------------------------------------------------------------------------- configuration
@@ -53,6 +33,20 @@ def test_the_librarys_own_fields_are_kept():
     assert (config.id2label, config.label2id, config.num_labels) == ({0: "a", 1: "b"}, {"a": 0, "b": 1}, 2)
     config.num_labels = 3
     assert (len(config.id2label), len(config.label2id)) == (3, 3)
+
+
+def test_building_a_configuration_warns_of_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        VanillaTransformerConfig()
+        VanillaTransformerConfig(**VanillaTransformerConfig(d_model=8, encoder_attention_heads=2).to_dict())
+    assert caplog.records == []
+
+
+def test_a_configuration_lies_in_a_subfolder_too(tmp_path):
+    build_config().save_pretrained(tmp_path / "deep")
+    assert VanillaTransformerConfig.from_pretrained(tmp_path, subfolder="deep").to_dict() == build_config().to_dict()
+    with pytest.raises(OSError, match="missing"):
+        VanillaTransformerConfig.from_pretrained(tmp_path / "missing")
 
 
 def test_the_attention_implementation_can_be_chosen_and_changed(inputs):
@@ -92,6 +86,7 @@ def test_parameters_are_contiguous_and_no_tensor_hides(kind, tmp_path):
         if isinstance(value, torch.Tensor)
     ]
     assert hidden == []
+    assert list(model.buffers()) == []  # and nothing that `init_weights` would have to fill again
 
 
 @pytest.mark.parametrize("kind", CLASSES[1:])
@@ -99,8 +94,8 @@ def test_the_base_model_is_held_by_its_prefix(kind):
     model = build(kind)
     assert model.base_model is getattr(model, kind.base_model_prefix)
     assert model.base_model is not model
-    assert model.main_input_name == "input_ids"
-    assert model.can_generate() == (kind is TRANSLATOR)
+    assert model.main_input_name == next(iter(inspect.signature(model.forward).parameters)) == "input_ids"
+    assert model.can_generate() == (kind is TRANSLATOR) == (GenerationMixin in kind.__bases__)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -108,6 +103,61 @@ def test_the_same_weights_from_a_dictionary(kind):
     model = build(kind)
     again = kind.from_pretrained(None, config=model.config, state_dict=model.state_dict())
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_with_one_seed_no_weights_at_all_give_those_of_a_new_model(kind, monkeypatch):
+    """The same seed for every module, since a new model and a loaded one do not fill theirs in the same order."""
+    fill = VanillaTransformerPreTrainedModel._init_weights
+
+    def seeded(self, module):
+        torch.manual_seed(5)
+        fill(self, module)
+
+    monkeypatch.setattr(VanillaTransformerPreTrainedModel, "_init_weights", seeded)
+    built = kind(build_config())
+    loaded = kind.from_pretrained(None, config=build_config(), state_dict={})
+    for (name, one), other in zip(built.named_parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(one, other), name
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_all_weights_are_missed_when_all_are_missing(kind, tied, tmp_path):
+    model = build(kind, tie_word_embeddings=tied)
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    save_file({"nothing": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    _, report = kind.from_pretrained(tmp_path, output_loading_info=True)
+    assert set(report["missing_keys"]) == model.state_dict().keys()
+    assert stored.keys() == {name for name, _ in model.named_parameters()}  # of tied ones the first alone
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_a_saved_folder_holds(kind, tmp_path):
+    build(kind).save_pretrained(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names - {"generation_config.json"} == {"config.json", "model.safetensors"}
+    assert ("generation_config.json" in names) == (kind is TRANSLATOR)
+
+
+@pytest.mark.parametrize("saved", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("wanted", [torch.float32, torch.float16, torch.bfloat16, "auto"])
+def test_the_type_that_is_asked_for_is_loaded(saved, wanted, tmp_path):
+    build(TRANSLATOR).to(saved).save_pretrained(tmp_path)
+    expected = saved if wanted == "auto" else wanted
+    for name in ("dtype", "torch_dtype"):
+        model = TRANSLATOR.from_pretrained(tmp_path, **{name: wanted})
+        assert {parameter.dtype for parameter in model.parameters()} == {expected}
+
+
+@pytest.mark.parametrize("auto", [AutoModel, AutoModelForSeq2SeqLM])
+def test_another_vocabulary_is_refused_unless_asked_for(auto, tmp_path):
+    build(TRANSLATOR).save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError):
+        auto.from_pretrained(tmp_path, vocab_size=50)
+    model = auto.from_pretrained(tmp_path, vocab_size=50, ignore_mismatched_sizes=True)
+    assert model.get_input_embeddings().num_embeddings == 50
 
 
 def test_loading_under_the_meta_device_is_refused(tmp_path):
@@ -164,6 +214,40 @@ def test_embeddings_looked_up_outside_are_those_looked_up_inside(inputs):
     torch.testing.assert_close(outputs.last_hidden_state, model(**ids).last_hidden_state)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("padding", ["left", "right", "none"])
+@torch.no_grad()
+def test_eager_equals_sdpa_in_every_type(inputs, dtype, padding):
+    ids = inputs(VanillaTransformerModel)
+    if padding == "left":
+        ids["input_ids"], ids["attention_mask"] = ids["input_ids"].flip(1), ids["attention_mask"].flip(1)
+    if padding == "none":
+        del ids["attention_mask"]
+    found = []
+    for name in ("eager", "sdpa"):
+        model = build(VanillaTransformerModel, attn_implementation=name).to(dtype)
+        found.append(model(**ids, output_attentions=name == "eager").last_hidden_state)
+    tolerance = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}[dtype]
+    torch.testing.assert_close(*found, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@torch.no_grad()
+def test_a_row_is_the_same_alone_in_everything_returned(kind, inputs):
+    model = build(kind, attn_implementation="eager")
+    asked = {"output_hidden_states": True, "output_attentions": True}
+    ids = inputs(kind)
+    together = model(**ids, **asked)
+    alone = model(**{name: tensor[:1] for name, tensor in ids.items()}, **asked)
+    assert together.keys() == alone.keys()
+    for name in together.keys() - {"past_key_values"}:
+        several = together[name] if isinstance(together[name], tuple) else (together[name],)
+        single = alone[name] if isinstance(alone[name], tuple) else (alone[name],)
+        for one, other in zip(several, single, strict=True):
+            assert one.isfinite().all()
+            torch.testing.assert_close(one[:1], other, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
     model = build(kind)
@@ -172,7 +256,45 @@ def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
     torch.testing.assert_close(model(**inputs(kind))[0], before)
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_tuples_asked_for_by_the_configuration(kind, inputs):
+    model = build(kind)
+    expected = model(**inputs(kind)).to_tuple()
+    model.config.return_dict = False
+    outputs = model(**inputs(kind))
+    assert isinstance(outputs, tuple)
+    assert len(outputs) == len(expected)
+    assert torch.equal(outputs[0], expected[0])
+
+
 # ------------------------------------------------------------------------------------------------------ embeddings
+
+
+def test_embeddings_and_head_are_modules_that_can_be_replaced(inputs):
+    for kind in CLASSES:
+        model = build(kind)
+        assert isinstance(model.get_input_embeddings(), nn.Embedding)
+        other = nn.Embedding(40, 16)
+        model.set_input_embeddings(other)
+        assert model.get_input_embeddings() is other
+        before = model(**inputs(kind))[0]
+        other.weight.data.add_(torch.randn(40, 16))
+        assert not torch.allclose(model(**inputs(kind))[0], before)
+    assert isinstance(build(TRANSLATOR).get_output_embeddings(), nn.Linear)
+    assert [build(kind).get_output_embeddings() for kind in CLASSES if kind is not TRANSLATOR] == [None, None]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_new_rows_are_near_the_mean_and_the_head_stays(tied):
+    model = build(TRANSLATOR, tie_word_embeddings=tied)
+    mean = model.get_input_embeddings().weight.mean(dim=0)
+    model.resize_token_embeddings(400)
+    new = model.get_input_embeddings().weight[40:]
+    torch.testing.assert_close(new.mean(dim=0), mean, atol=0.02, rtol=0)
+    head = model.lm_head.weight.detach().clone()
+    model.post_init()
+    assert torch.equal(model.lm_head.weight, head)
+    assert type(model.get_input_embeddings()) is nn.Embedding
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -228,133 +350,24 @@ def test_every_layer_can_be_recomputed():
     assert {type(layer).__name__ for layer in layers} == set(model._no_split_modules)
 
 
-# ------------------------------------------------------------------------------------------------------ generation
-
-
-@pytest.fixture
-def sources(batch):
-    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-
-
-def plain(model, sources, **options):
-    return model.generate(**sources, max_new_tokens=6, min_new_tokens=6, **options)
-
-
-def test_generating_in_two_parts_is_generating_at_once(sources):
+def test_recomputing_is_turned_on_and_off_by_the_librarys_switches():
     model = build(TRANSLATOR)
-    options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True}
-    whole = plain(model, sources, **options)
-    first = model.generate(**sources, max_new_tokens=3, min_new_tokens=3, **options)
-    second = model.generate(
-        **sources, max_new_tokens=3, min_new_tokens=3, decoder_input_ids=first.sequences,
-        past_key_values=first.past_key_values, **options,
-    )  # fmt: skip
-    assert torch.equal(second.sequences, whole.sequences)
-    for one, other in zip((*first.scores, *second.scores), whole.scores, strict=True):
-        torch.testing.assert_close(one, other)
+    assert model.supports_gradient_checkpointing
+    model.gradient_checkpointing_enable()
+    stacks = (model.model.encoder, model.model.decoder)
+    assert all(layer.gradient_checkpointing for stack in stacks for layer in stack.layers)
+    model.gradient_checkpointing_disable()
+    assert not any(layer.gradient_checkpointing for stack in stacks for layer in stack.layers)
 
 
-def test_the_cache_has_a_layer_for_each_of_the_decoders(sources):
-    model = build(TRANSLATOR)
-    cache = plain(model, sources, num_beams=1, return_dict_in_generate=True).past_key_values
-    assert isinstance(cache, EncoderDecoderCache)
-    own, cross = cache.self_attention_cache, cache.cross_attention_cache
-    assert (len(own.layers), len(cross.layers)) == (3, 3)
-    assert own.layers[0].keys.shape == (2, 4, 6, 4)  # (batch, heads, start token and five more, head_dim)
-    assert cross.layers[0].keys.shape == (2, 4, 6, 4)
-    assert plain(model, sources, num_beams=1, use_cache=False, return_dict_in_generate=True).past_key_values is None
-
-
-@pytest.mark.parametrize("assistant", ["itself", "another"])
-def test_assisted_decoding_is_greedy_decoding(sources, assistant):
-    model = build(TRANSLATOR)
-    helper = model if assistant == "itself" else copy.deepcopy(model)
-    if assistant == "another":
-        torch.nn.init.normal_(helper.lm_head.weight)
-    one = {name: tensor[:1] for name, tensor in sources.items()}
-    assert torch.equal(plain(model, one, assistant_model=helper), plain(model, one))
-
-
-def test_prompt_look_up_is_greedy_decoding(sources):
-    model = build(TRANSLATOR)
-    one = {name: tensor[:1] for name, tensor in sources.items()}
-    assert torch.equal(plain(model, one, prompt_lookup_num_tokens=2), plain(model, one))
-
-
-@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}])
-def test_a_static_cache_changes_nothing(sources, options):
-    model = build(TRANSLATOR)
-    static = plain(model, sources, cache_implementation="static", **options)
-    assert torch.equal(static, plain(model, sources, **options))
-
-
-def test_sampling_with_several_beams_and_results_in_half_precision(sources):
-    model = build(TRANSLATOR).half()
-    torch.manual_seed(0)
-    found = plain(model, sources, do_sample=True, num_beams=4, num_return_sequences=3)
-    assert found.shape == (6, 7)
-
-
-def test_generating_from_nothing_but_the_start_token():
-    model = build(TRANSLATOR)
-    assert model.generate(max_new_tokens=3, min_new_tokens=3, bos_token_id=0).shape[-1] == 4
-
-
-# ------------------------------------------------------------------------------------------- compiling and exporting
-
-
-@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 2}])
-def test_the_decoder_compiles_as_one_graph_without_recompiling(sources, options):
-    torch.compiler.reset()
-    model = build(TRANSLATOR)
-    assert model._can_compile_fullgraph
-    expected = [plain(model, {k: v[:, :n] for k, v in sources.items()}, **options) for n in (6, 6, 5)]
-    eager, compiled_calls = model.forward, []
-
-    def counting(graph, example_inputs):
-        compiled_calls.append(graph)
-        return graph.forward
-
-    model.forward = torch.compile(eager, fullgraph=True, dynamic=True, backend=counting)
-    found = [
-        plain(model, {k: v[:, :n] for k, v in sources.items()}, cache_implementation="static", **options)
-        for n in (6, 6, 5)
-    ]
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-    assert compiled_calls
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_export(kind, inputs, dynamic):
-    model, ids = build(kind), inputs(kind)
-    shapes = {name: {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO} for name in ids} if dynamic else None
-    program = torch.export.export(model, (), ids, dynamic_shapes=shapes, strict=False)
-    if dynamic:
-        ids = {name: torch.cat((tensor, tensor))[:3] for name, tensor in ids.items()}
-    torch.testing.assert_close(program.module()(**ids)[0], model(**ids)[0], atol=1e-4, rtol=1e-4)
-
-
-def test_export_of_a_step_with_a_static_cache(batch):
-    model = build(TRANSLATOR)
-    encoded = model.get_encoder()(batch["input_ids"], batch["attention_mask"])
-
-    def cache():
-        config = model.config.get_text_config(decoder=True)
-        own, cross = StaticCache(config=config, max_cache_len=8), StaticCache(config=config, max_cache_len=6)
-        return EncoderDecoderCache(own, cross)
-
-    def step(past, token):
-        return model(
-            encoder_outputs=encoded, attention_mask=batch["attention_mask"], decoder_input_ids=token,
-            past_key_values=past, use_cache=True,
-        ).logits  # fmt: skip
-
-    past, grown = cache(), []
-    for token in ([[0], [0]], [[13], [17]], [[14], [18]]):
-        grown.append(step(past, torch.tensor(token)))
-    whole = model(
-        encoder_outputs=encoded, attention_mask=batch["attention_mask"],
-        decoder_input_ids=torch.tensor([[0, 13, 14], [0, 17, 18]]),
-    ).logits  # fmt: skip
-    torch.testing.assert_close(torch.cat(grown, dim=1), whole, atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("kind", CLASSES[1:])
+def test_embeddings_learn_under_recomputing(kind, inputs):
+    model = build(kind).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.enable_input_require_grads()
+    ids = {name: tensor for name, tensor in inputs(kind).items() if name != "decoder_input_ids"}
+    labels = torch.tensor([[13, 14, 2], [17, 18, 2]]) if kind is TRANSLATOR else torch.tensor([0, 1])
+    model(**ids, labels=labels).loss.backward()
+    gradient = model.get_input_embeddings().weight.grad
+    assert gradient.isfinite().all()
+    assert gradient.any()

@@ -92,7 +92,10 @@ def test_what_marian_lacks_is_named(tiny_model, choices):
 
 
 def test_two_vocabularies_are_refused(marian):
-    theirs = marian(decoder_vocab_size=30, share_encoder_decoder_embeddings=False, tie_word_embeddings=False)
+    theirs = marian(
+        decoder_vocab_size=30, share_encoder_decoder_embeddings=False, tie_word_embeddings=False, pad_token_id=29,
+        decoder_start_token_id=29,
+    )  # fmt: skip
     with pytest.raises(ValueError, match="40 source and 30 target pieces"):
         from_marian(theirs)
 

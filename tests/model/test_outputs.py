@@ -67,7 +67,7 @@ def test_both_or_neither_of_ids_and_embeddings_are_refused(tiny_model, inputs, b
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         model(input_ids=ids, inputs_embeds=embeddings, decoder_input_ids=inputs["decoder_input_ids"])
     with pytest.raises(ValueError, match="either decoder_input_ids or decoder_inputs_embeds"):
-        model(inputs["input_ids"], decoder_input_ids=ids, decoder_inputs_embeds=embeddings)
+        model.model.decoder(input_ids=ids, inputs_embeds=embeddings)
 
 
 def test_a_tuple_of_encoder_outputs_will_do(tiny_model, inputs):
@@ -151,3 +151,12 @@ def test_every_weight_of_an_untied_model_is_used(tiny_model, batch):
     model = tiny_model(tie_word_embeddings=False).train()
     model(**batch).loss.backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+def test_without_a_target_the_source_is_decoded(tiny_model, batch):
+    model = tiny_model()
+    source = batch["input_ids"][:1]  # without padding
+    shifted = torch.tensor([[0, 5, 6, 7, 8, 9]])
+    assert torch.equal(model(source).logits, model(source, decoder_input_ids=shifted).logits)
+    with pytest.raises(ValueError, match="decoder_input_ids or decoder_inputs_embeds"):
+        model(inputs_embeds=model.get_input_embeddings()(source))

@@ -14,7 +14,7 @@ HEAVY = ("transformers.modeling_utils", "datasets", "matplotlib", "sacrebleu", "
 
 # Every Auto class must build the right model from a configuration and know its type.
 CHECK = """
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 sizes = dict(vocab_size=9, d_model=4, encoder_layers=1, decoder_layers=1, encoder_attention_heads=1,
              decoder_attention_heads=1, encoder_ffn_dim=4, decoder_ffn_dim=4)
 config = AutoConfig.for_model("vanilla_transformer", **sizes)
@@ -22,6 +22,8 @@ assert type(config).__name__ == "VanillaTransformerConfig", type(config)
 assert type(AutoModel.from_config(config)).__name__ == "VanillaTransformerModel"
 model = AutoModelForSeq2SeqLM.from_config(config)
 assert type(model).__name__ == "VanillaTransformerForConditionalGeneration"
+classifier = AutoModelForSequenceClassification.from_config(config)
+assert type(classifier).__name__ == "VanillaTransformerForSequenceClassification"
 import vanilla_transformer
 assert type(model) is vanilla_transformer.VanillaTransformerForConditionalGeneration
 assert type(config) is vanilla_transformer.VanillaTransformerConfig

@@ -29,3 +29,12 @@ def test_a_run_without_a_test_set_has_no_card(run, tmp_path):
     (copy / "recipe.yaml").write_text(without, encoding="utf-8")
     with pytest.raises(ValueError, match=r"nothing under data\.test"):
         model_card(copy, title="", command="")
+
+
+@pytest.mark.parametrize("missing", ["finished.json", "scores.json"])
+def test_an_unfinished_run_has_no_card(missing, run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    (copy / missing).unlink()
+    with pytest.raises(FileNotFoundError, match="is not finished: go on with --resume"):
+        model_card(copy, title="", command="")

@@ -196,6 +196,43 @@ def test_value_out_of_range_is_named(write):
         load_recipe(write(tokenizer={"vocab_size": 100}))
 
 
+@pytest.mark.parametrize("name", [2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"])
+def test_name_of_a_test_set_that_could_name_no_file_is_refused(name, write):
+    with pytest.raises(ValueError, match=rf"data\.test: {name!r} is no name for a test set"):
+        load_recipe(write(data={**MINIMAL["data"], "test": {name: "a.tsv"}}))
+
+
+@pytest.mark.parametrize("name", ["2016", "test_2016_flickr", "newstest2014", "wmt.14", "a-b"])
+def test_usual_names_of_test_sets_are_taken(name, write):
+    assert load_recipe(write(data={**MINIMAL["data"], "test": {name: "a.tsv"}})).data.test == {name: "a.tsv"}
+
+
+@pytest.mark.parametrize("language", ["", "d", "German", "de/at", "../de", "de "])
+def test_what_is_no_language_code_is_refused(language, write):
+    with pytest.raises(ValueError, match=rf"data: '{language}' is no language code"):
+        load_recipe(write(data={**MINIMAL["data"], "target_language": language}))
+
+
+@pytest.mark.parametrize("language", ["de", "deu", "pt_BR", "zh-Hant"])
+def test_language_codes_are_taken(language, write):
+    assert load_recipe(write(data={**MINIMAL["data"], "target_language": language})).data.target_language == language
+
+
+@pytest.mark.parametrize(
+    ("section", "content", "message"),
+    [
+        ("training", {"num_train_epochs": 3}, "training.num_train_epochs has no effect"),
+        ("decoding", {"num_beams": 2.5}, "decoding.num_beams must be a whole number"),
+        ("decoding", {"num_beams": 0}, "decoding.num_beams must be a whole number"),
+        ("decoding", {"length_penalty": "much"}, "decoding.length_penalty must be a number"),
+        ("decoding", {"num_return_sequences": 9}, "decoding: .*num_return_sequences"),
+    ],
+)
+def test_setting_that_would_fail_only_after_training_is_refused(section, content, message, write):
+    with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
+        load_recipe(write(**{section: content}))
+
+
 def test_whole_number_stands_for_a_float(write):
     assert load_recipe(write(training={"noam_factor": 2})).training == {"noam_factor": 2}
 

@@ -223,6 +223,13 @@ def test_validation_leaves_the_models_mode(training, make_trainer):
     assert trainer.model.training is training
 
 
+def test_validation_leaves_the_random_state(make_trainer):
+    trainer = make_trainer(predict_with_generate=True)
+    before = torch.get_rng_state()
+    trainer.evaluate()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_bleu_comes_with_translating_only(make_trainer):
     keys = {"eval_loss", "eval_perplexity", "eval_runtime"}
     assert make_trainer().evaluate().keys() == keys

@@ -50,9 +50,10 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
     """Encoder, pooling and a linear layer.
 
     `config.classifier_pooling` says how the source's states become one vector: "mean" of the real tokens, the "first"
-    token, or the "last" real one, which is `</s>`.
+    of them, or the "last", which is `</s>`.
     """
 
+    accepts_loss_kwargs = False  # the loss is a mean: Trainer has to divide by the number of accumulated batches
     _tied_weights_keys = {"model.encoder.embed_tokens.weight": "model.shared.weight"}
     _keys_to_ignore_on_load_unexpected = [r"^(model\.)?decoder\.", r"^lm_head\."]
 
@@ -87,7 +88,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
             `logits` (batch, num_labels) and with `labels` the `loss`, a mean over the batch: cross-entropy, binary
             cross-entropy or squared error as `config.problem_type` says. If it says nothing it is set from the labels.
         """
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs, return_dict=True)
         pooled = self.pool(outputs.last_hidden_state, attention_mask)  # (batch, d_model)
         logits = self.classifier(self.dropout(pooled))
         loss = None
@@ -99,16 +100,16 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
 
     def pool(self, states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
         """One vector (batch, d_model) of the states (batch, source, d_model) of the real tokens."""
-        if self.config.classifier_pooling == "first":
-            return states[:, 0]
         if attention_mask is None:
-            return states.mean(dim=1) if self.config.classifier_pooling == "mean" else states[:, -1]
-        real = attention_mask.to(states.dtype)  # (batch, source)
+            attention_mask = states.new_ones(states.shape[:2])
         if self.config.classifier_pooling == "mean":
+            real = attention_mask.to(states.dtype)  # (batch, source)
             return (states * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
-        positions = torch.arange(states.shape[1], device=states.device)
-        last = (positions * attention_mask).argmax(dim=1)  # (batch,)
-        return states[torch.arange(states.shape[0], device=states.device), last]
+        rank = torch.arange(states.shape[1], device=states.device)
+        if self.config.classifier_pooling == "first":
+            rank = rank.flip(0)
+        position = ((rank + 1) * attention_mask).argmax(dim=1)  # (batch,)
+        return states[torch.arange(states.shape[0], device=states.device), position]
 
 
 __all__ = ["VanillaTransformerEncoderModel", "VanillaTransformerForSequenceClassification"]

@@ -77,7 +77,7 @@ def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
     """
     ours = model.config
     needed = {"norm_first": False, "position_embedding_type": "sinusoidal", "sinusoid_layout": "halves"}
-    needed |= {"head_dim": None, "value_head_dim": None}
+    needed |= {"head_dim": None, "value_head_dim": None, "layer_norm_eps": 1e-5}
     for name, value in needed.items():
         if getattr(ours, name) != value:
             raise ValueError(f"Marian has no {name} = {getattr(ours, name)!r}: only models with {value!r} convert.")
@@ -86,6 +86,7 @@ def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
         decoder_vocab_size=ours.vocab_size,
         tie_word_embeddings=ours.tie_word_embeddings,
         share_encoder_decoder_embeddings=ours.tie_word_embeddings,
+        forced_eos_token_id=model.generation_config.forced_eos_token_id,
     )
     weights = dict(model.state_dict())
     bias = weights.pop("lm_head.bias", None)

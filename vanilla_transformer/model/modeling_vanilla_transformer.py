@@ -29,6 +29,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .checks_vanilla_transformer import check_ids, check_labels, check_source_mask
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
 from .loss_vanilla_transformer import linear_cross_entropy
@@ -303,22 +304,6 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         return {"input_ids": input_ids, "attention_mask": mask, "decoder_input_ids": input_ids}
 
 
-def _may_look_at(tensor: torch.Tensor) -> bool:
-    """Whether values can be checked for free: on a GPU that would wait for it, and a compiled graph cannot branch."""
-    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
-
-
-def _check_source_mask(mask: torch.Tensor | None, embeddings: torch.Tensor):
-    """A mask of one number per token must fit the tokens, and leave one of them to be looked at."""
-    if mask is None or mask.dim() != 2:
-        return
-    if mask.shape != embeddings.shape[:2]:
-        shape, expected = tuple(mask.shape), tuple(embeddings.shape[:2])
-        raise ValueError(f"The attention_mask has shape {shape}, not the source's (batch, length), {expected}.")
-    if _may_look_at(mask) and not mask.any():
-        raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
-
-
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
 
@@ -344,12 +329,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             raise ValueError(f"Give either {name}input_ids or {name}inputs_embeds: one of the two, not both.")
         if inputs_embeds is not None:
             return inputs_embeds
-        if _may_look_at(input_ids):
-            lowest, highest = map(int, input_ids.aminmax())
-            pieces = self.embed_tokens.num_embeddings
-            if lowest < 0 or highest >= pieces:
-                odd = lowest if lowest < 0 else highest
-                raise ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {pieces - 1}.")
+        check_ids(input_ids, len(self.embed_tokens.weight))
         return self.embed_tokens(input_ids)
 
     def embed(self, embeddings: torch.Tensor, past_length: int | torch.Tensor = 0) -> torch.Tensor:
@@ -399,7 +379,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         """
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
-        _check_source_mask(attention_mask, embeddings)
+        check_source_mask(attention_mask, embeddings)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
         hidden_states = self.embed(embeddings)
         for layer in self.layers:
@@ -504,6 +484,12 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             self.shared = value
             self.decoder.embed_tokens = value
 
+    def shift_right(self, ids: torch.Tensor) -> torch.Tensor:
+        """Start token + ids but the last ("outputs shifted right", Figure 1), padding in place of -100."""
+        shifted = ids.roll(1, dims=1)  # (batch, target)
+        shifted[:, 0] = self.config.decoder_start_token_id
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
     @can_return_tuple
     def forward(
         self,
@@ -523,7 +509,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         Args:
             input_ids: (batch, source) source token ids.
             attention_mask: (batch, source), 1 for tokens and 0 for padding.
-            decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token.
+            decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token. Without a
+                target the source is decoded, shifted right: what BART does when only its states are wanted.
             decoder_attention_mask: (batch, target), 1 for tokens and 0 for padding.
             encoder_outputs: What the encoder returned for this source, to save its work.
             past_key_values: Keys and values of earlier steps.
@@ -537,10 +524,16 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         """
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                inputs_embeds=inputs_embeds,
+                return_dict=True,
+                **kwargs,
             )
         elif not isinstance(encoder_outputs, BaseModelOutput):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
+        if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
+            decoder_input_ids = self.shift_right(input_ids)
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
@@ -549,6 +542,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             past_key_values=past_key_values,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            return_dict=True,
             **kwargs,
         )
         return Seq2SeqModelOutput(
@@ -615,7 +609,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             is how Trainer trains and does not look at them.
         """
         if labels is not None:
-            self._check_labels(labels)
+            check_labels(labels, self.config.pad_token_id, self.config.eos_token_id)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -629,6 +623,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            return_dict=True,
             **kwargs,
         )
         loss = logits = None
@@ -669,16 +664,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         weight, smoothing = self.lm_head.weight, self.config.label_smoothing
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
 
-    def _check_labels(self, labels: torch.Tensor):
-        pad, eos = self.config.pad_token_id, self.config.eos_token_id
-        if _may_look_at(labels) and isinstance(eos, int) and ((labels[:, :-1] == eos) & (labels[:, 1:] == pad)).any():
-            raise ValueError(f"The labels have padding (id {pad}) after their end: put -100 in its place.")
-
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Start token + labels but the last ("outputs shifted right", Figure 1), padding in place of -100."""
-        shifted = labels.roll(1, dims=1)  # (batch, target)
-        shifted[:, 0] = self.config.decoder_start_token_id
-        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+        """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""
+        return self.model.shift_right(labels)
 
 
 __all__ = [

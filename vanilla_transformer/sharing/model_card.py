@@ -28,6 +28,8 @@ def model_card(run: str | Path, *, title: str, command: str, examples: int = 10)
     recipe = load_recipe(folder.recipe)
     if not recipe.data.test:
         raise ValueError(f"{folder.recipe} has nothing under data.test: a card shows translations of a test set.")
+    if not folder.finished.exists() or not folder.scores.exists():
+        raise FileNotFoundError(f"The run in {folder.path} is not finished: go on with --resume.")
     scores = _read(folder.scores)
     sections = [
         f"# {title}",

@@ -109,7 +109,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if self.greater_is_better is None and self.metric_for_best_model is not None:
             self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))
         if self.save_total_limit is None:
-            self.save_total_limit = self.average_last + 1
+            self.save_total_limit = max(2, self.average_last + 1)  # the best one and the last one in any case
         if self.save_total_limit < self.average_last:
             raise ValueError(
                 f"save_total_limit {self.save_total_limit} keeps fewer checkpoints than the {self.average_last} of "

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -66,17 +67,35 @@ class StopOnRequest(TrainerCallback):
 
     def __init__(self):
         self.requested = False
+        self.made_room = 0
 
     def on_step_end(self, args, state, control, **kwargs):
         if is_regular(state.global_step, args.save_steps):
-            for folder in Path(args.output_dir).glob("checkpoint-*"):
-                if not is_regular(int(folder.name.rpartition("-")[2]), args.save_steps):
-                    shutil.rmtree(folder)
+            self._make_room(args, len(self._extra(args, state)))
         elif self.requested:
-            args.save_total_limit += 1
+            self._make_room(args, 1)
         if self.requested:
             control.should_save = True
             control.should_training_stop = True
+
+    def on_save(self, args, state, control, **kwargs):
+        if is_regular(state.global_step, args.save_steps):
+            for folder in self._extra(args, state):
+                shutil.rmtree(folder)
+        self._make_room(args, -self.made_room)
+
+    def _make_room(self, args, checkpoints: int):
+        """So that those that are one more make none of the others go."""
+        args.save_total_limit += checkpoints
+        self.made_room += checkpoints
+
+    @staticmethod
+    def _extra(args, state) -> list[Path]:
+        """The checkpoints that are one more than the run would have; the best one stays as long as it is the best."""
+        best = Path(state.best_model_checkpoint or "").name
+        found = [path for path in Path(args.output_dir).glob("checkpoint-*") if path.name != best]
+        steps = {path: re.fullmatch(r"checkpoint-(\d+)", path.name) for path in found}
+        return [path for path, step in steps.items() if step and not is_regular(int(step[1]), args.save_steps)]
 
 
 def is_regular(step: int, save_steps: float) -> bool:

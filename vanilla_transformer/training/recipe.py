@@ -19,6 +19,7 @@ from ..data.encoding import PairLimits
 from ..data.tokenizer import TokenizerSettings
 from ..evaluation.scores import METRICS
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..model.generation_vanilla_transformer import paper_generation_config
 from .arguments import VanillaTransformerTrainingArguments
 
 
@@ -49,10 +50,14 @@ class DataSettings:
     max_length_ratio: float | None = None
 
     def __post_init__(self):
+        for language in (self.source_language, self.target_language):
+            if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language):
+                raise ValueError(f"data: {language!r} is no language code, say 'de' or 'pt_BR'")
         for name in self.test:
-            if not re.fullmatch(r"[\w-][\w.-]*", str(name)) or name in ("train", "validation"):
+            if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
                 raise ValueError(
-                    f"data.test: {name!r} is no name for a test set: use letters, digits, '_', '-' and '.'"
+                    f"data.test: {name!r} is no name for a test set: use letters, digits, '_', '-' and '.' (a number "
+                    "in quotes)"
                 )
 
     @property
@@ -73,6 +78,8 @@ class EvaluationSettings:
     examples: list = field(default_factory=list)
 
     def __post_init__(self):
+        if not all(isinstance(example, str) for example in self.examples):
+            raise ValueError(f"evaluation.examples must be sentences, not {self.examples!r}")
         if not self.metrics:
             raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
         for metric in self.metrics:
@@ -107,6 +114,12 @@ class Recipe:
             raise ValueError(f"decoding.num_beams must be a whole number of at least 1, not {beams!r}")
         if not isinstance(penalty, (int, float)):
             raise ValueError(f"decoding.length_penalty must be a number, not {penalty!r}")
+        try:
+            paper_generation_config(VanillaTransformerConfig(), **self.decoding).validate(strict=True)
+        except ValueError as error:
+            raise ValueError(f"decoding: {error}") from error
+        if "num_train_epochs" in self.training:
+            raise ValueError("training.num_train_epochs has no effect, a run is measured in updates: set max_steps")
 
     def to_yaml(self) -> str:
         """The recipe as a file that `load_recipe` reads back."""

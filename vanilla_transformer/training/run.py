@@ -24,7 +24,7 @@ from ..data.encoding import encode_corpus
 from ..data.tokenizer import learn_tokenizer, load_tokenizer
 from ..evaluation.attention import cross_attention
 from ..evaluation.scores import score_translations
-from ..files import remove_leftovers, write_json, write_text, written_beside
+from ..files import remove_leftovers, replaced_folder, write_json, write_text, written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -38,12 +38,17 @@ from .recipe import Recipe, load_recipe
 from .trainer import VanillaTransformerTrainer
 
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
 logger = logging.getLogger(__name__)
 
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
 # the text lies may change because its fingerprint may not.)
 _MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_steps", "early_stopping_patience", "average_last", "save_total_limit")),
+    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test")),
 }
 
@@ -65,14 +70,20 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
         The folder, with everything in it.
 
     Raises:
-        FileExistsError: `output` holds something and `resume` is false.
+        FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
         ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
         Interrupted: SIGINT came; a checkpoint was saved.
     """
     folder = RunFolder(output)
     corpora = _corpora(recipe)
-    _open_folder(folder, recipe, resume)
-    _check_same_data(folder, corpora)
+    with _alone_in(folder.path):
+        return _train(folder, recipe, corpora, resume, show_progress)
+
+
+def _train(
+    folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], resume: bool, show_progress: bool
+) -> RunFolder:
+    _open_folder(folder, recipe, corpora, resume)
     set_seed(recipe.training.get("seed", 42))
     tokenizer, train_pairs, validation = _prepare_data(folder, recipe, corpora, show_progress)
     trainer = _make_trainer(folder, recipe, tokenizer, train_pairs, validation, show_progress)
@@ -87,30 +98,48 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
 # ------------------------------------------------------------------------------------------------------------- begin
 
 
-def _open_folder(folder: RunFolder, recipe: Recipe, resume: bool) -> None:
-    if folder.path.exists() and any(folder.path.iterdir()):
-        begun = bool(folder.good_checkpoints())
-        if begun and not resume:
-            raise FileExistsError(
-                f"{folder.path} holds a run already: add --resume to go on, or choose another folder."
-            )
-        if begun:
-            _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
-        else:
-            _clear_failed_start(folder)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder.path)
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keeps a second process from training in the same folder at the same time (where the system has such locks)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileExistsError(f"Another process is training in {folder}: wait, or choose another one.") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], resume: bool) -> None:
+    if folder.environment.exists():
+        remove_leftovers(folder.path)
+    if any(folder.checkpoints.glob("checkpoint-*")) and not resume:
+        raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
+    if folder.good_checkpoints():
+        _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
+        _check_same_data(folder, corpora)
+    else:
+        _clear_failed_start(folder)
+        write_json(folder.environment, _environment())
     write_text(folder.recipe, recipe.to_yaml())
-    write_json(folder.environment, _environment())
 
 
 def _clear_failed_start(folder: RunFolder) -> None:
     """A run that ended before its first checkpoint begins anew; a folder that is no run is left alone."""
     ours = {folder.recipe, folder.environment, folder.data, folder.tokenizer, folder.checkpoints, folder.log}
-    strangers = sorted(path.name for path in folder.path.iterdir() if path not in ours and path.name[0] != ".")
-    if strangers:
-        raise FileExistsError(f"{folder.path} is no run folder, it holds {strangers[0]}: choose another one.")
-    shutil.rmtree(folder.path)
+    found = sorted(folder.path.iterdir())
+    strangers = [path.name for path in found if path not in ours]
+    if strangers or (found and not folder.environment.exists()):
+        odd = (strangers or [path.name for path in found])[0]
+        raise FileExistsError(f"{folder.path} is no run folder, it holds {odd}: choose another one.")
+    for path in found:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _check_same_recipe(before: Recipe, now: Recipe, path: Path) -> None:
@@ -211,6 +240,8 @@ def _make_trainer(
     model.generation_config = paper_generation_config(config, **recipe.decoding)
     defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available()}
     arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
+    if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
+        raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
     trainer = VanillaTransformerTrainer(
         model,
         arguments,
@@ -240,9 +271,14 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
         return
     folder.finished.unlink(missing_ok=True)
-    if checkpoints and _ended(_trainer_state(checkpoints[-1]), trainer.args):
+    if checkpoints and _ended(state := _trainer_state(checkpoints[-1]), trainer.args):
+        write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
+    folder.scores.unlink(missing_ok=True)  # they are an earlier model's
     if checkpoints:
+        for name in ("optimizer.pt", "scheduler.pt"):
+            if not (checkpoints[-1] / name).exists():
+                raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
         logger.info("Going on from %s.", checkpoints[-1])
     stop = StopOnRequest()
     trainer.add_callback(stop)
@@ -291,15 +327,18 @@ def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, r
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = folder.checkpoints / Path(_trainer_state(final)["best_model_checkpoint"] or final).name
+    best = best if best in checkpoints else final
     regular = [c for c in checkpoints if c == final or is_regular(_trainer_state(c)["global_step"], args.save_steps)]
     last = regular[-args.average_last :] if args.average_last else []
     for sources, output in (([best], folder.best), (last, folder.averaged)):
-        shutil.rmtree(output, ignore_errors=True)
-        if sources:
-            average_checkpoints(sources, output)
-            config = VanillaTransformerConfig.from_pretrained(output)
-            paper_generation_config(config, **recipe.decoding).save_pretrained(output)
-            shutil.copy(folder.recipe, output)
+        if not sources:
+            shutil.rmtree(output, ignore_errors=True)
+            continue
+        with replaced_folder(output) as beside:
+            average_checkpoints(sources, beside)
+            config = VanillaTransformerConfig.from_pretrained(beside)
+            paper_generation_config(config, **recipe.decoding).save_pretrained(beside)
+            shutil.copy(folder.recipe, beside)
     logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
 
 

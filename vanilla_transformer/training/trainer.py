@@ -129,7 +129,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100) and
             `{prefix}_runtime` in seconds.
         """
-        with self._clock.stopped():
+        # A loader draws a seed even if it has nothing to shuffle: how often one looks must not change what is learned.
+        with self._clock.stopped(), torch.random.fork_rng(devices=[]):
             started = time.perf_counter()
             dataset = self.eval_dataset if eval_dataset is None else eval_dataset
             loss = self._loss_per_token(dataset)

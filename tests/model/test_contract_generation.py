@@ -1,0 +1,185 @@
+"""Generation as transformers has it: outputs, caches, assistants, compiled and exported."""
+
+import copy
+
+import pytest
+import torch
+from transformers import CompileConfig, EncoderDecoderCache
+from transformers.generation import (
+    GenerateBeamEncoderDecoderOutput,
+    GenerateEncoderDecoderOutput,
+)
+from transformers.integrations.executorch import Seq2SeqLMExportableModule
+
+from .conftest import CLASSES, TRANSLATOR, build
+
+
+@pytest.fixture
+def sources(batch):
+    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+
+
+def plain(model, sources, **options):
+    return model.generate(**sources, max_new_tokens=6, min_new_tokens=6, **options)
+
+
+MODES = {
+    "greedy": {"num_beams": 1},
+    "sampling": {"num_beams": 1, "do_sample": True, "num_return_sequences": 2},
+    "beam": {"num_beams": 3, "num_return_sequences": 2},
+    "beam sampling": {"num_beams": 3, "do_sample": True, "num_return_sequences": 2},
+}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_everything_a_search_can_return(sources, mode, cached):
+    model, options = build(TRANSLATOR, attn_implementation="eager"), MODES[mode]
+    outputs = plain(
+        model, sources, **options, use_cache=cached, return_dict_in_generate=True, output_scores=True,
+        output_logits=True, output_attentions=True, output_hidden_states=True,
+    )  # fmt: skip
+    returned, beams = options.get("num_return_sequences", 1), options["num_beams"]
+    rows = 2 * (beams if beams > 1 else returned)  # that are computed at every step
+    assert type(outputs) is (GenerateBeamEncoderDecoderOutput if beams > 1 else GenerateEncoderDecoderOutput)
+    assert outputs.sequences.shape == (2 * returned, 7)  # the start token and six more
+    assert [tuple(scores.shape) for scores in outputs.scores] == [(rows, 40)] * 6
+    assert [tuple(logits.shape) for logits in outputs.logits] == [(rows, 40)] * 6
+    assert [len(states) for states in outputs.decoder_hidden_states] == [4] * 6
+    for step, (states, own, cross) in enumerate(
+        zip(outputs.decoder_hidden_states, outputs.decoder_attentions, outputs.cross_attentions, strict=True), start=1
+    ):
+        length = 1 if cached else step
+        assert {tuple(state.shape) for state in states} == {(rows, length, 16)}
+        assert {tuple(weights.shape) for weights in own} == {(rows, 4, length, step)}
+        assert {tuple(weights.shape) for weights in cross} == {(rows, 4, length, 6)}
+    assert (outputs.past_key_values is not None) == cached
+
+
+def test_inputs_of_a_step_are_prepared_from_anything(sources):
+    model = build(TRANSLATOR)
+    ids = torch.tensor([[0, 13]])
+    prepared = model.prepare_inputs_for_generation(ids, position_ids=torch.tensor([[0, 1]]), mark="kept")
+    assert torch.equal(prepared["decoder_input_ids"], ids)
+    assert prepared["mark"] == "kept"
+
+
+def test_generating_in_two_parts_is_generating_at_once(sources):
+    model = build(TRANSLATOR)
+    options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True}
+    whole = plain(model, sources, **options)
+    first = model.generate(**sources, max_new_tokens=3, min_new_tokens=3, **options)
+    second = model.generate(
+        **sources, max_new_tokens=3, min_new_tokens=3, decoder_input_ids=first.sequences,
+        decoder_attention_mask=torch.ones_like(first.sequences), past_key_values=first.past_key_values, **options,
+    )  # fmt: skip
+    assert torch.equal(second.sequences, whole.sequences)
+    for one, other in zip((*first.scores, *second.scores), whole.scores, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_cache_has_a_layer_for_each_of_the_decoders(sources):
+    model = build(TRANSLATOR)
+    cache = plain(model, sources, num_beams=1, return_dict_in_generate=True).past_key_values
+    assert isinstance(cache, EncoderDecoderCache)
+    own, cross = cache.self_attention_cache, cache.cross_attention_cache
+    assert (len(own.layers), len(cross.layers)) == (3, 3)
+    assert own.layers[0].keys.shape == (2, 4, 6, 4)  # (batch, heads, start token and five more, head_dim)
+    assert cross.layers[0].keys.shape == (2, 4, 6, 4)
+    assert plain(model, sources, num_beams=1, use_cache=False, return_dict_in_generate=True).past_key_values is None
+
+
+@pytest.mark.parametrize("assistant", ["itself", "another"])
+def test_assisted_decoding_is_greedy_decoding(sources, assistant):
+    model = build(TRANSLATOR)
+    helper = model if assistant == "itself" else copy.deepcopy(model)
+    if assistant == "another":
+        torch.nn.init.normal_(helper.lm_head.weight)
+    one = {name: tensor[:1] for name, tensor in sources.items()}
+    assert torch.equal(plain(model, one, assistant_model=helper), plain(model, one))
+
+
+def test_assisted_sampling_runs(sources):
+    model = build(TRANSLATOR)
+    one = {name: tensor[:1] for name, tensor in sources.items()}
+    assert plain(model, one, assistant_model=copy.deepcopy(model), do_sample=True).shape == (1, 7)
+
+
+def test_prompt_look_up_is_greedy_decoding(sources):
+    model = build(TRANSLATOR)
+    one = {name: tensor[:1] for name, tensor in sources.items()}
+    assert torch.equal(plain(model, one, prompt_lookup_num_tokens=2), plain(model, one))
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}])
+def test_a_static_cache_changes_nothing(sources, options):
+    model = build(TRANSLATOR)
+    static = plain(model, sources, cache_implementation="static", **options)
+    assert torch.equal(static, plain(model, sources, **options))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_eager_and_sdpa_generate_alike_in_half_precision(sources, beams):
+    one, other = (build(TRANSLATOR, attn_implementation=name).half() for name in ("eager", "sdpa"))
+    assert torch.equal(plain(one, sources, num_beams=beams), plain(other, sources, num_beams=beams))
+
+
+def test_sampling_with_several_beams_and_results_in_half_precision(sources):
+    model = build(TRANSLATOR).half()
+    torch.manual_seed(0)
+    found = plain(model, sources, do_sample=True, num_beams=4, num_return_sequences=3)
+    assert found.shape == (6, 7)
+
+
+def test_generating_from_nothing_but_the_start_token():
+    model = build(TRANSLATOR)
+    assert model.generate(max_new_tokens=3, min_new_tokens=3, bos_token_id=0).shape[-1] == 4
+
+
+# ------------------------------------------------------------------------------------------- compiling and exporting
+
+
+def test_generation_compiles_one_graph_and_keeps_it(sources):
+    """The step is one graph, and other inputs of the same shape need no other."""
+    torch.compiler.reset()
+    graphs = []
+
+    def count(graph, example_inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    how = CompileConfig(fullgraph=True, mode=None, backend=count)
+    how._compile_all_devices = True
+    model = build(TRANSLATOR)
+    options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True, "output_hidden_states": True}
+    for shift in (0, 1, 2):
+        inputs = sources | {"input_ids": sources["input_ids"] + shift}
+        found = plain(model, inputs, cache_implementation="static", compile_config=how, **options)
+        expected = plain(model, inputs, **options)
+        assert torch.equal(found.sequences, expected.sequences)
+        torch.testing.assert_close(found.scores, expected.scores)
+        assert len(found.decoder_hidden_states) == len(expected.decoder_hidden_states)
+        assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_export(kind, inputs, dynamic):
+    model, ids = build(kind, use_cache=False), inputs(kind)
+    shapes = {name: {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO} for name in ids} if dynamic else None
+    program = torch.export.export(model, (), ids, dynamic_shapes=shapes, strict=False)
+    if dynamic:
+        ids = {name: torch.cat((tensor, tensor))[:3] for name, tensor in ids.items()}
+    torch.testing.assert_close(program.module()(**ids)[0], model(**ids)[0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [4, 12])
+def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
+    """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
+    # The exporter takes the encoder's number of heads for both sides, and 5.17's wants their size written down.
+    model = build(TRANSLATOR, decoder_attention_heads=2, head_dim=8)
+    source = torch.randint(4, 40, (1, length))
+    exported = Seq2SeqLMExportableModule(model, max_hidden_seq_length=32, max_cache_length=16).export()
+    expected = model.generate(source, num_beams=1, max_new_tokens=7, eos_token_id=None)
+    exported.generation_config.eos_token_id = None
+    assert exported.generate(source, max_new_tokens=8) == expected[0].tolist()
