@@ -1,36 +1,96 @@
-"""How the paper turns a trained model into translations (section 6.1), inside transformers' `generate()`."""
+"""How the paper turns a trained model into translations (section 6.1), inside transformers' `generate()`.
+
+Two fields of the generation config are ours: `length_penalty_type` and `max_length_offset`. Private hooks of
+transformers' `GenerationMixin` are used in [`PaperGeneration`] alone, checked on 5.17 and 5.23.
+"""
+
+import copy
 
 import torch
-from transformers import GenerationConfig, StoppingCriteria
+from torch import nn
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria
+from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k, sample
 
 
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
-EXTRA_LENGTH = 50
+MAX_LENGTH_OFFSET = 50
+
+_CAPTURING = "transformers.utils.output_capturing"  # home of the hooks that record hidden states when asked to
+
+_OURS = {"length_penalty_type": "length", "max_length_offset": None}  # what it means when a config says nothing
+
+
+def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
+    """What a new model generates by: transformers' greedy search, with the paper's length limit and length penalty."""
+    generation_config = GenerationConfig.from_model_config(config)
+    generation_config.length_penalty_type = "gnmt"
+    generation_config.max_length_offset = MAX_LENGTH_OFFSET
+    generation_config._from_model_config = False  # else transformers drops our fields when it loads them
+    return generation_config
 
 
 def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> GenerationConfig:
-    """Beam search with 4 hypotheses and length penalty 0.6 (section 6.1), to be saved with the model.
+    """The paper's decoding (section 6.1), to be saved with a trained model.
 
-    transformers divides a hypothesis' log-probability by length^0.6.
+    Beam search with 4 hypotheses; log-probabilities divided by ((5 + |Y|) / 6)^0.6, the length penalty of GNMT (Wu et
+    al. 2016); at most 50 tokens more than the source has; the search of a sentence ends when no open hypothesis can
+    still win.
 
     Args:
         config: Where the ids of the special tokens come from.
-        **overrides: Fields of `GenerationConfig` that are to differ.
+        **overrides: Fields of `GenerationConfig` that are to differ, or `length_penalty_type` ("gnmt", or "length"
+            for transformers' own |Y|^alpha) and `max_length_offset` (None: no limit that depends on the source).
+
+    Raises:
+        ValueError: If one of our two fields has a value that it cannot have.
     """
     settings = {
         "num_beams": 4,
-        "max_length": 512,
         "bos_token_id": config.bos_token_id,
         "pad_token_id": config.pad_token_id,
         "eos_token_id": config.eos_token_id,
         "decoder_start_token_id": config.decoder_start_token_id,
+        "length_penalty_type": "gnmt",
+        "max_length_offset": MAX_LENGTH_OFFSET,
         **overrides,
     }
     if settings["num_beams"] > 1:  # transformers refuses to save what greedy search has no use for
-        settings = {"length_penalty": 0.6, "early_stopping": False, **settings}
+        settings = {"length_penalty": 0.6, "early_stopping": "never", **settings}
+    _check_ours(settings["length_penalty_type"], settings["max_length_offset"])
     return GenerationConfig(**settings)
+
+
+def _check_ours(length_penalty_type: str, max_length_offset: int | None):
+    if length_penalty_type not in ("gnmt", "length"):
+        raise ValueError(f'length_penalty_type must be "gnmt" or "length", not {length_penalty_type!r}.')
+    if max_length_offset is not None and (not isinstance(max_length_offset, int) or max_length_offset < 0):
+        raise ValueError(f"max_length_offset must be None or a number of tokens from 0, not {max_length_offset!r}.")
+
+
+def length_penalty(length, alpha: float, kind: str):
+    """What a log-probability is divided by: ((5 + |Y|) / 6)^alpha ("gnmt", section 6.1) or |Y|^alpha ("length")."""
+    return ((5 + length) / 6) ** alpha if kind == "gnmt" else length**alpha
+
+
+class GnmtExponent(float):
+    """An alpha for which `length**alpha` of a whole number is ((5 + length) / 6)^alpha.
+
+    It gives transformers' own beam search the length penalty of section 6.1 without a change to its code.
+    """
+
+    def __rpow__(self, length: int) -> float:
+        return length_penalty(length, float(self), "gnmt")
 
 
 class SourceLengthLimit(StoppingCriteria):
@@ -41,10 +101,209 @@ class SourceLengthLimit(StoppingCriteria):
         extra_length: How many more the output may have.
     """
 
-    def __init__(self, source_lengths: torch.Tensor, extra_length: int = EXTRA_LENGTH):
+    def __init__(self, source_lengths: torch.Tensor, extra_length: int = MAX_LENGTH_OFFSET):
         self.limits = source_lengths + extra_length  # (batch,)
 
     def __call__(self, input_ids: torch.LongTensor, scores, **kwargs) -> torch.BoolTensor:
         hypotheses = input_ids.shape[0] // self.limits.shape[0]  # rows per sentence: beam search has several
         limits = self.limits.to(input_ids.device).repeat_interleave(hypotheses)
         return input_ids.shape[1] - 1 >= limits  # the start token does not count
+
+
+class PaperGeneration:
+    """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, which follows it.
+
+    Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
+    (logits processors, other stopping criteria, streamers, other caches, scores or attentions of every step, adapters)
+    runs in transformers, with the same length limit and length penalty.
+    """
+
+    @torch.no_grad()
+    def generate(self, inputs=None, generation_config=None, **kwargs):
+        """As `GenerationMixin.generate`, and knows two more fields of the generation config.
+
+        Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
+        tokens more than its source, and no more than the `max_length` that is saved with the model, if one is.
+
+        Args:
+            inputs: (batch, source) token ids, as `input_ids`.
+            generation_config: Instead of the model's.
+            **kwargs: Fields of the generation config that are to differ, `length_penalty_type` ("gnmt" or "length")
+                and `max_length_offset` (a number of tokens, or None) among them, and what the model takes.
+
+        Raises:
+            ValueError: If one of our two fields has a value that it cannot have.
+        """
+        ours = {name: self._our_field(name, kwargs, generation_config) for name in _OURS}
+        _check_ours(**ours)
+        kwargs |= self._source_length_limit(inputs, generation_config, ours["max_length_offset"], kwargs)
+        unknown = {name for name in _OURS if name in kwargs and not hasattr(self.generation_config, name)}
+        if unknown:  # transformers overrides the fields that a config has
+            generation_config = copy.deepcopy(generation_config or self.generation_config)
+            for name in unknown:
+                setattr(generation_config, name, kwargs.pop(name))
+        return super().generate(inputs, generation_config, **kwargs)
+
+    def _our_field(self, name: str, kwargs: dict, generation_config: GenerationConfig | None):
+        """The value of a field of ours: the call's, else its config's, else the model's, else transformers' way."""
+        for given in (kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)):
+            if name in given:
+                return given[name]
+        return _OURS[name]
+
+    def _source_length_limit(
+        self, inputs, generation_config: GenerationConfig | None, offset: int | None, kwargs: dict
+    ) -> dict:
+        """The arguments of `generate` that limit outputs by their sources."""
+        saved = self.generation_config
+        bounds = [kwargs.get("max_length"), kwargs.get("max_new_tokens"), saved.max_new_tokens]
+        if generation_config is not None and generation_config is not saved:
+            bounds += [generation_config.max_length, generation_config.max_new_tokens]
+        if offset is None or any(bound is not None for bound in bounds):
+            return {}
+        lengths = self._source_lengths(inputs, kwargs)
+        longest = 1 + int(lengths.max()) + offset  # with the start token
+        if saved.max_length is not None:
+            longest = min(longest, saved.max_length)
+        criteria = StoppingCriteriaList(kwargs.get("stopping_criteria") or [])
+        criteria.append(SourceLengthLimit(lengths, offset))
+        return {"max_length": longest, "stopping_criteria": criteria}
+
+    def _source_lengths(self, inputs, kwargs: dict) -> torch.LongTensor:
+        """(batch,) tokens of each source."""
+        if (mask := kwargs.get("attention_mask")) is not None:
+            return mask.sum(dim=1).long()
+        sources = inputs
+        for name in ("input_ids", "inputs_embeds", "encoder_outputs"):
+            sources = kwargs.get(name) if sources is None else sources
+        if sources is None:  # generate() then starts from one start token
+            return torch.ones(1, dtype=torch.long, device=self.device)
+        if not isinstance(sources, torch.Tensor):
+            sources = sources[0]
+        return torch.full((sources.shape[0],), sources.shape[1], device=sources.device)
+
+    # ------------------------------------------------------------ transformers' private hooks, 5.17 to 5.23
+
+    def _beam_search(
+        self, input_ids, logits_processor, stopping_criteria, generation_config, synced_gpus=False, **model_kwargs
+    ):
+        settings = generation_config
+        kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
+        wants_steps = settings.output_scores or settings.output_logits
+        plain = not settings.do_sample and not wants_steps and not len(logits_processor) and not synced_gpus
+        if not plain or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
+            if kind == "gnmt":
+                settings.length_penalty = GnmtExponent(alpha)
+            return super()._beam_search(
+                input_ids, logits_processor, stopping_criteria, settings, synced_gpus=synced_gpus, **model_kwargs
+            )
+        decoder, prefix, limits, ends = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
+        sequences, scores, lengths = beam_search(
+            decoder,
+            prefix,
+            limits,
+            **ends,
+            penalty=lambda length: length_penalty(length, alpha, kind),
+            early_stopping=settings.early_stopping,
+        )
+        best = slice(settings.num_return_sequences)
+        longest = prefix.shape[1] + int(lengths[:, best].max())
+        sequences, scores = sequences[:, best, :longest].flatten(0, 1), scores[:, best].flatten()
+        if not settings.return_dict_in_generate:
+            return sequences
+        return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
+
+    def _sample(
+        self,
+        input_ids,
+        logits_processor,
+        stopping_criteria,
+        generation_config,
+        synced_gpus=False,
+        streamer=None,
+        **model_kwargs,
+    ):
+        settings = generation_config
+        plain = streamer is None and not settings.return_dict_in_generate and not synced_gpus
+        if not plain or not _only_warps(logits_processor) or not self._is_plain(
+            input_ids, stopping_criteria, settings, model_kwargs
+        ):
+            return super()._sample(
+                input_ids,
+                logits_processor,
+                stopping_criteria,
+                settings,
+                synced_gpus=synced_gpus,
+                streamer=streamer,
+                **model_kwargs,
+            )
+        decoder, prefix, limits, ends = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
+
+        def draw(scores: torch.Tensor) -> torch.LongTensor:
+            return torch.multinomial(logits_processor(None, scores).softmax(dim=-1), num_samples=1)[:, 0]
+
+        def best(scores: torch.Tensor) -> torch.LongTensor:
+            return exact_top_k(scores, 1)[1][:, 0]
+
+        choose = draw if settings.do_sample else best
+        return sample(decoder, prefix, limits, **ends, choose=choose).flatten(0, 1)
+
+    def _is_plain(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict) -> bool:
+        """Whether our own search may stand in for transformers'."""
+        cache = model_kwargs.get("past_key_values")
+        return (
+            not self.training
+            and settings.use_cache
+            and not settings.output_attentions
+            and not settings.output_hidden_states
+            and type(cache) is EncoderDecoderCache
+            and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
+            and cache.get_seq_length() == 0
+            and all(type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria)
+            and all(
+                value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
+                for name, value in model_kwargs.items()
+                if name not in ("use_cache", "return_dict", "cache_position")
+            )
+            and _alone_with_its_weights(self.model.decoder)
+            and _alone_with_its_weights(self.lm_head)
+        )
+
+    def _stepwise(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict):
+        """Decoder, prefix (batch, length), limits (batch,) and end tokens for a search of ours.
+
+        `input_ids` and what the encoder returned come repeated for every hypothesis.
+        """
+        beams = max(settings.num_beams, settings.num_return_sequences)
+        states = model_kwargs["encoder_outputs"][0][::beams]
+        mask = model_kwargs.get("attention_mask")
+        prefix = input_ids[::beams]
+        limits = prefix.new_full((len(prefix),), settings.max_length)
+        for criterion in stopping_criteria:
+            if isinstance(criterion, SourceLengthLimit):
+                limits = limits.minimum(criterion.limits.to(limits.device) + 1)  # with the start token
+        limits = (limits - prefix.shape[1]).clamp(min=1)
+        decoder = StepwiseDecoder(self, states, None if mask is None else mask[::beams], beams)
+        eos = settings._eos_token_tensor
+        pad = settings._pad_token_tensor
+        ends = {"eos_ids": [] if eos is None else eos.tolist(), "pad_id": 0 if pad is None else int(pad)}
+        return decoder, prefix, limits, ends
+
+
+def _only_warps(logits_processor: LogitsProcessorList) -> bool:
+    """Whether each row's scores are changed by themselves alone."""
+    kinds = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
+    return all(type(each) in kinds for each in logits_processor)
+
+
+def _alone_with_its_weights(module: nn.Module) -> bool:
+    """Whether a module is what its weights make it: no adapters, no quantised matrices, no hooks of others."""
+    homes = ("torch.nn.", "transformers.activations", type(module).__module__)
+    return all(
+        type(each).__module__.startswith(homes)
+        and "forward" not in vars(each)
+        and not each._forward_pre_hooks
+        and all(hook.__module__ == _CAPTURING for hook in each._forward_hooks.values())
+        and all(type(parameter) is nn.Parameter for parameter in each._parameters.values() if parameter is not None)
+        for each in module.modules()
+    )

@@ -32,6 +32,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .checks_vanilla_transformer import check_ids, check_labels, check_source_mask
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
+from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .loss_vanilla_transformer import linear_cross_entropy
 
 
@@ -560,7 +561,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 # ------------------------------------------------------------------------------- section 3.4: from states to next words
 
 
-class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, GenerationMixin):
+class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperGeneration, GenerationMixin):
     """The whole Transformer (Figure 1): what the paper trains and translates with."""
 
     _tied_weights_keys = {
@@ -573,6 +574,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         super().__init__(config)
         self.model = VanillaTransformerModel(config)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        self.generation_config = default_generation_config(config)
         self.post_init()
 
     @can_return_tuple

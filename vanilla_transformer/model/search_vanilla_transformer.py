@@ -1,105 +1,92 @@
-"""Greedy and beam search in which a step costs as little as it can: what `generate()` uses for the plain cases.
+"""Beam search, greedy search and sampling in which a step costs as little as it can.
 
 The encoder's keys and values are projected once per sentence and shared by its hypotheses. The decoder's own are only
-ever appended to: hypotheses of one sentence share one block, and a mask of ancestors, not a copy, says whose history
-is whose. Sentences that are done leave the batch. No softmax over the vocabulary is written down: log-probabilities
-of the best few tokens are their scores minus the log of the sum.
+ever appended to: the hypotheses of a sentence share one block, and a mask of ancestors, not a copy, says whose history
+is whose. Sentences that are done leave the batch. The best few tokens are found without sorting the vocabulary.
 """
 
+import math
+from collections.abc import Callable
+
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 
-_NEVER = -1e9  # transformers' minus infinity for hypotheses
-_CHUNK = 128  # pieces of the vocabulary that the first stage of the top-k looks at together
-
-
-def length_penalty(length, alpha: float, kind: str):
-    """What a log-probability is divided by: ((5 + |Y|) / 6)^alpha ("gnmt", section 6.1) or |Y|^alpha ("length")."""
-    return ((5 + length) / 6) ** alpha if kind == "gnmt" else length**alpha
-
-
-# ------------------------------------------------------------------------------------------------------- the decoder
-
-
-def _joined(projections: list[nn.Linear], scales: list[float]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Several projections of the same states as one matrix; 1 / sqrt(d_k) goes into the queries' rows."""
-    weights = [p.weight * scale if scale != 1 else p.weight for p, scale in zip(projections, scales, strict=True)]
-    if projections[0].bias is None:
-        return torch.cat(weights), None
-    return torch.cat(weights), torch.cat([p.bias * scale for p, scale in zip(projections, scales, strict=True)])
+# ---------------------------------------------------------------------------------------------- one step of the decoder
 
 
 class _Layer:
-    """One decoder layer with its matrices joined, and the keys and values of all sentences."""
+    """One decoder layer: its matrices for the same states joined, and the keys and values of all sentences."""
 
     def __init__(self, layer, encoder_states: torch.Tensor):
         own, cross = layer.self_attn, layer.encoder_attn
         self.layer = layer
         self.head_dim, self.value_head_dim = own.head_dim, own.value_head_dim
-        self.heads = own.q_proj.out_features // own.head_dim
-        self.projection = _joined([own.q_proj, own.k_proj, own.v_proj], [own.scaling, 1, 1])
-        self.sizes = [p.out_features for p in (own.q_proj, own.k_proj, own.v_proj)]
-        self.cross_query = _joined([cross.q_proj], [cross.scaling])
+        joined = (own.q_proj, own.k_proj, own.v_proj)
+        self.sizes = [projection.out_features for projection in joined]
+        self.weight = torch.cat([own.q_proj.weight * own.scaling, own.k_proj.weight, own.v_proj.weight])
+        self.bias = self.cross_bias = None
+        self.cross_weight = cross.q_proj.weight * cross.scaling
+        if own.q_proj.bias is not None:
+            self.bias = torch.cat([own.q_proj.bias * own.scaling, own.k_proj.bias, own.v_proj.bias])
+            self.cross_bias = cross.q_proj.bias * cross.scaling
         self.source_keys = self._heads(cross.k_proj(encoder_states), self.head_dim).transpose(2, 3).contiguous()
         self.source_values = self._heads(cross.v_proj(encoder_states), self.value_head_dim).contiguous()
-        self.keys = self.values = None
+        self.keys = self.values = encoder_states.new_empty(0, 0, 0, 0)
 
     @staticmethod
     def _heads(states: torch.Tensor, head_dim: int) -> torch.Tensor:
         return states.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (batch, heads, length, head_dim)
 
-    def attend_to_itself(self, states: torch.Tensor, used: int, ancestors: torch.Tensor | None) -> torch.Tensor:
-        """Appends keys and values of (batch, beams, d_model) states behind the `used` ones and looks at all of them."""
-        query, key, value = (
-            self._heads(part, dim)
-            for part, dim in zip(
-                F.linear(states, *self.projection).split(self.sizes, dim=-1),
-                (self.head_dim, self.head_dim, self.value_head_dim),
-                strict=True,
-            )
-        )
+    def __call__(self, states: torch.Tensor, used: int, ancestors, source_mask) -> torch.Tensor:
+        """The layer's output for (batch, beams, d_model), the newest states of every hypothesis."""
+        layer = self.layer
+        states = layer.residual(states, lambda x: self._on_itself(x, used, ancestors), layer.self_attn_layer_norm)
+        states = layer.residual(states, lambda x: self._on_source(x, source_mask), layer.encoder_attn_layer_norm)
+        return layer.residual(states, layer.feed_forward, layer.final_layer_norm)
+
+    def _on_itself(self, states: torch.Tensor, used: int, ancestors: torch.Tensor | None) -> torch.Tensor:
+        """Appends keys and values behind the `used` ones and attends to all of them that are ancestors."""
+        query, key, value = F.linear(states, self.weight, self.bias).split(self.sizes, dim=-1)
         end = used + states.shape[1]
-        self._make_room(key, value, used, end)
+        key, value = self._heads(key, self.head_dim), self._heads(value, self.value_head_dim)
+        if end > self.keys.shape[2]:
+            self.keys, self.values = self._more_room(self.keys, key, used), self._more_room(self.values, value, used)
         self.keys[:, :, used:end], self.values[:, :, used:end] = key, value
-        scores = query @ self.keys[:, :, :end].transpose(2, 3)  # (batch, heads, beams, end)
+        scores = self._heads(query, self.head_dim) @ self.keys[:, :, :end].transpose(2, 3)  # (batch, heads, beams, end)
         if ancestors is not None:
-            scores = scores + ancestors
+            scores += ancestors
         attended = scores.softmax(dim=-1) @ self.values[:, :, :end]
         return self.layer.self_attn.out_proj(attended.transpose(1, 2).flatten(2))
 
-    def attend_to_source(self, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        query = self._heads(F.linear(states, *self.cross_query), self.head_dim)
+    def _on_source(self, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        query = self._heads(F.linear(states, self.cross_weight, self.cross_bias), self.head_dim)
         scores = query @ self.source_keys  # (batch, heads, beams, source)
         if mask is not None:
-            scores = scores + mask
+            scores += mask
         attended = scores.softmax(dim=-1) @ self.source_values
         return self.layer.encoder_attn.out_proj(attended.transpose(1, 2).flatten(2))
 
-    def _make_room(self, key: torch.Tensor, value: torch.Tensor, used: int, end: int):
-        """Doubles the room for keys and values when it is full."""
-        if self.keys is not None and end <= self.keys.shape[2]:
-            return
-        room = max(2 * used, 32 * key.shape[2])
-        for name, new in (("keys", key), ("values", value)):
-            grown = new.new_empty(*new.shape[:2], room, new.shape[3])
-            if used:
-                grown[:, :, :used] = getattr(self, name)[:, :, :used]
-            setattr(self, name, grown)
+    @staticmethod
+    def _more_room(old: torch.Tensor, new: torch.Tensor, used: int) -> torch.Tensor:
+        """Twice the room, or for 32 steps to begin with, with what was there."""
+        grown = new.new_empty(*new.shape[:2], max(2 * used, 32 * new.shape[2]), new.shape[3])
+        if used:
+            grown[:, :, :used] = old[:, :, :used]
+        return grown
 
     def keep(self, sentences: torch.Tensor, used: int):
         """Forgets all sentences but these."""
         for name in ("keys", "values"):
             old = getattr(self, name)
-            new = old.new_empty(len(sentences), *old.shape[1:])
-            new[:, :, :used] = old[sentences, :, :used]
-            setattr(self, name, new)
+            kept = old.new_empty(len(sentences), *old.shape[1:])
+            kept[:, :, :used] = old[sentences, :, :used]
+            setattr(self, name, kept)
         self.source_keys, self.source_values = self.source_keys[sentences], self.source_values[sentences]
 
 
 class StepwiseDecoder:
-    """The decoder of a model, one token of every hypothesis at a time.
+    """The decoder and output layer of a model, for one more token of every hypothesis at a time.
 
     Args:
         model: A [`VanillaTransformerForConditionalGeneration`] in evaluation mode.
@@ -113,43 +100,36 @@ class StepwiseDecoder:
         self.layers = [_Layer(layer, encoder_states) for layer in self.decoder.layers]
         self.length = 0
         self.source_mask = self.ancestors = None
+        self.hidden = torch.finfo(encoder_states.dtype).min
         if source_mask is not None and not bool(source_mask.all()):
-            hidden = torch.finfo(encoder_states.dtype).min
-            mask = encoder_states.new_zeros(source_mask.shape).masked_fill_(source_mask == 0, hidden)
+            mask = torch.zeros_like(source_mask, dtype=encoder_states.dtype).masked_fill_(source_mask == 0, self.hidden)
             self.source_mask = mask[:, None, None]  # (batch, 1, 1, source)
         if beams > 1:
-            self.ancestors = encoder_states.new_empty(len(encoder_states), beams, 0)  # (batch, beams, beams * length)
-            hidden = torch.finfo(encoder_states.dtype).min
-            self.newest = encoder_states.new_full((beams, beams), hidden).fill_diagonal_(0)
+            self.ancestors = encoder_states.new_empty(len(encoder_states), 1, beams, 0)
+            self.itself = encoder_states.new_full((beams, beams), self.hidden).fill_diagonal_(0)
 
-    def step(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Scores (batch * beams, vocabulary) of what follows when (batch, beams) tokens are appended."""
-        decoder, used = self.decoder, self.length * self.beams
-        embedded = decoder.embed(
-            decoder.embed_tokens(tokens.reshape(-1, 1)), self.length
-        )  # (batch * beams, 1, d_model)
-        states = embedded.view(*tokens.shape, -1)
-        ancestors = None
+    def append(self, tokens: torch.LongTensor) -> torch.Tensor:
+        """States (batch, beams, d_model) of the hypotheses after (batch, beams) tokens more."""
+        used = self.length * self.beams
+        # A hypothesis is a sequence of its own, at one position with all others.
+        embeddings = self.decoder.embed_tokens(tokens.flatten()[:, None])
+        states = self.decoder.embed(embeddings, self.length).view(*tokens.shape, -1)
         if self.ancestors is not None:
-            newest = self.newest.expand(len(tokens), -1, -1)
-            self.ancestors = torch.cat((self.ancestors, newest), dim=2)
-            ancestors = self.ancestors[:, None]  # (batch, 1, beams, beams * (length + 1))
-        for each in self.layers:
-            layer = each.layer
-            states = layer.residual(
-                states, lambda x, each=each: each.attend_to_itself(x, used, ancestors), layer.self_attn_layer_norm
-            )
-            states = layer.residual(
-                states, lambda x, each=each: each.attend_to_source(x, self.source_mask), layer.encoder_attn_layer_norm
-            )
-            states = layer.residual(states, layer.feed_forward, layer.final_layer_norm)
+            itself = self.itself.expand(len(tokens), 1, -1, -1)
+            self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
+        for layer in self.layers:
+            states = layer(states, used, self.ancestors, self.source_mask)
         self.length += 1
-        return self.lm_head(decoder.layer_norm(states)).flatten(0, 1)
+        return self.decoder.layer_norm(states)
+
+    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
+        """Scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
+        return self.lm_head(self.append(tokens))
 
     def continue_from(self, parents: torch.LongTensor):
-        """Makes hypothesis k of each sentence a continuation of `parents[:, k]`: (batch, beams)."""
+        """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
         if self.ancestors is not None:
-            self.ancestors = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.ancestors.shape[2]))
+            self.ancestors = self.ancestors.gather(2, parents[:, None, :, None].expand_as(self.ancestors))
 
     def keep(self, sentences: torch.LongTensor):
         """Forgets all sentences but these."""
@@ -161,38 +141,62 @@ class StepwiseDecoder:
             self.ancestors = self.ancestors[sentences]
 
 
-# -------------------------------------------------------------------------------------------------------- the search
+# -------------------------------------------------------------------------------------------------------- the searches
 
 
-def best_continuations(scores: torch.Tensor, so_far: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
-    """The best tokens to append to any hypothesis of each sentence, exactly, without sorting the whole vocabulary.
+def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `values.topk(count)` returns for (rows, columns), several times faster on a CPU when the columns are many.
 
-    Args:
-        scores: (batch * beams, vocabulary) unnormalised.
-        so_far: (batch, beams) log-probabilities of the hypotheses.
-        count: How many continuations of each sentence.
-
-    Returns:
-        Their log-probabilities, the hypotheses that they continue and their tokens: (batch, count) each, best first.
+    Columns are dealt out to groups. The best `count` values lie in the `count` groups with the best maxima, and maxima
+    are cheap: only those groups are sorted.
     """
-    batch, beams = so_far.shape
-    vocabulary = scores.shape[1]
-    offset = so_far - scores.float().logsumexp(dim=1).view(batch, beams)  # (batch, beams)
-    if vocabulary % _CHUNK:
-        scores = F.pad(scores, (0, -vocabulary % _CHUNK), value=-torch.inf)
-    chunks = scores.view(batch, beams, -1, _CHUNK)
-    per_beam = chunks.shape[2]
-    # The best `count` tokens lie in the `count` chunks with the best maxima.
-    maxima = (chunks.amax(dim=-1).float() + offset[..., None]).flatten(1)  # (batch, beams * chunks)
-    chosen = maxima.topk(min(count, maxima.shape[1]), dim=1).indices  # (batch, count)
-    inside = chunks.flatten(1, 2).gather(1, chosen[..., None].expand(-1, -1, _CHUNK)).float()
-    inside = inside + offset.gather(1, chosen // per_beam)[..., None]
-    best = inside.flatten(1).topk(count, dim=1)
-    chunk = chosen.gather(1, best.indices // _CHUNK)
-    return best.values, chunk // per_beam, chunk % per_beam * _CHUNK + best.indices % _CHUNK
+    columns = values.shape[1]
+    groups = 2 ** round(math.log2(math.sqrt(count * columns)))  # about as many as each of the groups chosen has members
+    if columns < 4 * groups:
+        return tuple(values.topk(count, dim=1))
+    whole = columns - columns % groups
+    maxima = values[:, :whole].unflatten(1, (-1, groups)).amax(dim=1)  # (rows, groups)
+    if whole < columns:
+        rest = values[:, whole:]
+        maxima[:, : rest.shape[1]] = maxima[:, : rest.shape[1]].maximum(rest)
+    chosen = maxima.topk(count, dim=1).indices  # (rows, count)
+    places = chosen[..., None] + torch.arange(0, columns, groups, device=values.device)
+    places = places.flatten(1)  # (rows, count * members)
+    members = values.gather(1, places.clamp(max=columns - 1)).masked_fill_(places >= columns, -torch.inf)
+    best = members.topk(count, dim=1)
+    return best.values, places.gather(1, best.indices)
 
 
-@torch.no_grad()
+class _OpenSentences:
+    """Which sentences the decoder's batch still holds, and what became of those that have left it."""
+
+    def __init__(self, decoder: StepwiseDecoder, *results: torch.Tensor):
+        """`results` are tensors (batch, ...) to be filled."""
+        self.decoder, self.results = decoder, results
+        self.places = torch.arange(len(results[0]), device=results[0].device)  # in the batch that was given
+        self.done = torch.zeros_like(self.places, dtype=torch.bool)
+
+    def leave(self, done: torch.Tensor, *results: torch.Tensor):
+        """Writes down the results of the sentences that are `done` (open,) now and were not before."""
+        now = done & ~self.done
+        if bool(now.any()):
+            self.done |= now
+            for kept, result in zip(self.results, results, strict=True):
+                kept[self.places[now]] = result[now]
+
+    def go_on(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
+        """What is left of tensors (open, ...) when an eighth of the sentences is done; None when all are."""
+        done = int(self.done.sum())
+        if done == len(self.done):
+            return None
+        if 8 * done < len(self.done):  # moving everything together costs more than a few rows too many
+            return tensors
+        stay = (~self.done).nonzero()[:, 0]
+        self.decoder.keep(stay)
+        self.places, self.done = self.places[stay], self.done[stay]
+        return tuple(tensor[stay] for tensor in tensors)
+
+
 def beam_search(
     decoder: StepwiseDecoder,
     prefix: torch.LongTensor,
@@ -200,108 +204,119 @@ def beam_search(
     *,
     eos_ids: list[int],
     pad_id: int,
-    alpha: float,
-    penalty: str,
+    penalty: Callable[[int | torch.Tensor], float | torch.Tensor],
     early_stopping: bool | str,
-) -> tuple[torch.LongTensor, torch.Tensor]:
-    """The `decoder.beams` best translations of each sentence.
+) -> tuple[torch.LongTensor, torch.Tensor, torch.LongTensor]:
+    """The `decoder.beams` best translations of each sentence that a search as wide finds (section 6.1).
 
     Args:
         decoder: Fresh, over the sentences.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
-        limits: (batch,) tokens that a translation may have beyond the prefix; one cut there counts as finished.
+        limits: (batch,) tokens that a translation may have after the prefix; one cut there counts as finished.
         eos_ids: Tokens that end a translation.
         pad_id: Fills up what is returned.
-        alpha: Exponent of the length penalty.
-        penalty: "gnmt" or "length", see [`length_penalty`].
+        penalty: What the log-probability of a translation of so many tokens is divided by.
         early_stopping: When a sentence is done, as in transformers: True as soon as it has enough finished
             hypotheses; False when the best open one, ended now, could not enter them; "never" when it could not
             however long it grew.
 
     Returns:
-        Sequences (batch, beams, length), prefix included, and their scores (batch, beams), best first.
+        Sequences (batch, beams, length), prefix included, their scores (batch, beams), best first, and how many tokens
+        each has after the prefix (batch, beams). Where there are fewer translations than hypotheses the scores of the
+        rest are minus infinity.
     """
-    batch, beams = len(prefix), decoder.beams
-    device = prefix.device
-    start, longest = prefix.shape[1], int(limits.max())
+    beams, start, longest = decoder.beams, prefix.shape[1], int(limits.max())
+    sequences = F.pad(prefix, (0, longest), value=pad_id)[:, None].repeat(1, beams, 1)  # of the open hypotheses
+    so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
+    finished, finished_scores, lengths = sequences.clone(), so_far.clone(), torch.zeros_like(sequences[..., 0])
+    found = (finished.clone(), finished_scores.clone(), lengths.clone())
+    sentences = _OpenSentences(decoder, *found)
+    so_far[:, 0] = 0  # all hypotheses are the same to begin with
     candidates = max(2, 1 + len(eos_ids)) * beams
-    eos = torch.tensor(eos_ids, device=device)
-    sequences = prefix.new_full((batch, beams, start + longest), pad_id)
-    sequences[:, :, :start] = prefix[:, None]
-    done, done_scores = sequences.clone(), torch.full((batch, beams), _NEVER, device=device)
-    found, found_scores = sequences.clone(), done_scores.clone()  # what is returned, in the order given
-    alive = torch.arange(batch, device=device)
-    so_far = torch.full((batch, beams), _NEVER, device=device)
-    so_far[:, 0] = 0
-    for i in range(start - 1):
-        decoder.step(sequences[:, :, i])
+    eos = torch.tensor(eos_ids, device=prefix.device)
+    # Where the penalty grows with the length, the best that an open hypothesis can become it becomes at its limit.
+    grows = penalty(2) > penalty(1)
+    for position in range(start - 1):
+        decoder.append(sequences[:, :, position])
     for length in range(1, longest + 1):
-        scores = decoder.step(sequences[:, :, start + length - 2])
-        values, parents, tokens = best_continuations(scores, so_far, candidates)
-        ends = torch.isin(tokens, eos) | (length >= limits[alive])[:, None]  # (alive, candidates)
-        # Finished ones enter the best of the sentence, if they are among the first `beams` candidates.
-        finished = ends.clone()
-        finished[:, beams:] = False
-        if bool(finished.any()):
-            ended = (values / length_penalty(length, alpha, penalty)).masked_fill(~finished, _NEVER)
-            if early_stopping is True:
-                ended = ended.masked_fill((done_scores > _NEVER).all(dim=1, keepdim=True), _NEVER)
-            grown = sequences.gather(1, parents[..., None].expand(-1, -1, sequences.shape[2])).clone()
-            grown[:, :, start + length - 1] = tokens
-            merged = torch.cat((done_scores, ended), dim=1)
-            done_scores, order = merged.topk(beams, dim=1)
-            done = torch.cat((done, grown), dim=1).gather(1, order[..., None].expand(-1, -1, done.shape[2]))
-        # The best open ones go on.
-        so_far, order = values.masked_fill(ends, _NEVER).topk(beams, dim=1)
-        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
-        sequences = sequences.gather(1, parents[..., None].expand(-1, -1, sequences.shape[2]))
-        sequences[:, :, start + length - 1] = tokens
-        decoder.continue_from(parents)
-        # Sentences none of whose open hypotheses can still win leave.
-        over = (so_far <= _NEVER / 2).all(dim=1)
-        full = (done_scores > _NEVER / 2).all(dim=1)
+        newest = start + length - 1
+        scores = decoder.scores(sequences[:, :, newest - 1]).float().log_softmax(dim=-1)  # (open, beams, vocabulary)
+        vocabulary = scores.shape[2]
+        values, places = exact_top_k(scores.add_(so_far[..., None]).flatten(1), min(candidates, beams * vocabulary))
+        parents, tokens = places // vocabulary, places % vocabulary  # (open, candidates)
+        ends = torch.isin(tokens, eos) | (length >= limits)[:, None]
+        # Those of the first `beams` that end compete with what is finished; the others are there for the open ones.
+        ended = values[:, :beams].masked_fill(~ends[:, :beams], -torch.inf) / penalty(length)
         if early_stopping is True:
-            over |= full
-        else:
-            reach = limits[alive] if early_stopping == "never" and alpha > 0 else torch.full_like(alive, length)
-            over |= full & (so_far[:, 0] / length_penalty(reach, alpha, penalty) <= done_scores[:, -1])
-        if bool(over.any()):
-            found[alive[over]], found_scores[alive[over]] = done[over], done_scores[over]
-            stay = (~over).nonzero()[:, 0]
-            if not len(stay):
-                break
-            decoder.keep(stay)
-            alive, sequences, done = alive[stay], sequences[stay], done[stay]
-            so_far, done_scores = so_far[stay], done_scores[stay]
-    return found, found_scores
+            ended = ended.masked_fill((finished_scores > -torch.inf).all(dim=1, keepdim=True), -torch.inf)
+        if bool((ended > finished_scores[:, -1:]).any()):
+            grown = _rows(sequences, parents[:, :beams])
+            grown[:, :, newest] = tokens[:, :beams]
+            finished_scores, order = torch.cat((finished_scores, ended), dim=1).topk(beams, dim=1)
+            finished = _rows(torch.cat((finished, grown), dim=1), order)
+            lengths = torch.cat((lengths, torch.full_like(lengths, length)), dim=1).gather(1, order)
+        so_far, order = values.masked_fill(ends, -torch.inf).topk(beams, dim=1)
+        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+        sequences = _rows(sequences, parents)
+        sequences[:, :, newest] = tokens
+        decoder.continue_from(parents)
+        over = (finished_scores > -torch.inf).all(dim=1)
+        if early_stopping is not True:
+            reach = limits if early_stopping == "never" and grows else length
+            over &= so_far[:, 0] / penalty(reach) <= finished_scores[:, -1]
+        over |= so_far[:, 0] == -torch.inf
+        sentences.leave(over, finished, finished_scores, lengths)
+        going_on = sentences.go_on(sequences, finished, finished_scores, lengths, so_far, limits)
+        if going_on is None:
+            break
+        sequences, finished, finished_scores, lengths, so_far, limits = going_on
+    return found
 
 
-@torch.no_grad()
-def greedy_search(
+def _rows(hypotheses: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Of each sentence's hypotheses (batch, any, length), those at `places` (batch, chosen)."""
+    return hypotheses.gather(1, places[..., None].expand(-1, -1, hypotheses.shape[2]))
+
+
+def sample(
     decoder: StepwiseDecoder,
     prefix: torch.LongTensor,
     limits: torch.LongTensor,
     *,
     eos_ids: list[int],
     pad_id: int,
+    choose: Callable[[torch.Tensor], torch.LongTensor],
 ) -> torch.LongTensor:
-    """The translation of each sentence that takes the best token at every step: (batch, length), prefix included."""
-    batch, start, longest = len(prefix), prefix.shape[1], int(limits.max())
-    found = prefix.new_full((batch, start + longest), pad_id)
-    found[:, :start] = prefix
+    """Translations that grow by one chosen token at a time: greedy search, or samples.
+
+    Args:
+        decoder: Fresh, over the sentences; its hypotheses grow independently of each other.
+        prefix: (batch, length) tokens that every translation begins with, the start token first.
+        limits: (batch,) tokens that a translation may have after the prefix.
+        eos_ids: Tokens that end a translation.
+        pad_id: Fills up what is returned.
+        choose: From scores (rows, vocabulary) to tokens (rows,).
+
+    Returns:
+        Sequences (batch, beams, length), prefix included.
+    """
+    start, longest = prefix.shape[1], int(limits.max())
+    sequences = F.pad(prefix, (0, longest), value=pad_id)[:, None].repeat(1, decoder.beams, 1)
+    found = sequences.clone()
+    sentences = _OpenSentences(decoder, found)
+    ended = torch.zeros(sequences.shape[:2], dtype=torch.bool, device=prefix.device)
     eos = torch.tensor(eos_ids, device=prefix.device)
-    alive = torch.arange(batch, device=prefix.device)
-    for i in range(start - 1):
-        decoder.step(prefix[:, i : i + 1])
-    tokens = prefix[:, -1]
+    for position in range(start - 1):
+        decoder.append(sequences[:, :, position])
     for length in range(1, longest + 1):
-        tokens = decoder.step(tokens[:, None]).argmax(dim=1)
-        found[alive, start + length - 1] = tokens
-        over = torch.isin(tokens, eos) | (length >= limits[alive])
-        if bool(over.any()):
-            stay = (~over).nonzero()[:, 0]
-            if not len(stay):
-                break
-            decoder.keep(stay)
-            alive, tokens = alive[stay], tokens[stay]
-    return found[:, : start + length]
+        newest = start + length - 1
+        scores = decoder.scores(sequences[:, :, newest - 1]).float()  # (open, beams, vocabulary)
+        tokens = choose(scores.flatten(0, 1)).view(ended.shape).masked_fill(ended, pad_id)
+        sequences[:, :, newest] = tokens
+        ended = ended | torch.isin(tokens, eos) | (length >= limits)[:, None]
+        sentences.leave(ended.all(dim=1), sequences)
+        going_on = sentences.go_on(sequences, ended, limits)
+        if going_on is None:
+            break
+        sequences, ended, limits = going_on
+    return found[:, :, : start + length]
