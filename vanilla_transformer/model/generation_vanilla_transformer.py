@@ -5,6 +5,7 @@ transformers' `GenerationMixin` are used in [`PaperGeneration`] alone, checked o
 """
 
 import copy
+import math
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k, sample
+from .search_vanilla_transformer import StepwiseDecoder, Translation, beam_search, exact_top_k, sample
 
 
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
@@ -197,20 +198,21 @@ class PaperGeneration:
             return super()._beam_search(
                 input_ids, logits_processor, stopping_criteria, settings, synced_gpus=synced_gpus, **model_kwargs
             )
-        decoder, prefix, limits, ends = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
-        sequences, scores, lengths = beam_search(
+        decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
+        found = beam_search(
             decoder,
             prefix,
             limits,
-            **ends,
+            eos_ids=eos_ids,
             penalty=lambda length: length_penalty(length, alpha, kind),
             early_stopping=settings.early_stopping,
         )
-        best = slice(settings.num_return_sequences)
-        longest = prefix.shape[1] + int(lengths[:, best].max())
-        sequences, scores = sequences[:, best, :longest].flatten(0, 1), scores[:, best].flatten()
+        count, none = settings.num_return_sequences, Translation([], -math.inf)
+        found = [translation for best in found for translation in (best + [none] * count)[:count]]
+        sequences = _padded(prefix, [translation.tokens for translation in found], settings)
         if not settings.return_dict_in_generate:
             return sequences
+        scores = torch.tensor([translation.score for translation in found], device=sequences.device)
         return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
 
     def _sample(
@@ -237,7 +239,7 @@ class PaperGeneration:
                 streamer=streamer,
                 **model_kwargs,
             )
-        decoder, prefix, limits, ends = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
+        decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
 
         def draw(scores: torch.Tensor) -> torch.LongTensor:
             return torch.multinomial(logits_processor(None, scores).softmax(dim=-1), num_samples=1)[:, 0]
@@ -246,7 +248,8 @@ class PaperGeneration:
             return exact_top_k(scores, 1)[1][:, 0]
 
         choose = draw if settings.do_sample else best
-        return sample(decoder, prefix, limits, **ends, choose=choose).flatten(0, 1)
+        found = sample(decoder, prefix, limits, eos_ids=eos_ids, choose=choose)
+        return _padded(prefix, [translation for each in found for translation in each], settings)
 
     def _is_plain(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict) -> bool:
         """Whether our own search may stand in for transformers'."""
@@ -270,7 +273,7 @@ class PaperGeneration:
         )
 
     def _stepwise(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict):
-        """Decoder, prefix (batch, length), limits (batch,) and end tokens for a search of ours.
+        """Decoder, prefix (batch, length), a limit for each sentence and the end tokens, for a search of ours.
 
         `input_ids` and what the encoder returned come repeated for every hypothesis.
         """
@@ -282,12 +285,19 @@ class PaperGeneration:
         for criterion in stopping_criteria:
             if isinstance(criterion, SourceLengthLimit):
                 limits = limits.minimum(criterion.limits.to(limits.device) + 1)  # with the start token
-        limits = (limits - prefix.shape[1]).clamp(min=1)
+        limits = (limits - prefix.shape[1]).clamp(min=1).tolist()
         decoder = StepwiseDecoder(self, states, None if mask is None else mask[::beams], beams)
         eos = settings._eos_token_tensor
-        pad = settings._pad_token_tensor
-        ends = {"eos_ids": [] if eos is None else eos.tolist(), "pad_id": 0 if pad is None else int(pad)}
-        return decoder, prefix, limits, ends
+        return decoder, prefix, limits, set() if eos is None else set(eos.tolist())
+
+
+def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: GenerationConfig) -> torch.LongTensor:
+    """(batch * translations of a sentence, length): the sentence's prefix, its translation, padding."""
+    pad = 0 if settings._pad_token_tensor is None else int(settings._pad_token_tensor)
+    longest = max(map(len, translations))
+    rows = [translation + [pad] * (longest - len(translation)) for translation in translations]
+    found = torch.tensor(rows, dtype=torch.long, device=prefix.device).view(len(rows), longest)
+    return torch.cat((prefix.repeat_interleave(len(rows) // len(prefix), dim=0), found), dim=1)
 
 
 def _only_warps(logits_processor: LogitsProcessorList) -> bool:

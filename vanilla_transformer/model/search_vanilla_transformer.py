@@ -7,6 +7,7 @@ is whose. Sentences that are done leave the batch. The best few tokens are found
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional as F
@@ -15,40 +16,75 @@ from torch.nn import functional as F
 # ---------------------------------------------------------------------------------------------- one step of the decoder
 
 
+class _Linear:
+    """A linear layer for many products with the same matrix: on a CPU a large one is laid out for oneDNN's kernels.
+
+    `torch.ops.mkldnn` is what torch.compile uses for frozen weights; where it is missing or would not pay, this is
+    `F.linear`. Checked on torch 2.13.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, rows: int):
+        self.weight, self.bias, self.packed = weight, bias, None
+        pays = weight.numel() >= (2**18 if rows >= 16 else 2**24)  # measured on an AMD EPYC with AVX-512
+        if pays and weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu"):
+            if torch.backends.mkldnn.enabled and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+                self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        if self.packed is None:
+            return F.linear(states, self.weight, self.bias)
+        return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
+
+
 class _Layer:
-    """One decoder layer: its matrices for the same states joined, and the keys and values of all sentences."""
+    """A decoder layer for the newest states of every hypothesis, with the keys and values of all that came before.
 
-    def __init__(self, layer, encoder_states: torch.Tensor):
+    States are (batch * beams, d_model) here: a hypothesis has one position at a time.
+    """
+
+    def __init__(self, layer, encoder_states: torch.Tensor, beams: int):
         own, cross = layer.self_attn, layer.encoder_attn
-        self.layer = layer
-        self.head_dim, self.value_head_dim = own.head_dim, own.value_head_dim
-        joined = (own.q_proj, own.k_proj, own.v_proj)
-        self.sizes = [projection.out_features for projection in joined]
-        self.weight = torch.cat([own.q_proj.weight * own.scaling, own.k_proj.weight, own.v_proj.weight])
-        self.bias = self.cross_bias = None
-        self.cross_weight = cross.q_proj.weight * cross.scaling
-        if own.q_proj.bias is not None:
-            self.bias = torch.cat([own.q_proj.bias * own.scaling, own.k_proj.bias, own.v_proj.bias])
-            self.cross_bias = cross.q_proj.bias * cross.scaling
-        self.source_keys = self._heads(cross.k_proj(encoder_states), self.head_dim).transpose(2, 3).contiguous()
-        self.source_values = self._heads(cross.v_proj(encoder_states), self.value_head_dim).contiguous()
-        self.keys = self.values = encoder_states.new_empty(0, 0, 0, 0)
+        rows = len(encoder_states) * beams
 
-    @staticmethod
-    def _heads(states: torch.Tensor, head_dim: int) -> torch.Tensor:
-        return states.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (batch, heads, length, head_dim)
+        def linear(*projections, scaling=1.0):
+            """Several projections of the same states as one; 1 / sqrt(d_k) goes into the queries'."""
+            first, *others = projections
+            weight = torch.cat([first.weight * scaling, *(other.weight for other in others)])
+            if first.bias is None:
+                return _Linear(weight, None, rows)
+            return _Linear(weight, torch.cat([first.bias * scaling, *(other.bias for other in others)]), rows)
+
+        self.layer, self.beams = layer, beams
+        self.head_dim, self.value_head_dim = own.head_dim, own.value_head_dim
+        self.query_key_value = linear(own.q_proj, own.k_proj, own.v_proj, scaling=own.scaling)
+        self.sizes = [projection.out_features for projection in (own.q_proj, own.k_proj, own.v_proj)]
+        self.own_output, self.cross_output = linear(own.out_proj), linear(cross.out_proj)
+        self.cross_query = linear(cross.q_proj, scaling=cross.scaling)
+        self.fc1, self.fc2 = linear(layer.fc1), linear(layer.fc2)
+        source_keys = cross.k_proj(encoder_states).unflatten(-1, (-1, self.head_dim))
+        source_values = cross.v_proj(encoder_states).unflatten(-1, (-1, self.value_head_dim))
+        self.source_keys = source_keys.permute(0, 2, 3, 1).contiguous()  # (batch, heads, head_dim, source)
+        self.source_values = source_values.transpose(1, 2).contiguous()  # (batch, heads, source, value_head_dim)
+        self.keys = self.values = encoder_states.new_empty(0, 0, 0, 0)  # (batch, heads, beams * length, ...)
 
     def __call__(self, states: torch.Tensor, used: int, ancestors, source_mask) -> torch.Tensor:
-        """The layer's output for (batch, beams, d_model), the newest states of every hypothesis."""
         layer = self.layer
-        states = layer.residual(states, lambda x: self._on_itself(x, used, ancestors), layer.self_attn_layer_norm)
-        states = layer.residual(states, lambda x: self._on_source(x, source_mask), layer.encoder_attn_layer_norm)
-        return layer.residual(states, layer.feed_forward, layer.final_layer_norm)
+        states = self._residual(states, lambda x: self._on_itself(x, used, ancestors), layer.self_attn_layer_norm)
+        states = self._residual(states, lambda x: self._on_source(x, source_mask), layer.encoder_attn_layer_norm)
+        return self._residual(states, lambda x: self.fc2(layer.activation_fn(self.fc1(x))), layer.final_layer_norm)
+
+    def _residual(self, states: torch.Tensor, sub_layer: Callable, norm) -> torch.Tensor:
+        if self.layer.norm_first:
+            return states + sub_layer(F.layer_norm(states, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
+        return F.layer_norm(states + sub_layer(states), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+    def _heads(self, states: torch.Tensor, head_dim: int) -> torch.Tensor:
+        return states.view(-1, self.beams, states.shape[1] // head_dim, head_dim).transpose(1, 2)
 
     def _on_itself(self, states: torch.Tensor, used: int, ancestors: torch.Tensor | None) -> torch.Tensor:
         """Appends keys and values behind the `used` ones and attends to all of them that are ancestors."""
-        query, key, value = F.linear(states, self.weight, self.bias).split(self.sizes, dim=-1)
-        end = used + states.shape[1]
+        query, key, value = self.query_key_value(states).split(self.sizes, dim=1)
+        end = used + self.beams
         key, value = self._heads(key, self.head_dim), self._heads(value, self.value_head_dim)
         if end > self.keys.shape[2]:
             self.keys, self.values = self._more_room(self.keys, key, used), self._more_room(self.values, value, used)
@@ -57,15 +93,14 @@ class _Layer:
         if ancestors is not None:
             scores += ancestors
         attended = scores.softmax(dim=-1) @ self.values[:, :, :end]
-        return self.layer.self_attn.out_proj(attended.transpose(1, 2).flatten(2))
+        return self.own_output(attended.transpose(1, 2).reshape(len(states), -1))
 
     def _on_source(self, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        query = self._heads(F.linear(states, self.cross_weight, self.cross_bias), self.head_dim)
-        scores = query @ self.source_keys  # (batch, heads, beams, source)
+        scores = self._heads(self.cross_query(states), self.head_dim) @ self.source_keys  # (batch, heads, beams, source)
         if mask is not None:
             scores += mask
         attended = scores.softmax(dim=-1) @ self.source_values
-        return self.layer.encoder_attn.out_proj(attended.transpose(1, 2).flatten(2))
+        return self.cross_output(attended.transpose(1, 2).reshape(len(states), -1))
 
     @staticmethod
     def _more_room(old: torch.Tensor, new: torch.Tensor, used: int) -> torch.Tensor:
@@ -96,24 +131,23 @@ class StepwiseDecoder:
     """
 
     def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
-        self.decoder, self.lm_head, self.beams = model.model.decoder, model.lm_head, beams
-        self.layers = [_Layer(layer, encoder_states) for layer in self.decoder.layers]
+        self.decoder, self.beams = model.model.decoder, beams
+        self.lm_head = _Linear(model.lm_head.weight, model.lm_head.bias, len(encoder_states) * beams)
+        self.layers = [_Layer(layer, encoder_states, beams) for layer in self.decoder.layers]
         self.length = 0
         self.source_mask = self.ancestors = None
-        self.hidden = torch.finfo(encoder_states.dtype).min
+        hidden = torch.finfo(encoder_states.dtype).min
         if source_mask is not None and not bool(source_mask.all()):
-            mask = torch.zeros_like(source_mask, dtype=encoder_states.dtype).masked_fill_(source_mask == 0, self.hidden)
+            mask = torch.zeros_like(source_mask, dtype=encoder_states.dtype).masked_fill_(source_mask == 0, hidden)
             self.source_mask = mask[:, None, None]  # (batch, 1, 1, source)
         if beams > 1:
             self.ancestors = encoder_states.new_empty(len(encoder_states), 1, beams, 0)
-            self.itself = encoder_states.new_full((beams, beams), self.hidden).fill_diagonal_(0)
+            self.itself = encoder_states.new_full((beams, beams), hidden).fill_diagonal_(0)
 
     def append(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """States (batch, beams, d_model) of the hypotheses after (batch, beams) tokens more."""
+        """States (batch * beams, d_model) of the hypotheses after (batch, beams) tokens more."""
         used = self.length * self.beams
-        # A hypothesis is a sequence of its own, at one position with all others.
-        embeddings = self.decoder.embed_tokens(tokens.flatten()[:, None])
-        states = self.decoder.embed(embeddings, self.length).view(*tokens.shape, -1)
+        states = self.decoder.embed(self.decoder.embed_tokens(tokens.reshape(-1, 1)), self.length)[:, 0]
         if self.ancestors is not None:
             itself = self.itself.expand(len(tokens), 1, -1, -1)
             self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
@@ -123,8 +157,8 @@ class StepwiseDecoder:
         return self.decoder.layer_norm(states)
 
     def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
-        return self.lm_head(self.append(tokens))
+        """float32 scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
+        return self.lm_head(self.append(tokens)).float().view(*tokens.shape, -1)
 
     def continue_from(self, parents: torch.LongTensor):
         """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
@@ -152,7 +186,7 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     """
     columns = values.shape[1]
     groups = 2 ** round(math.log2(math.sqrt(count * columns)))  # about as many as each of the groups chosen has members
-    if columns < 4 * groups:
+    if columns < 4 * groups or len(values) == 1:
         return tuple(values.topk(count, dim=1))
     whole = columns - columns % groups
     maxima = values[:, :whole].unflatten(1, (-1, groups)).amax(dim=1)  # (rows, groups)
@@ -167,156 +201,171 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     return best.values, places.gather(1, best.indices)
 
 
-class _OpenSentences:
-    """Which sentences the decoder's batch still holds, and what became of those that have left it."""
+@dataclass(slots=True)
+class _Hypothesis:
+    """An open hypothesis: its last token, and the one that it continues (None: the prefix)."""
 
-    def __init__(self, decoder: StepwiseDecoder, *results: torch.Tensor):
-        """`results` are tensors (batch, ...) to be filled."""
-        self.decoder, self.results = decoder, results
-        self.places = torch.arange(len(results[0]), device=results[0].device)  # in the batch that was given
-        self.done = torch.zeros_like(self.places, dtype=torch.bool)
+    parent: "_Hypothesis | None" = None
+    token: int = -1
 
-    def leave(self, done: torch.Tensor, *results: torch.Tensor):
-        """Writes down the results of the sentences that are `done` (open,) now and were not before."""
-        now = done & ~self.done
-        if bool(now.any()):
-            self.done |= now
-            for kept, result in zip(self.results, results, strict=True):
-                kept[self.places[now]] = result[now]
-
-    def go_on(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
-        """What is left of tensors (open, ...) when an eighth of the sentences is done; None when all are."""
-        done = int(self.done.sum())
-        if done == len(self.done):
-            return None
-        if 8 * done < len(self.done):  # moving everything together costs more than a few rows too many
-            return tensors
-        stay = (~self.done).nonzero()[:, 0]
-        self.decoder.keep(stay)
-        self.places, self.done = self.places[stay], self.done[stay]
-        return tuple(tensor[stay] for tensor in tensors)
+    def tokens(self) -> list[int]:
+        """All of its tokens, without the prefix."""
+        found, each = [], self
+        while each.parent is not None:
+            found.append(each.token)
+            each = each.parent
+        return found[::-1]
 
 
+@dataclass(slots=True)
+class Translation:
+    """One of the best translations of a sentence: its tokens after the prefix, and its score."""
+
+    tokens: list[int]
+    score: float
+
+
+@dataclass(slots=True)
+class _Sentence:
+    """A sentence in the search."""
+
+    limit: int  # tokens that a translation may have
+    open: list[_Hypothesis]
+    finished: list[tuple[float, _Hypothesis]] = field(default_factory=list)  # best first
+    done: bool = False
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A sentence of which samples are drawn."""
+
+    limit: int
+    translations: list[list[int]]
+    done: bool = False
+
+    def is_over(self, translation: list[int], eos_ids: set[int]) -> bool:
+        return len(translation) >= self.limit or (bool(translation) and translation[-1] in eos_ids)
+
+
+def _move_together(decoder: StepwiseDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
+    """Takes the sentences that are done out of the batch, as soon as an eighth of them is.
+
+    Moving everything together for each of them would cost more than a few rows too many.
+    """
+    stay = [i for i, sentence in enumerate(sentences) if not sentence.done]
+    if not stay or 8 * (len(sentences) - len(stay)) < len(sentences):
+        return sentences, *tensors
+    places = torch.tensor(stay, device=tensors[0].device)
+    decoder.keep(places)
+    return [sentences[i] for i in stay], *(tensor[places] for tensor in tensors)
+
+
+@torch.no_grad()
 def beam_search(
     decoder: StepwiseDecoder,
     prefix: torch.LongTensor,
-    limits: torch.LongTensor,
+    limits: list[int],
     *,
-    eos_ids: list[int],
-    pad_id: int,
-    penalty: Callable[[int | torch.Tensor], float | torch.Tensor],
-    early_stopping: bool | str,
-) -> tuple[torch.LongTensor, torch.Tensor, torch.LongTensor]:
-    """The `decoder.beams` best translations of each sentence that a search as wide finds (section 6.1).
+    eos_ids: set[int],
+    penalty: Callable[[int], float],
+    early_stopping: bool | str = "never",
+) -> list[list[Translation]]:
+    """The best translations of each sentence that a search with `decoder.beams` hypotheses finds (section 6.1).
 
     Args:
         decoder: Fresh, over the sentences.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
-        limits: (batch,) tokens that a translation may have after the prefix; one cut there counts as finished.
+        limits: How many tokens a translation of each sentence may have after the prefix; one cut there is finished.
         eos_ids: Tokens that end a translation.
-        pad_id: Fills up what is returned.
         penalty: What the log-probability of a translation of so many tokens is divided by.
         early_stopping: When a sentence is done, as in transformers: True as soon as it has enough finished
             hypotheses; False when the best open one, ended now, could not enter them; "never" when it could not
             however long it grew.
 
     Returns:
-        Sequences (batch, beams, length), prefix included, their scores (batch, beams), best first, and how many tokens
-        each has after the prefix (batch, beams). Where there are fewer translations than hypotheses the scores of the
-        rest are minus infinity.
+        For each sentence up to `decoder.beams` translations, best first.
     """
-    beams, start, longest = decoder.beams, prefix.shape[1], int(limits.max())
-    sequences = F.pad(prefix, (0, longest), value=pad_id)[:, None].repeat(1, beams, 1)  # of the open hypotheses
-    so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
-    finished, finished_scores, lengths = sequences.clone(), so_far.clone(), torch.zeros_like(sequences[..., 0])
-    found = (finished.clone(), finished_scores.clone(), lengths.clone())
-    sentences = _OpenSentences(decoder, *found)
-    so_far[:, 0] = 0  # all hypotheses are the same to begin with
+    beams = decoder.beams
+    # As many as ending may take away, and as many again to go on with.
     candidates = max(2, 1 + len(eos_ids)) * beams
-    eos = torch.tensor(eos_ids, device=prefix.device)
     # Where the penalty grows with the length, the best that an open hypothesis can become it becomes at its limit.
-    grows = penalty(2) > penalty(1)
-    for position in range(start - 1):
-        decoder.append(sequences[:, :, position])
-    for length in range(1, longest + 1):
-        newest = start + length - 1
-        scores = decoder.scores(sequences[:, :, newest - 1]).float().log_softmax(dim=-1)  # (open, beams, vocabulary)
+    grows = early_stopping == "never" and penalty(2) > penalty(1)
+    everything = sentences = [_Sentence(limit, [_Hypothesis()] * beams) for limit in limits]
+    so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
+    so_far[:, 0] = 0  # all hypotheses are the same to begin with
+    for position in range(prefix.shape[1] - 1):
+        decoder.append(prefix[:, position, None].expand(-1, beams))
+    tokens, length = prefix[:, -1, None].expand(-1, beams), 0
+    while not all(sentence.done for sentence in sentences):
+        length += 1
+        scores = decoder.scores(tokens).log_softmax(dim=-1).add_(so_far[..., None])  # (open, beams, vocabulary)
         vocabulary = scores.shape[2]
-        values, places = exact_top_k(scores.add_(so_far[..., None]).flatten(1), min(candidates, beams * vocabulary))
-        parents, tokens = places // vocabulary, places % vocabulary  # (open, candidates)
-        ends = torch.isin(tokens, eos) | (length >= limits)[:, None]
-        # Those of the first `beams` that end compete with what is finished; the others are there for the open ones.
-        ended = values[:, :beams].masked_fill(~ends[:, :beams], -torch.inf) / penalty(length)
-        if early_stopping is True:
-            ended = ended.masked_fill((finished_scores > -torch.inf).all(dim=1, keepdim=True), -torch.inf)
-        if bool((ended > finished_scores[:, -1:]).any()):
-            grown = _rows(sequences, parents[:, :beams])
-            grown[:, :, newest] = tokens[:, :beams]
-            finished_scores, order = torch.cat((finished_scores, ended), dim=1).topk(beams, dim=1)
-            finished = _rows(torch.cat((finished, grown), dim=1), order)
-            lengths = torch.cat((lengths, torch.full_like(lengths, length)), dim=1).gather(1, order)
-        so_far, order = values.masked_fill(ends, -torch.inf).topk(beams, dim=1)
-        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
-        sequences = _rows(sequences, parents)
-        sequences[:, :, newest] = tokens
+        values, places = exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary))
+        values, places = values.tolist(), places.tolist()
+        chosen = []
+        for sentence, value, place in zip(sentences, values, places, strict=True):
+            if sentence.done:  # but still in the batch
+                chosen.append([(-math.inf, 0, 0)] * beams)
+                continue
+            enough = early_stopping is True and len(sentence.finished) == beams
+            going_on = []  # (log-probability, the hypothesis continued, token)
+            for rank, (log_probability, number) in enumerate(zip(value, place, strict=True)):
+                if log_probability == -math.inf or len(going_on) == beams:
+                    break
+                beam, token = divmod(number, vocabulary)
+                if token not in eos_ids and length < sentence.limit:
+                    going_on.append((log_probability, beam, token))
+                elif rank < beams and not enough:  # the later ones are there for the open hypotheses only
+                    ended = _Hypothesis(sentence.open[beam], token)
+                    sentence.finished.append((log_probability / penalty(length), ended))
+            sentence.finished.sort(key=lambda each: -each[0])
+            del sentence.finished[beams:]
+            sentence.open = [_Hypothesis(sentence.open[beam], token) for _, beam, token in going_on]
+            sentence.done = not going_on
+            if going_on and len(sentence.finished) == beams:
+                best = going_on[0][0] / penalty(sentence.limit if grows else length)
+                sentence.done = early_stopping is True or best <= sentence.finished[-1][0]
+            chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
+        so_far = torch.tensor([[each[0] for each in row] for row in chosen], device=prefix.device)
+        parents = torch.tensor([[each[1] for each in row] for row in chosen], device=prefix.device)
+        tokens = torch.tensor([[each[2] for each in row] for row in chosen], device=prefix.device)
         decoder.continue_from(parents)
-        over = (finished_scores > -torch.inf).all(dim=1)
-        if early_stopping is not True:
-            reach = limits if early_stopping == "never" and grows else length
-            over &= so_far[:, 0] / penalty(reach) <= finished_scores[:, -1]
-        over |= so_far[:, 0] == -torch.inf
-        sentences.leave(over, finished, finished_scores, lengths)
-        going_on = sentences.go_on(sequences, finished, finished_scores, lengths, so_far, limits)
-        if going_on is None:
-            break
-        sequences, finished, finished_scores, lengths, so_far, limits = going_on
-    return found
+        sentences, so_far, tokens = _move_together(decoder, sentences, so_far, tokens)
+    return [[Translation(each.tokens(), score) for score, each in sentence.finished] for sentence in everything]
 
 
-def _rows(hypotheses: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Of each sentence's hypotheses (batch, any, length), those at `places` (batch, chosen)."""
-    return hypotheses.gather(1, places[..., None].expand(-1, -1, hypotheses.shape[2]))
-
-
+@torch.no_grad()
 def sample(
     decoder: StepwiseDecoder,
     prefix: torch.LongTensor,
-    limits: torch.LongTensor,
+    limits: list[int],
     *,
-    eos_ids: list[int],
-    pad_id: int,
+    eos_ids: set[int],
     choose: Callable[[torch.Tensor], torch.LongTensor],
-) -> torch.LongTensor:
+) -> list[list[list[int]]]:
     """Translations that grow by one chosen token at a time: greedy search, or samples.
 
     Args:
         decoder: Fresh, over the sentences; its hypotheses grow independently of each other.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
-        limits: (batch,) tokens that a translation may have after the prefix.
+        limits: How many tokens a translation of each sentence may have after the prefix.
         eos_ids: Tokens that end a translation.
-        pad_id: Fills up what is returned.
         choose: From scores (rows, vocabulary) to tokens (rows,).
 
     Returns:
-        Sequences (batch, beams, length), prefix included.
+        For each sentence `decoder.beams` translations, each as its tokens after the prefix.
     """
-    start, longest = prefix.shape[1], int(limits.max())
-    sequences = F.pad(prefix, (0, longest), value=pad_id)[:, None].repeat(1, decoder.beams, 1)
-    found = sequences.clone()
-    sentences = _OpenSentences(decoder, found)
-    ended = torch.zeros(sequences.shape[:2], dtype=torch.bool, device=prefix.device)
-    eos = torch.tensor(eos_ids, device=prefix.device)
-    for position in range(start - 1):
-        decoder.append(sequences[:, :, position])
-    for length in range(1, longest + 1):
-        newest = start + length - 1
-        scores = decoder.scores(sequences[:, :, newest - 1]).float()  # (open, beams, vocabulary)
-        tokens = choose(scores.flatten(0, 1)).view(ended.shape).masked_fill(ended, pad_id)
-        sequences[:, :, newest] = tokens
-        ended = ended | torch.isin(tokens, eos) | (length >= limits)[:, None]
-        sentences.leave(ended.all(dim=1), sequences)
-        going_on = sentences.go_on(sequences, ended, limits)
-        if going_on is None:
-            break
-        sequences, ended, limits = going_on
-    return found[:, :, : start + length]
+    beams = decoder.beams
+    everything = sentences = [_Sample(limit, [[] for _ in range(beams)]) for limit in limits]
+    for position in range(prefix.shape[1] - 1):
+        decoder.append(prefix[:, position, None].expand(-1, beams))
+    tokens = prefix[:, -1, None].expand(-1, beams)
+    while not all(sentence.done for sentence in sentences):
+        tokens = choose(decoder.scores(tokens).flatten(0, 1)).view(-1, beams)
+        for sentence, row in zip(sentences, tokens.tolist(), strict=True):
+            for translation, token in zip(sentence.translations, row, strict=True):
+                if not sentence.is_over(translation, eos_ids):
+                    translation.append(token)
+            sentence.done = all(sentence.is_over(translation, eos_ids) for translation in sentence.translations)
+        sentences, tokens = _move_together(decoder, sentences, tokens)
+    return [sentence.translations for sentence in everything]

@@ -1,0 +1,369 @@
+"""The searches: equal to exhaustive search, to transformers' own, to one forward pass, alone and in any company."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from transformers import GenerationConfig, LogitsProcessor
+from transformers.generation import GenerationMixin
+
+from vanilla_transformer.model import generation_vanilla_transformer as generation
+from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
+
+
+OPTIONS = {
+    "paper": {},
+    "pre-norm": {"norm_first": True, "attention_bias": True, "activation_function": "gelu"},
+    "learned": {"position_embedding_type": "learned", "output_bias": True},
+    "row B": {"head_dim": 6, "value_head_dim": 10},
+    "untied": {"tie_word_embeddings": False, "sinusoid_layout": "halves", "scale_embedding": False},
+}
+
+
+@pytest.fixture
+def sources():
+    """Five sources of different lengths, padded."""
+    torch.manual_seed(5)
+    ids = torch.randint(3, 40, (5, 7))
+    mask = torch.ones_like(ids)
+    for row in range(5):
+        mask[row, 7 - row :] = 0
+        ids[row, 7 - row :] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def sharpened(model):
+    """Random models are sure of nothing: with larger weights their translations differ."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)
+    return model
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+
+
+@pytest.mark.parametrize("rows, columns, count", [(1, 5000, 8), (3, 5000, 8), (4, 4099, 1), (2, 100, 7), (5, 7, 7)])
+def test_the_best_values_are_those_of_a_full_sort(rows, columns, count):
+    for seed in range(20):
+        values = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+        best, places = exact_top_k(values, count)
+        expected = values.topk(count, dim=1)
+        assert torch.equal(best, expected.values)
+        assert torch.equal(places, expected.indices)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources, options):
+    model, beams = tiny_model(**options), 3
+    torch.manual_seed(1)
+    tokens = torch.randint(3, 40, (5, beams, 40))  # longer than the room there is at first
+    with torch.no_grad():
+        decoder = StepwiseDecoder(model, model.model.encoder(**sources)[0], sources["attention_mask"], beams)
+        stay = torch.tensor([0, 2, 4])
+        for position in range(tokens.shape[2]):
+            if position == 10:  # two sentences leave
+                decoder.keep(stay)
+                tokens = tokens[stay]
+            if position % 7 == 3:  # hypotheses change places, and one has two successors
+                parents = torch.tensor([2, 0, 0]).expand(len(tokens), -1)
+                decoder.continue_from(parents)
+                tokens[:, :, :position] = tokens[:, parents[0], :position]
+            scores = decoder.scores(tokens[:, :, position])
+        kept = {name: value[stay].repeat_interleave(beams, dim=0) for name, value in sources.items()}
+        expected = model(**kept, decoder_input_ids=tokens.flatten(0, 1)).logits[:, -1]
+    torch.testing.assert_close(scores.flatten(0, 1), expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [4, 64])
+def test_large_matrices_laid_out_for_speed_give_the_same_scores(tiny_model, sources, rows):
+    model = tiny_model(vocab_size=20_000, output_bias=True)  # of 320,000 numbers
+    ids = sources["input_ids"][:1].expand(rows, -1)
+    with torch.no_grad():
+        decoder = StepwiseDecoder(model, model.model.encoder(ids)[0], None, 1)
+        assert (decoder.lm_head.packed is not None) == (rows == 64)
+        scores = decoder.scores(torch.full((rows, 1), 7))
+        expected = model(ids, decoder_input_ids=torch.full((rows, 1), 7)).logits
+    torch.testing.assert_close(scores, expected, atol=2e-5, rtol=1e-4)
+
+
+# ----------------------------------------------------------------------------------------------- exhaustive search
+
+
+def all_translations(model, source, limit, penalty):
+    """Every translation of at most `limit` tokens and its score, best first, from forward passes alone."""
+    vocabulary, found = range(model.config.vocab_size), {}
+    full = torch.tensor(list(itertools.product(vocabulary, repeat=limit)))
+    inputs = torch.cat((torch.zeros(len(full), 1, dtype=torch.long), full[:, :-1]), dim=1)
+    with torch.no_grad():
+        logits = model(source.expand(len(full), -1), decoder_input_ids=inputs).logits.double()
+    log_probabilities = logits.log_softmax(-1).gather(2, full[..., None])[..., 0].cumsum(1)
+    for row, sums in zip(full.tolist(), log_probabilities.tolist(), strict=True):
+        length = row.index(2) + 1 if 2 in row else limit
+        found[tuple(row[:length])] = sums[length - 1] / penalty(length)
+    return sorted(found.items(), key=lambda each: -each[1])
+
+
+@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("length", 0.6), ("length", 2.0), ("gnmt", 0.0), ("length", -1.0)])
+@pytest.mark.parametrize("end", [-3.0, 0.0, 3.0], ids=["ends late", "ends anywhere", "ends early"])
+def test_a_search_wide_enough_is_exhaustive(tiny_model, kind, alpha, end):
+    def penalty(length):
+        return length_penalty(length, alpha, kind)
+
+    for seed in range(20):
+        limit, source = 2 + seed % 3, torch.tensor([[3, 4, 2]])
+        model = sharpened(tiny_model(seed, vocab_size=5, output_bias=True, d_model=8, encoder_layers=1)).double()
+        with torch.no_grad():
+            model.lm_head.bias[2] += end
+        expected = all_translations(model, source, limit, penalty)
+        beams = 5 ** (limit - 1)
+        with torch.no_grad():
+            decoder = StepwiseDecoder(model, model.model.encoder(source)[0], None, beams)
+        found = beam_search(decoder, torch.zeros(1, 1, dtype=torch.long), [limit], eos_ids={2}, penalty=penalty)[0]
+        assert len(found) == min(beams, len(expected))
+        for translation, (tokens, score) in zip(found, expected, strict=False):
+            assert translation.score == pytest.approx(score, abs=1e-4)
+            if sum(abs(other - score) < 1e-4 for _, other in expected) == 1:
+                assert tuple(translation.tokens) == tokens
+
+
+def endless_beam_search(model, source, limit, beams, penalty):
+    """Beam search in its plainest form, from whole forward passes: to the limit, whatever can still win."""
+    open_ones, finished = [((0,), 0.0)], []
+    for length in range(1, limit + 1):
+        rows = torch.tensor([tokens for tokens, _ in open_ones])
+        with torch.no_grad():
+            scores = model(source.expand(len(rows), -1), decoder_input_ids=rows).logits[:, -1].log_softmax(-1).tolist()
+        longer = [
+            ((*tokens, token), so_far + score)
+            for (tokens, so_far), row in zip(open_ones, scores, strict=True)
+            for token, score in enumerate(row)
+        ]
+        open_ones = []
+        for rank, (tokens, score) in enumerate(sorted(longer, key=lambda each: -each[1])[: 2 * beams]):
+            if tokens[-1] != 2 and length < limit:
+                open_ones = (open_ones + [(tokens, score)])[:beams]
+            elif rank < beams:
+                finished.append((tokens[1:], score / penalty(length)))
+    return sorted(finished, key=lambda each: -each[1])[:beams]
+
+
+@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("length", 1.0), ("gnmt", 2.0), ("length", 0.0)])
+@pytest.mark.parametrize("end", [-1.0, 1.0], ids=["ends late", "ends early"])
+def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, alpha, end):
+    source, limit, saved = torch.tensor([[3, 4, 2]]), 9, 0
+    for seed in range(12):
+        beams = 2 + seed % 4
+        model = sharpened(tiny_model(seed, vocab_size=12, output_bias=True)).double()
+        with torch.no_grad():
+            model.lm_head.bias[2] += end
+            decoder = StepwiseDecoder(model, model.model.encoder(source)[0], None, beams)
+        prefix = torch.zeros(1, 1, dtype=torch.long)
+        [found] = beam_search(
+            decoder, prefix, [limit], eos_ids={2}, penalty=lambda length: length_penalty(length, alpha, kind)
+        )
+        expected = endless_beam_search(model, source, limit, beams, lambda length: length_penalty(length, alpha, kind))
+        assert [tuple(each.tokens) for each in found] == [tokens for tokens, _ in expected]
+        assert [each.score for each in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+        saved += limit - decoder.length
+    assert saved > 0  # steps, or this would show nothing
+
+
+# ------------------------------------------------------------------------------------------------ scores and company
+
+
+@pytest.mark.parametrize("kind", ["gnmt", "length"])
+def test_a_score_is_the_log_probability_of_one_forward_pass(tiny_model, sources, kind):
+    for seed in range(5):
+        model = sharpened(tiny_model(seed))
+        output = model.generate(
+            **sources,
+            num_beams=4,
+            num_return_sequences=4,
+            length_penalty=0.6,
+            length_penalty_type=kind,
+            max_new_tokens=9,
+            return_dict_in_generate=True,
+        )
+        labels = output.sequences[:, 1:].masked_fill(output.sequences[:, 1:] == 1, -100)
+        repeated = {name: value.repeat_interleave(4, dim=0) for name, value in sources.items()}
+        with torch.no_grad():
+            scores = model(**repeated, decoder_input_ids=output.sequences[:, :-1]).logits.log_softmax(-1)
+        sums = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0).sum(1)
+        lengths = (labels != -100).sum(1)
+        expected = sums / torch.tensor([length_penalty(int(length), 0.6, kind) for length in lengths])
+        torch.testing.assert_close(output.sequences_scores, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 4}], ids=["greedy", "beam"])
+def test_neighbours_and_their_order_change_nothing(tiny_model, sources, options):
+    for seed in range(10):
+        model = sharpened(tiny_model(seed))
+        count = options.get("num_return_sequences", 1)
+
+        def translations(rows, model=model, count=count):
+            ids, mask = sources["input_ids"][rows], sources["attention_mask"][rows]
+            length = int(mask.sum(1).max())
+            found = model.generate(ids[:, :length], attention_mask=mask[:, :length], **options)
+            found = [[token for token in row if token != 1] for row in found.tolist()]
+            return {row: found[i * count : (i + 1) * count] for i, row in enumerate(rows)}
+
+        together = translations([0, 1, 2, 3, 4])
+        assert translations([3, 1, 4, 0, 2]) == together
+        assert {row: translations([row])[row] for row in range(5)} == together
+
+
+# ----------------------------------------------------------------------------------- beside transformers' own searches
+
+
+SEARCHES = {
+    "greedy": {"num_beams": 1},
+    "greedy, bounded": {"num_beams": 1, "max_new_tokens": 9},
+    "beam": {"num_beams": 4, "length_penalty": 0.6, "early_stopping": False, "length_penalty_type": "length"},
+    "beam, early": {"num_beams": 4, "early_stopping": True, "length_penalty_type": "length"},
+    "n-best": {"num_beams": 5, "num_return_sequences": 3, "length_penalty_type": "length"},
+    "no bound": {"num_beams": 3, "early_stopping": "never", "length_penalty_type": "length", "max_new_tokens": 9},
+    "short ones": {"num_beams": 3, "length_penalty": -0.5, "early_stopping": "never", "length_penalty_type": "length"},
+    "gnmt": {"num_beams": 4, "length_penalty": 0.6, "early_stopping": "never"},
+    "gnmt, no bound": {"num_beams": 3, "length_penalty": 1.0, "early_stopping": False, "max_length": 12},
+    "two ends": {"num_beams": 3, "eos_token_id": [2, 7], "length_penalty_type": "length"},
+    "no end": {"num_beams": 3, "eos_token_id": None, "max_new_tokens": 6, "length_penalty_type": "length"},
+    "prefix": {"num_beams": 3, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5), "length_penalty_type": "length"},
+    "greedy prefix": {"num_beams": 1, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
+}
+
+
+@pytest.fixture
+def ours_used(monkeypatch):
+    """Counts the uses of our own searches."""
+    used = []
+    for name in ("beam_search", "sample"):
+        search = getattr(generation, name)
+        monkeypatch.setattr(generation, name, lambda *a, search=search, **k: used.append(1) or search(*a, **k))
+    return used
+
+
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
+def test_outputs_are_those_of_transformers_own_search(tiny_model, sources, options, ours_used, monkeypatch):
+    for seed in range(8):
+        choices = list(OPTIONS.values())[seed % len(OPTIONS)]
+        model = sharpened(tiny_model(seed, **{**choices, "output_bias": True}))
+        ours = model.generate(**sources, **{"max_length_offset": 9, **options})
+        assert len(ours_used) == seed + 1
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "_is_plain", lambda *_: False)
+            theirs = model.generate(**sources, **{"max_length_offset": 9, **options})
+        assert len(ours_used) == seed + 1
+        assert torch.equal(ours, theirs)
+
+
+def test_with_transformers_penalty_ours_is_the_mixins(tiny_model, sources):
+    """Against the method of `GenerationMixin` itself, without a line of ours in between."""
+    model = sharpened(tiny_model())
+    options = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": False, "length_penalty_type": "length"}
+    theirs = model.generate(**sources, **options, custom_generate=GenerationMixin._beam_search)
+    assert torch.equal(model.generate(**sources, **options), theirs)
+
+
+class Nothing(LogitsProcessor):
+    def __call__(self, input_ids, scores):
+        return scores
+
+
+ELSEWHERE = {
+    "a logits processor": {"logits_processor": [Nothing()]},
+    "a field that makes one": {"no_repeat_ngram_size": 3},
+    "scores of every step": {"output_scores": True, "return_dict_in_generate": True},
+    "no cache": {"use_cache": False},
+    "a static cache": {"cache_implementation": "static"},
+    "beams that are drawn": {"do_sample": True},
+}
+
+
+@pytest.mark.parametrize("options", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_is_not_plain_goes_to_transformers(tiny_model, sources, options, ours_used):
+    tiny_model().generate(**sources, num_beams=2, max_new_tokens=3, **options)
+    assert not ours_used
+
+
+def _hooked(model):
+    model.model.decoder.layers[0].fc1.register_forward_hook(lambda module, inputs, output: output * 0)
+
+
+def _adapted(model):
+    class Adapter(torch.nn.Linear):
+        def forward(self, states):
+            return super().forward(states) * 0
+
+    layer = model.model.decoder.layers[0]
+    adapter = Adapter(layer.fc1.in_features, layer.fc1.out_features)
+    adapter.load_state_dict(layer.fc1.state_dict())
+    layer.fc1 = adapter
+
+
+def _replaced(model):
+    fc1 = model.model.decoder.layers[0].fc1
+    forward = fc1.forward
+    fc1.forward = lambda states: forward(states) * 0
+
+
+@pytest.mark.parametrize("change", [_hooked, _adapted, _replaced])
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_changed_layer_is_never_passed_by(tiny_model, sources, change, beams, ours_used):
+    model = tiny_model()
+    change(model)
+    changed = model.generate(**sources, num_beams=beams, max_new_tokens=6, return_dict_in_generate=False)
+    assert not ours_used
+    assert changed.shape[0] == 5
+
+
+def test_recorded_hidden_states_do_not_keep_ours_away(tiny_model, sources, ours_used):
+    model = tiny_model()
+    model(**sources, decoder_input_ids=sources["input_ids"], output_hidden_states=True)  # installs transformers' hooks
+    model.generate(**sources, num_beams=2, max_new_tokens=3)
+    assert ours_used
+
+
+# ----------------------------------------------------------------------------------------------------------- sampling
+
+
+def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
+    """First tokens of 4,000 samples beside the probabilities of one forward pass, with and without warping."""
+    model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
+    with torch.no_grad():
+        logits = model(source, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, 0].double()
+    for options, warped in (
+        ({}, logits),
+        ({"temperature": 0.5}, logits / 0.5),
+        ({"top_k": 5}, logits.masked_fill(logits < logits.topk(5).values[-1], -math.inf)),
+    ):
+        torch.manual_seed(0)
+        settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "num_return_sequences": 4000, **options}
+        drawn = model.generate(source, **settings)[:, 1]
+        shares = drawn.bincount(minlength=40).double() / 4000
+        probabilities = warped.softmax(-1)
+        error = (shares - probabilities).abs()
+        assert (error < 5 * (probabilities * (1 - probabilities) / 4000).sqrt() + 1e-9).all()
+    assert len(ours_used) == 3
+
+
+def test_a_seed_repeats_a_sample_and_one_choice_is_greedy(tiny_model, sources, ours_used):
+    model = sharpened(tiny_model())
+
+    def drawn(seed, **options):
+        torch.manual_seed(seed)
+        return model.generate(**sources, do_sample=True, max_length_offset=4, **options)
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1, num_return_sequences=2), drawn(2, num_return_sequences=2))
+    assert drawn(1, num_return_sequences=2).shape[0] == 10
+    assert torch.equal(drawn(1, top_k=1), model.generate(**sources, num_beams=1, max_length_offset=4))
+    assert len(ours_used) == 7
+
+
+def test_an_explicit_generation_config_of_transformers_will_do(tiny_model, sources, ours_used):
+    model = tiny_model()
+    model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))
+    assert ours_used
