@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
+_PIPELINES = "transformers.pipelines"
 _MODELS = (
     "vanilla_transformer.model.modeling_vanilla_transformer",
     "vanilla_transformer.model.classification_vanilla_transformer",
@@ -19,11 +20,13 @@ _MODELS = (
 
 
 def register_with_transformers() -> None:
-    """Registers configuration and models with the Auto classes: now if they are loaded, else when they are.
+    """Registers configuration and models with the Auto classes, and the translation pipeline with `pipeline()`.
+
+    Now if transformers has loaded them, else when it does.
 
     Checked on transformers 5.17 and 5.23.
     """
-    loaded = {name for name in (_CONFIG_REGISTRY, _MODEL_REGISTRY, *_MODELS) if name in sys.modules}
+    loaded = {name for name in (_CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINES, *_MODELS) if name in sys.modules}
     if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(loaded))
     _register(loaded)
@@ -56,6 +59,10 @@ def _register(loaded: set[str]) -> None:
         AutoModelForSequenceClassification.register(
             VanillaTransformerConfig, VanillaTransformerForSequenceClassification
         )
+    if _PIPELINES in loaded:
+        from .model.pipeline_vanilla_transformer import register_translation_pipeline
+
+        register_translation_pipeline()
 
 
 class _AfterImport(MetaPathFinder):
@@ -63,7 +70,7 @@ class _AfterImport(MetaPathFinder):
 
     def __init__(self, loaded: set[str]):
         self.loaded = loaded
-        self.waiting = {_CONFIG_REGISTRY, _MODEL_REGISTRY, *_MODELS} - loaded
+        self.waiting = {_CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINES, *_MODELS} - loaded
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if fullname not in self.waiting:

@@ -10,9 +10,13 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from .translation import Hypothesis
 
 
 logger = logging.getLogger("vanilla_transformer")
@@ -91,9 +95,19 @@ def translate(
     input: Path | None = None,
     output: Path | None = None,
     num_beams: int | None = None,
+    n_best: int | None = None,
+    length_penalty: float | None = None,
+    max_tokens: int | None = None,
+    prefix: str = "",
+    sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
     batch_tokens: int = 4096,
+    json: bool = False,
 ) -> None:
-    """Translates the sentences given, a file, or standard input: one line in, one line out.
+    """Translates the sentences given, a file, or standard input: one line in, one line out, as the lines come.
 
     Args:
         sentences: Sentences to translate; without them, lines are read.
@@ -101,16 +115,33 @@ def translate(
         input: Text file to read; standard input if it is not given.
         output: Text file to write; standard output if it is not given.
         num_beams: Hypotheses kept in beam search; 1 is greedy. The model's own setting if it is not given.
+        n_best: Write so many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
+        length_penalty: The exponent alpha of the length penalty; the model's own if it is not given.
+        max_tokens: Tokens that a translation may have; the model's own limit, 50 more than the source has, if not given.
+        prefix: What every translation begins with.
+        sample: Draw translations at random instead of searching for the best.
+        temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
+        top_k: With --sample: draw from so many of the likeliest tokens; 0 is all.
+        top_p: With --sample: draw from the likeliest tokens that together have this probability.
+        seed: With --sample: makes the draws repeatable.
         batch_tokens: Source tokens translated at a time.
+        json: Write a JSON object per line: source, and translations with their scores.
     """
     from .files import replaced_file
+    from .translation import as_they_come, in_blocks
 
     if sentences and input:
         raise UsageError("Give sentences or --input, not both.")
+    options = _search_options(num_beams, n_best, length_penalty, max_tokens)
+    options |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
+    if n_best or json:
+        options |= {"return_dict_in_generate": not sample}
+    lines = sentences or _input_lines(input)
+    blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
-        lines = sentences or list(_input_lines(input))
-        for translation in _translations(model, lines, num_beams, batch_tokens):
-            file.write(f"{_one_line(translation)}\n")
+        found = _translations(model, blocks, batch_tokens=batch_tokens, prefix=prefix, **options)
+        for number, (source, hypotheses) in enumerate(found, start=1):
+            file.writelines(_translation_lines(number, source, hypotheses, bool(n_best), json))
 
 
 def evaluate(
@@ -150,7 +181,8 @@ def evaluate(
         sources = list(text_lines(source))
         if len(sources) != len(references):
             raise ValueError(f"{source} has {len(sources)} lines and {reference} {len(references)}: they must agree.")
-        translations = _translations(model, sources, num_beams)
+        found = _translations(model, [sources], **_search_options(num_beams))
+        translations = [hypotheses[0].text for _, hypotheses in found]
     scores = score_translations(
         translations,
         references,
@@ -238,21 +270,71 @@ def _one_line(text: str) -> str:
     return " ".join(re.split(r"[\r\n]+", text))
 
 
-def _translations(model: Path, sources: list[str], num_beams: int | None, batch_tokens: int = 4096) -> list[str]:
+def _search_options(
+    num_beams: int | None,
+    n_best: int | None = None,
+    length_penalty: float | None = None,
+    max_tokens: int | None = None,
+) -> dict:
+    for name, value in (("--num-beams", num_beams), ("--n-best", n_best), ("--max-tokens", max_tokens)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}.")
+    if num_beams is not None and n_best is not None and n_best > num_beams:
+        raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
+    options = {
+        "num_beams": num_beams,
+        "num_return_sequences": n_best,
+        "length_penalty": length_penalty,
+        "max_new_tokens": max_tokens,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _sampling_options(sample: bool, temperature: float, top_k: int, top_p: float, seed: int | None, num_beams) -> dict:
+    if not sample:
+        if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, None):
+            raise UsageError("--temperature, --top-k, --top-p and --seed are for --sample.")
+        return {}
+    if num_beams not in (None, 1):
+        raise UsageError("Give --sample or --num-beams, not both.")
+    if temperature <= 0 or top_k < 0 or not 0 < top_p <= 1:
+        raise UsageError("--temperature must be above 0, --top-k at least 0, and --top-p above 0 and at most 1.")
+    if seed is not None:
+        from transformers import set_seed
+
+        set_seed(seed)
+    return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+
+
+def _translations(model: Path, blocks: Iterable[list[str]], **options) -> Iterator[tuple[str, list["Hypothesis"]]]:
+    """Every line of the blocks with its translations; progress on standard error if it is a terminal."""
     from tqdm import tqdm
 
-    from .model.pipeline_vanilla_transformer import translate as translate_sentences
     from .run_folder import load_model
+    from .translation import translate_lines
 
-    if num_beams is not None and num_beams < 1:
-        raise UsageError(f"--num-beams must be at least 1, not {num_beams}.")
+    _use_memory_well()
     loaded, tokenizer = load_model(model)
-    options = {} if num_beams is None else {"num_beams": num_beams}
-    quiet = not sys.stderr.isatty() or len(sources) < 2
-    with tqdm(total=len(sources), unit="sentence", disable=quiet) as bar:
-        return translate_sentences(
-            loaded, tokenizer, sources, batch_tokens=batch_tokens, on_progress=bar.update, **options
-        )
+    wanted = options.get("num_return_sequences", 1)
+    if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
+        options["num_beams"] = wanted
+    with tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar:
+        for block in blocks:
+            found = translate_lines(loaded, tokenizer, [block], on_progress=bar.update, **options)
+            yield from zip(block, found, strict=True)
+            sys.stdout.flush()
+
+
+def _translation_lines(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool):
+    if as_json:
+        translations = [{"text": each.text, "score": each.score} for each in hypotheses]
+        yield json.dumps({"source": source, "translations": translations}, ensure_ascii=False) + "\n"
+    elif n_best:
+        for each in hypotheses:
+            score = "" if each.score is None else f"{each.score:.4f}"
+            yield f"{number}\t{score}\t{_one_line(each.text)}\n"
+    else:
+        yield f"{_one_line(hypotheses[0].text)}\n"
 
 
 def _scores_table(records: list[dict]) -> str:

@@ -45,7 +45,9 @@ def sharpened(model):
 # ------------------------------------------------------------------------------------------------------------- parts
 
 
-@pytest.mark.parametrize("rows, columns, count", [(1, 5000, 8), (3, 5000, 8), (4, 4099, 1), (2, 100, 7), (5, 7, 7)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "count"), [(1, 5000, 8), (3, 5000, 8), (4, 4099, 1), (2, 100, 7), (5, 7, 7)]
+)
 def test_the_best_values_are_those_of_a_full_sort(rows, columns, count):
     for seed in range(20):
         values = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
@@ -106,7 +108,9 @@ def all_translations(model, source, limit, penalty):
     return sorted(found.items(), key=lambda each: -each[1])
 
 
-@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("length", 0.6), ("length", 2.0), ("gnmt", 0.0), ("length", -1.0)])
+@pytest.mark.parametrize(
+    ("kind", "alpha"), [("gnmt", 0.6), ("length", 0.6), ("length", 2.0), ("gnmt", 0.0), ("length", -1.0)]
+)
 @pytest.mark.parametrize("end", [-3.0, 0.0, 3.0], ids=["ends late", "ends anywhere", "ends early"])
 def test_a_search_wide_enough_is_exhaustive(tiny_model, kind, alpha, end):
     def penalty(length):
@@ -144,13 +148,13 @@ def endless_beam_search(model, source, limit, beams, penalty):
         open_ones = []
         for rank, (tokens, score) in enumerate(sorted(longer, key=lambda each: -each[1])[: 2 * beams]):
             if tokens[-1] != 2 and length < limit:
-                open_ones = (open_ones + [(tokens, score)])[:beams]
+                open_ones = ([*open_ones, (tokens, score)])[:beams]
             elif rank < beams:
                 finished.append((tokens[1:], score / penalty(length)))
     return sorted(finished, key=lambda each: -each[1])[:beams]
 
 
-@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("length", 1.0), ("gnmt", 2.0), ("length", 0.0)])
+@pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("length", 1.0), ("gnmt", 2.0), ("length", 0.0)])
 @pytest.mark.parametrize("end", [-1.0, 1.0], ids=["ends late", "ends early"])
 def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, alpha, end):
     source, limit, saved = torch.tensor([[3, 4, 2]]), 9, 0
@@ -197,7 +201,9 @@ def test_a_score_is_the_log_probability_of_one_forward_pass(tiny_model, sources,
         torch.testing.assert_close(output.sequences_scores, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 4}], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "options", [{"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 4}], ids=["greedy", "beam"]
+)
 def test_neighbours_and_their_order_change_nothing(tiny_model, sources, options):
     for seed in range(10):
         model = sharpened(tiny_model(seed))

@@ -116,11 +116,14 @@ class PaperGeneration:
 
     Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
     (logits processors, other stopping criteria, streamers, other caches, scores or attentions of every step, adapters)
-    runs in transformers, with the same length limit and length penalty.
+    runs in transformers, with the same length limit and length penalty. With `return_dict_in_generate` a beam search
+    always has `sequences_scores`.
     """
 
+    scores_without_steps = True  # TranslationPipeline need not ask for the scores of every step to get the results'
+
     @torch.no_grad()
-    def generate(self, inputs=None, generation_config=None, **kwargs):
+    def generate(self, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None, **kwargs):
         """As `GenerationMixin.generate`, and knows two more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
@@ -129,6 +132,7 @@ class PaperGeneration:
         Args:
             inputs: (batch, source) token ids, as `input_ids`.
             generation_config: Instead of the model's.
+            logits_processor: As in transformers, and `stopping_criteria` too.
             **kwargs: Fields of the generation config that are to differ, `length_penalty_type` ("gnmt" or "length")
                 and `max_length_offset` (a number of tokens, or None) among them, and what the model takes.
 
@@ -137,13 +141,17 @@ class PaperGeneration:
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in _OURS}
         _check_ours(**ours)
-        kwargs |= self._source_length_limit(inputs, generation_config, ours["max_length_offset"], kwargs)
+        limits = self._source_lengths_and_maximum(inputs, generation_config, ours["max_length_offset"], kwargs)
+        if limits is not None:
+            lengths, kwargs["max_length"] = limits
+            stopping_criteria = StoppingCriteriaList(stopping_criteria or [])
+            stopping_criteria.append(SourceLengthLimit(lengths, ours["max_length_offset"]))
         unknown = {name for name in _OURS if name in kwargs and not hasattr(self.generation_config, name)}
         if unknown:  # transformers overrides the fields that a config has
             generation_config = copy.deepcopy(generation_config or self.generation_config)
             for name in unknown:
                 setattr(generation_config, name, kwargs.pop(name))
-        return super().generate(inputs, generation_config, **kwargs)
+        return super().generate(inputs, generation_config, logits_processor, stopping_criteria, **kwargs)
 
     def _our_field(self, name: str, kwargs: dict, generation_config: GenerationConfig | None):
         """The value of a field of ours: the call's, else its config's, else the model's, else transformers' way."""
@@ -152,23 +160,21 @@ class PaperGeneration:
                 return given[name]
         return _OURS[name]
 
-    def _source_length_limit(
+    def _source_lengths_and_maximum(
         self, inputs, generation_config: GenerationConfig | None, offset: int | None, kwargs: dict
-    ) -> dict:
-        """The arguments of `generate` that limit outputs by their sources."""
+    ) -> tuple[torch.LongTensor, int] | None:
+        """If sources limit outputs: the sources' lengths (batch,), and the length that no output may exceed."""
         saved = self.generation_config
         bounds = [kwargs.get("max_length"), kwargs.get("max_new_tokens"), saved.max_new_tokens]
         if generation_config is not None and generation_config is not saved:
             bounds += [generation_config.max_length, generation_config.max_new_tokens]
         if offset is None or any(bound is not None for bound in bounds):
-            return {}
+            return None
         lengths = self._source_lengths(inputs, kwargs)
         longest = 1 + int(lengths.max()) + offset  # with the start token
         if saved.max_length is not None:
             longest = min(longest, saved.max_length)
-        criteria = StoppingCriteriaList(kwargs.get("stopping_criteria") or [])
-        criteria.append(SourceLengthLimit(lengths, offset))
-        return {"max_length": longest, "stopping_criteria": criteria}
+        return lengths, longest
 
     def _source_lengths(self, inputs, kwargs: dict) -> torch.LongTensor:
         """(batch,) tokens of each source."""
@@ -190,14 +196,19 @@ class PaperGeneration:
     ):
         settings = generation_config
         kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
-        wants_steps = settings.output_scores or settings.output_logits
-        plain = not settings.do_sample and not wants_steps and not len(logits_processor) and not synced_gpus
-        if not plain or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
+        wants_scores = settings.output_scores
+        special = settings.do_sample or wants_scores or settings.output_logits or len(logits_processor) or synced_gpus
+        if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
             if kind == "gnmt":
                 settings.length_penalty = GnmtExponent(alpha)
-            return super()._beam_search(
+            # The scores of results come with those of every step or not at all.
+            settings.output_scores = settings.return_dict_in_generate
+            output = super()._beam_search(
                 input_ids, logits_processor, stopping_criteria, settings, synced_gpus=synced_gpus, **model_kwargs
             )
+            if settings.return_dict_in_generate and not wants_scores:
+                output.scores = None
+            return output
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
         found = beam_search(
             decoder,
@@ -226,10 +237,9 @@ class PaperGeneration:
         **model_kwargs,
     ):
         settings = generation_config
-        plain = streamer is None and not settings.return_dict_in_generate and not synced_gpus
-        if not plain or not _only_warps(logits_processor) or not self._is_plain(
-            input_ids, stopping_criteria, settings, model_kwargs
-        ):
+        special = streamer is not None or settings.return_dict_in_generate or synced_gpus
+        special = special or not _only_warps(logits_processor)
+        if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
             return super()._sample(
                 input_ids,
                 logits_processor,
@@ -262,7 +272,9 @@ class PaperGeneration:
             and type(cache) is EncoderDecoderCache
             and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
             and cache.get_seq_length() == 0
-            and all(type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria)
+            and all(
+                type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria
+            )
             and all(
                 value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
                 for name, value in model_kwargs.items()

@@ -1,74 +1,158 @@
-"""From sentences to translations: what the translation pipeline that transformers 5 dropped used to do."""
+"""`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
 
-from collections.abc import Callable, Iterator, Sequence
+import re
 
-import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, StoppingCriteriaList
-
-from .generation_vanilla_transformer import EXTRA_LENGTH, SourceLengthLimit
+from transformers import GenerationConfig, Pipeline
 
 
-@torch.no_grad()
-def translate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    sentences: Sequence[str],
-    *,
-    batch_tokens: int = 4096,
-    on_progress: Callable[[int], None] | None = None,
-    **generate_options,
-) -> list[str]:
-    """Translates sentences, as the model's generation config says or as overridden.
+_GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not name.startswith("_")) | {
+    "generation_config",
+    "length_penalty_type",
+    "max_length_offset",
+    "stopping_criteria",
+    "logits_processor",
+}
 
-    They are sorted by length into batches and come back in the order given. A blank sentence has a blank translation.
 
-    Args:
-        model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
-        tokenizer: The model's tokenizer.
-        sentences: Source texts.
-        batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
-        on_progress: Called after every batch with the number of sentences that it finished.
-        **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
-            `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1).
+class TranslationPipeline(Pipeline):
+    """Translates texts with any sequence-to-sequence model: text in, `{"translation_text": ...}` out.
 
-    Returns:
-        One translation per sentence.
+    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores.
+
+    Example:
+        >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
+        >>> translator("A man sees the dog.")
+        [{'translation_text': 'Ein Mann sieht den Hund.'}]
     """
-    translations = [""] * len(sentences)
-    sources = tokenizer(list(sentences)).input_ids if sentences else []
-    todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
-    was_training = model.training
-    model.eval()
-    try:
-        for batch in _batches(todo, [len(source) for source in sources], batch_tokens):
-            ids = _generate(model, tokenizer, [sources[i] for i in batch], generate_options)
-            for i, text in zip(batch, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-                translations[i] = text
-            if on_progress is not None:
-                on_progress(len(batch))
-    finally:
-        model.train(was_training)
-    return translations
 
+    _load_tokenizer = True
+    _load_processor = _load_image_processor = _load_feature_extractor = _load_video_processor = False
 
-def _batches(todo: list[int], lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for i in sorted(todo, key=lengths.__getitem__, reverse=True):  # longest first: memory runs out early or never
-        if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    def __call__(self, inputs, **kwargs):
+        """Translates.
 
+        Args:
+            inputs: A text, a list of texts, or a generator or dataset of them.
+            batch_size: How many texts are translated together; 1 if it is not given.
+            return_text: Whether to return `translation_text`; the default.
+            return_tensors: Whether to return `translation_token_ids` instead.
+            return_scores: Whether to return a `score` too: the log-probability of a beam search's hypothesis divided by
+                its length penalty.
+            clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
+            src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
+            **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
 
-def _generate(model, tokenizer, sources: list[list[int]], options: dict) -> torch.Tensor:
-    batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
-    if not {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"} & options.keys():
-        lengths = batch["attention_mask"].sum(dim=1)
-        options = {
-            **options,
-            "max_length": 1 + int(lengths.max()) + EXTRA_LENGTH,  # with the start token
-            "stopping_criteria": StoppingCriteriaList([SourceLengthLimit(lengths)]),
+        Returns:
+            A list of dictionaries for a text. A list of dictionaries, one for each text, for a list; with several
+            translations of each text (`num_return_sequences`) a list of lists of them. For a generator or dataset an
+            iterator of lists.
+
+        Raises:
+            ValueError: An input is not a text.
+        """
+        found = super().__call__(inputs, **kwargs)
+        texts = isinstance(inputs, list) and all(isinstance(text, str) for text in inputs)
+        if texts and all(len(translations) == 1 for translations in found):
+            return [translations[0] for translations in found]
+        return found
+
+    def _sanitize_parameters(
+        self,
+        return_text: bool | None = None,
+        return_tensors: bool | None = None,
+        return_scores: bool | None = None,
+        clean_up_tokenization_spaces: bool | None = None,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
+        truncation: bool | str | None = None,
+        **generate_options,
+    ) -> tuple[dict, dict, dict]:
+        unknown = generate_options.keys() - _GENERATION_FIELDS
+        if unknown:
+            raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
+        named = re.fullmatch(r"translation_(\w+)_to_(\w+)", self.task or "")
+        languages = {
+            "src_lang": src_lang or (named and named[1]),
+            "tgt_lang": tgt_lang or (named and named[2]),
         }
-    return model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **options)
+        preprocess = {"truncation": truncation} if truncation is not None else {}
+        if src_lang or tgt_lang or named:
+            preprocess["languages"] = languages
+        postprocess = {
+            "return_tensors": return_tensors
+            if return_tensors is not None
+            else (None if return_text is None else False),
+            "clean_up_tokenization_spaces": clean_up_tokenization_spaces,
+        }
+        forward = dict(generate_options)
+        if return_scores is not None:
+            forward["return_scores"] = return_scores
+        return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
+
+    def preprocess(self, text: str, truncation: bool | str = False, languages: dict | None = None) -> dict:
+        if not isinstance(text, str):
+            raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
+        build = getattr(self.tokenizer, "_build_translation_inputs", None)  # of tokenizers of several languages
+        if build is not None and languages is not None:
+            inputs = build(text, return_tensors="pt", truncation=truncation, **languages)
+        else:
+            inputs = self.tokenizer(text, return_tensors="pt", truncation=truncation)
+        inputs.pop("token_type_ids", None)
+        return inputs
+
+    def _forward(self, inputs: dict, return_scores: bool = False, **options) -> dict:
+        """Token ids (batch, translations, length), and scores (batch, translations) if they are asked for."""
+        batch = len(inputs["input_ids"])
+        options = {**options, "return_dict_in_generate": return_scores}
+        if return_scores and not getattr(self.model, "scores_without_steps", False):
+            options["output_scores"] = True
+        output = self.model.generate(**inputs, **options)
+        if not return_scores:
+            return {"output_ids": output.view(batch, -1, output.shape[1])}
+        if output.get("sequences_scores") is None:
+            raise ValueError("Only a beam search has scores: ask for num_beams of at least 2.")
+        ids = output.sequences
+        return {"output_ids": ids.view(batch, -1, ids.shape[1]), "scores": output.sequences_scores.view(batch, -1)}
+
+    def postprocess(
+        self, outputs: dict, return_tensors: bool = False, clean_up_tokenization_spaces: bool | None = None
+    ) -> list[dict]:
+        records = []
+        for ids in outputs["output_ids"][0]:
+            if return_tensors:
+                records.append({"translation_token_ids": ids})
+                continue
+            text = self.tokenizer.decode(
+                ids, skip_special_tokens=True, clean_up_tokenization_spaces=clean_up_tokenization_spaces
+            )
+            records.append({"translation_text": text})
+        if "scores" in outputs:
+            for record, score in zip(records, outputs["scores"][0].tolist(), strict=True):
+                record["score"] = score
+        return records
+
+
+class TaskAliases(dict):
+    """transformers' aliases of tasks, and `translation_xx_to_yy` for `translation`."""
+
+    def __contains__(self, task: object) -> bool:
+        return super().__contains__(task) or bool(re.fullmatch(r"translation_\w+_to_\w+", str(task)))
+
+    def __getitem__(self, task: str) -> str:
+        return super().__getitem__(task) if super().__contains__(task) else "translation"
+
+
+def register_translation_pipeline() -> None:
+    """Gives `pipeline("translation")` and `pipeline("translation_xx_to_yy")` back.
+
+    Uses private names of `transformers.pipelines`, checked on 5.17 and 5.23.
+    """
+    from transformers import AutoModelForSeq2SeqLM, pipelines
+
+    registry = pipelines.PIPELINE_REGISTRY
+    registry.register_pipeline("translation", pipeline_class=TranslationPipeline, pt_model=AutoModelForSeq2SeqLM)
+    getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)  # since 5.19
+    registry.task_aliases = TaskAliases(registry.task_aliases)
+
+
+__all__ = ["TranslationPipeline", "register_translation_pipeline"]

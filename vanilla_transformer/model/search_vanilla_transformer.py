@@ -26,9 +26,9 @@ class _Linear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, rows: int):
         self.weight, self.bias, self.packed = weight, bias, None
         pays = weight.numel() >= (2**18 if rows >= 16 else 2**24)  # measured on an AMD EPYC with AVX-512
-        if pays and weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu"):
-            if torch.backends.mkldnn.enabled and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
-                self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if pays and fits and torch.backends.mkldnn.enabled and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         if self.packed is None:
@@ -96,7 +96,9 @@ class _Layer:
         return self.own_output(attended.transpose(1, 2).reshape(len(states), -1))
 
     def _on_source(self, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        scores = self._heads(self.cross_query(states), self.head_dim) @ self.source_keys  # (batch, heads, beams, source)
+        scores = (
+            self._heads(self.cross_query(states), self.head_dim) @ self.source_keys
+        )  # (batch, heads, beams, source)
         if mask is not None:
             scores += mask
         attended = scores.softmax(dim=-1) @ self.source_values

@@ -28,9 +28,9 @@ from ..files import remove_leftovers, replaced_folder, write_json, write_text, w
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from ..model.pipeline_vanilla_transformer import translate
 from ..plots import plot_attention, plot_learning_curve
 from ..run_folder import RunFolder, find_model, load_model
+from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
 from .progress import LogFile, ProgressBar, StopOnRequest, is_regular

@@ -16,7 +16,7 @@ from transformers.trainer_callback import TrainerCallback
 from ..data.batching import TokenBatchSampler
 from ..data.collator import TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
-from ..model.pipeline_vanilla_transformer import translate
+from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .schedule import create_noam_scheduler
 
