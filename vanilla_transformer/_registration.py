@@ -12,11 +12,15 @@ from importlib.util import find_spec
 
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
-_PIPELINES = "transformers.pipelines"
+_PIPELINE_REGISTRY = "transformers.pipelines"
+_PIPELINE = "vanilla_transformer.model.pipeline_vanilla_transformer"
 _MODELS = (
     "vanilla_transformer.model.modeling_vanilla_transformer",
     "vanilla_transformer.model.classification_vanilla_transformer",
 )
+# Of transformers' own modules, one that our models need and that loads the registry of models while it is being loaded.
+_FOUNDATION = "transformers.modeling_layers"
+_WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, *_MODELS}
 
 
 def register_with_transformers() -> None:
@@ -26,21 +30,22 @@ def register_with_transformers() -> None:
 
     Checked on transformers 5.17 and 5.23.
     """
-    loaded = {name for name in (_CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINES, *_MODELS) if name in sys.modules}
+    loaded = {name for name in _WATCHED if name in sys.modules}
     if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(loaded))
     _register(loaded)
 
 
 def _register(loaded: set[str]) -> None:
+    # Our modules load the registries that they are to be entered in: until their import has ended there is no class.
+    begun = {name for name in _WATCHED if name in sys.modules and name not in loaded}
     if _CONFIG_REGISTRY in loaded:
         from transformers.models.auto.configuration_auto import AutoConfig
 
         from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 
         AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig)
-    # A model's import loads the registry of models: until it has ended there are no classes to register.
-    if _MODEL_REGISTRY in loaded and not any(name in sys.modules and name not in loaded for name in _MODELS):
+    if _MODEL_REGISTRY in loaded and begun.isdisjoint({_FOUNDATION, *_MODELS}):
         from transformers.models.auto.modeling_auto import (
             AutoModel,
             AutoModelForSeq2SeqLM,
@@ -59,7 +64,7 @@ def _register(loaded: set[str]) -> None:
         AutoModelForSequenceClassification.register(
             VanillaTransformerConfig, VanillaTransformerForSequenceClassification
         )
-    if _PIPELINES in loaded:
+    if _PIPELINE_REGISTRY in loaded and _PIPELINE not in begun:
         from .model.pipeline_vanilla_transformer import register_translation_pipeline
 
         register_translation_pipeline()
@@ -70,7 +75,7 @@ class _AfterImport(MetaPathFinder):
 
     def __init__(self, loaded: set[str]):
         self.loaded = loaded
-        self.waiting = {_CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINES, *_MODELS} - loaded
+        self.waiting = _WATCHED - loaded
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if fullname not in self.waiting:

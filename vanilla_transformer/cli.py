@@ -117,7 +117,7 @@ def translate(
         num_beams: Hypotheses kept in beam search; 1 is greedy. The model's own setting if it is not given.
         n_best: Write so many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
         length_penalty: The exponent alpha of the length penalty; the model's own if it is not given.
-        max_tokens: Tokens that a translation may have; the model's own limit, 50 more than the source has, if not given.
+        max_tokens: Tokens that a translation may have; the model's own limit, 50 more than its source, if not given.
         prefix: What every translation begins with.
         sample: Draw translations at random instead of searching for the best.
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
@@ -205,12 +205,21 @@ def convert(model: str, *, output: Path) -> None:
 
     from .files import written_beside
     from .model.conversion_vanilla_transformer import from_marian
+    from .run_folder import load_weights
 
     if (kind := AutoConfig.from_pretrained(model).model_type) != "marian":
         raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except ImportError as error:
+        raise ValueError(
+            'Marian\'s tokenizers need sentencepiece: pip install "vanilla-transformer[marian]"'
+        ) from error
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"{model} has no whole Marian tokenizer: source.spm, target.spm and vocab.json.") from error
     with written_beside(output) as beside:
-        from_marian(MarianMTModel.from_pretrained(model)).save_pretrained(beside)
-        AutoTokenizer.from_pretrained(model).save_pretrained(beside)
+        from_marian(load_weights(MarianMTModel, model)).save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
     logger.info("Saved the model and its tokenizer in %s.", output)
 
 

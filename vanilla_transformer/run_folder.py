@@ -96,15 +96,28 @@ def find_model(path: str | Path) -> Path:
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 
 
+def load_weights(kind: type, path: str | Path):
+    """`kind.from_pretrained(path)`, of all the model's weights.
+
+    Raises:
+        ValueError: The file lacks some of them, which transformers would make up.
+    """
+    model, report = kind.from_pretrained(path, output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):
+        more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")
+    return model
+
+
 def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Loads the model that `find_model` finds, on the GPU if there is one, and its tokenizer.
 
     Raises:
         FileNotFoundError: There is no model at `path`.
-        ValueError: There is no tokenizer beside it.
+        ValueError: There is no tokenizer beside it, or some of its weights are missing.
     """
     found = find_model(path)
     # Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
     load = AutoTokenizer.from_pretrained if (found / "source.spm").is_file() else load_tokenizer
-    model = VanillaTransformerForConditionalGeneration.from_pretrained(found)
+    model = load_weights(VanillaTransformerForConditionalGeneration, found)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)

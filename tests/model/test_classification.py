@@ -199,3 +199,21 @@ def test_in_transformers_own_pipelines(classifier, dtype):
     assert classify({"text": texts[0], "text_pair": texts[1]})["label"] in labels.values()
     zero_shot = pipeline("zero-shot-classification", model=model, tokenizer=tokenizer)
     assert sum(zero_shot(texts[0], candidate_labels=["praise", "blame"])["scores"]) == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize("mask", ["none", "float", "half"])
+def test_the_last_token_is_found_in_half_precision_too(classifier, mask):
+    """257 and more places cannot be told apart in bfloat16."""
+    model = classifier(classifier_pooling="last").to(torch.bfloat16 if mask == "none" else torch.float32)
+    states = torch.arange(600.0, dtype=model.dtype)[None, :, None].repeat(1, 1, 16)
+    kinds = {"none": None, "float": torch.ones(1, 600), "half": torch.ones(1, 600, dtype=torch.bfloat16)}
+    given = kinds[mask]
+    if given is not None:
+        given[:, 531:] = 0
+    expected = states[:, 599 if given is None else 530]
+    assert torch.equal(model.pool(states, given), expected)
+
+
+def test_a_classifier_refuses_a_mask_it_cannot_pool_by(classifier):
+    with pytest.raises(ValueError, match=r"attention_mask is \(batch, length\)"):
+        classifier()(torch.tensor([[5, 6, 2]]), attention_mask=torch.ones(1, 1, 3, 3))

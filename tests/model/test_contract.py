@@ -89,11 +89,11 @@ def test_parameters_are_contiguous_and_no_tensor_hides(kind, tmp_path):
     assert list(model.buffers()) == []  # and nothing that `init_weights` would have to fill again
 
 
-@pytest.mark.parametrize("kind", CLASSES[1:])
+@pytest.mark.parametrize("kind", CLASSES)
 def test_the_base_model_is_held_by_its_prefix(kind):
     model = build(kind)
-    assert model.base_model is getattr(model, kind.base_model_prefix)
-    assert model.base_model is not model
+    assert model.base_model is getattr(model, kind.base_model_prefix, model)
+    assert (model.base_model is model) == (kind is CLASSES[0])
     assert model.main_input_name == next(iter(inspect.signature(model.forward).parameters)) == "input_ids"
     assert model.can_generate() == (kind is TRANSLATOR) == (GenerationMixin in kind.__bases__)
 
@@ -246,6 +246,25 @@ def test_a_row_is_the_same_alone_in_everything_returned(kind, inputs):
         for one, other in zip(several, single, strict=True):
             assert one.isfinite().all()
             torch.testing.assert_close(one[:1], other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_padded_row_is_the_same_without_its_padding(kind, inputs):
+    model, ids = build(kind), inputs(kind)
+    length = int(ids["attention_mask"][1].sum())
+    assert length < ids["input_ids"].shape[1]
+    alone = {name: tensor[1:] for name, tensor in ids.items()}
+    alone |= {name: tensor[:, :length] for name, tensor in alone.items() if name != "decoder_input_ids"}
+    torch.testing.assert_close(model(**ids)[0][1:], model(**alone)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_the_configuration_says_whether_there_is_a_cache(inputs):
+    model = build(TRANSLATOR, use_cache=False)
+    assert model(**inputs(TRANSLATOR)).past_key_values is None
+    model.config.use_cache = True
+    assert model(**inputs(TRANSLATOR)).past_key_values is not None
+    model.train().gradient_checkpointing_enable()
+    assert model(**inputs(TRANSLATOR)).past_key_values is None  # recomputed layers would fill it twice
 
 
 @pytest.mark.parametrize("kind", CLASSES)

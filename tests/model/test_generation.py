@@ -122,7 +122,8 @@ def test_the_papers_decoding_survives_a_folder(tiny_model, tmp_path):
     model.generation_config = paper_generation_config(model.config)
     model.save_pretrained(tmp_path)
     found = type(model).from_pretrained(tmp_path).generation_config
-    assert (found.num_beams, found.length_penalty, found.early_stopping) == (4, 0.6, False)
+    assert (found.num_beams, found.length_penalty, found.early_stopping) == (4, 0.6, "never")
+    assert (found.length_penalty_type, found.max_length_offset) == ("gnmt", 50)
     assert (found.bos_token_id, found.pad_token_id, found.eos_token_id, found.decoder_start_token_id) == (0, 1, 2, 0)
 
 
@@ -130,7 +131,7 @@ def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, sources):
     differing = 0
     for seed in range(8):
         model = tiny_model(seed=seed)
-        explicit = generate(model, sources, num_beams=4, length_penalty=0.6)
+        explicit = generate(model, sources, num_beams=4, length_penalty=0.6, early_stopping="never")
         differing += generate(model, sources).tolist() != explicit.tolist()
         model.generation_config = paper_generation_config(model.config)
         assert torch.equal(generate(model, sources), explicit)

@@ -153,10 +153,12 @@ def test_every_weight_of_an_untied_model_is_used(tiny_model, batch):
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_without_a_target_the_source_is_decoded(tiny_model, batch):
-    model = tiny_model()
+def test_without_a_target_the_base_model_decodes_the_source(tiny_model, batch):
+    model = tiny_model().model
     source = batch["input_ids"][:1]  # without padding
     shifted = torch.tensor([[0, 5, 6, 7, 8, 9]])
-    assert torch.equal(model(source).logits, model(source, decoder_input_ids=shifted).logits)
+    assert torch.equal(model(source)[0], model(source, decoder_input_ids=shifted)[0])
     with pytest.raises(ValueError, match="decoder_input_ids or decoder_inputs_embeds"):
         model(inputs_embeds=model.get_input_embeddings()(source))
+    with pytest.raises(ValueError, match="Give labels or decoder_input_ids"):
+        tiny_model()(source)

@@ -37,6 +37,8 @@ ORDERS = {
     "configuration module directly": "import vanilla_transformer.model.configuration_vanilla_transformer",
     "pipeline and Trainer first": "from transformers import Trainer, pipeline\nimport vanilla_transformer",
     "pipeline and Trainer after": "import vanilla_transformer\nfrom transformers import Trainer, pipeline",
+    "another model after": "import vanilla_transformer\nfrom transformers import BertModel",
+    "a foundation after": "import vanilla_transformer\nimport transformers.modeling_layers",
     "imported twice": (
         "import sys, importlib, vanilla_transformer\n"
         "vanilla_transformer.VanillaTransformerConfig, vanilla_transformer.VanillaTransformerModel\n"

@@ -161,3 +161,31 @@ def test_a_batch_is_learned_by_heart(tiny_model, batch):
     translations = model.generate(batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=8)
     expected = torch.cat([torch.zeros(2, 1, dtype=torch.long), batch["labels"].masked_fill(batch["labels"] < 0, 1)], 1)
     assert torch.equal(translations, expected)
+
+
+class _WithAdapter(torch.nn.Module):
+    """An output layer with a low-rank addition, as adapters make it."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.low_rank = torch.nn.Linear(base.in_features, base.out_features, bias=False)
+
+    def forward(self, states):
+        return self.base(states) + self.low_rank(states)
+
+
+@pytest.mark.parametrize("how", ["adapter", "sequence", "hook"])
+def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how):
+    model = tiny_model(tie_word_embeddings=False).train()
+    if how == "adapter":
+        model.lm_head = _WithAdapter(model.lm_head)
+    elif how == "sequence":
+        model.lm_head = torch.nn.Sequential(model.lm_head, torch.nn.Tanh())
+    else:
+        model.lm_head.register_forward_hook(lambda module, inputs, output: 2 * output)
+    plain = model(**batch).loss * (batch["labels"] != -100).sum()
+    as_trainer = model(**batch, num_items_in_batch=1).loss
+    torch.testing.assert_close(as_trainer, plain)
+    as_trainer.backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.lm_head.parameters())

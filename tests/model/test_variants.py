@@ -101,3 +101,13 @@ def test_what_rows_differ_in():
 def test_a_name_that_the_paper_does_not_have():
     with pytest.raises(ValueError, match=r"no model 'table3-a5'; did you mean 'table3-\w\d'\? All: base, big, tiny"):
         VanillaTransformerConfig.from_name("table3-a5")
+
+
+def test_a_field_of_both_sides_is_refused():
+    with pytest.raises(ValueError, match="set encoder_layers and decoder_layers"):
+        VanillaTransformerConfig.from_name("base", layers=2)
+
+
+def test_capitals_are_no_other_name():
+    with pytest.raises(ValueError, match="did you mean 'big'"):
+        VanillaTransformerConfig.from_name("BIG")

@@ -2,9 +2,13 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import threading
 
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel, MarianTokenizer
 
 from vanilla_transformer import translate
@@ -169,6 +173,82 @@ class TestTranslate:
         kept = [json.loads(line)["hypothesis"] for line in lines_of(run / "translations" / "small.jsonl")]
         assert given.splitlines() == kept
 
+    def test_a_line_in_gives_a_line_out_before_the_next_is_typed(self, run):
+        with subprocess.Popen(
+            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--max-tokens", "5"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            watchdog = threading.Timer(120, process.kill)
+            watchdog.start()
+            for line in ("The dog is old.", "", "I am here."):
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
+                assert process.stdout.readline().endswith("\n")
+            process.stdin.close()
+            assert process.stdout.read() == ""
+            watchdog.cancel()
+        assert process.returncode == 0
+
+    def test_the_best_few_with_their_scores(self, run):
+        sentences = ["The dog is old.", "", "I am here."]
+        done = command("translate", *sentences, "--model", run, "--n-best", "3")
+        assert done.returncode == 0, done.stderr
+        rows = [line.split("\t") for line in done.stdout.splitlines()]
+        assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
+        for number in "13":
+            scores = [float(score) for line, score, _ in rows if line == number]
+            assert scores == sorted(scores, reverse=True)
+        best = command("translate", *sentences, "--model", run, "--num-beams", "3").stdout.splitlines()
+        assert [rows[i][2] for i in (0, 3, 4)] == best
+
+    def test_json_lines(self, run):
+        done = command("translate", "The dog is old.", "", "--model", run, "--json", "--n-best", "2")
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [record["source"] for record in records] == ["The dog is old.", ""]
+        assert [len(record["translations"]) for record in records] == [2, 1]
+        assert all(each["score"] <= 0 for record in records for each in record["translations"])
+
+    def test_samples_are_repeatable(self, run):
+        def drawn(*options):
+            done = command("translate", "The dog is old.", "--model", run, "--sample", "--n-best", "4", *options)
+            assert done.returncode == 0, done.stderr
+            return [line.split("\t")[2] for line in done.stdout.splitlines()]
+
+        assert drawn("--seed", "1") == drawn("--seed", "1") != drawn("--seed", "2")
+        assert len(set(drawn("--seed", "1", "--top-k", "1"))) == 1
+
+    def test_a_prefix_and_a_limit(self, run):
+        done = command("translate", "The dog is old.", "--model", run, "--prefix", "Der Hund", "--max-tokens", "4")
+        assert done.stdout.startswith("Der Hund")
+        shortest = command("translate", "The dog is old.", "--model", run, "--max-tokens", "1")
+        assert len(shortest.stdout) < len(done.stdout)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--n-best", "3", "--num-beams", "2"], "--n-best 3 needs --num-beams of at least 3, not 2"),
+            (["--n-best", "0"], "--n-best must be at least 1, not 0"),
+            (["--top-k", "5"], "are for --sample"),
+            (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
+            (["--sample", "--temperature", "0"], "--temperature must be above 0"),
+        ],
+    )
+    def test_options_that_make_no_sense_together(self, tmp_path, options, message):
+        done = command("translate", "hello", "--model", tmp_path, *options)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+    def test_weights_that_are_missing_are_not_made_up(self, run, tmp_path):
+        shutil.copytree(run / "averaged", tmp_path / "model")
+        weights = load_file(tmp_path / "model" / "model.safetensors")
+        del weights["model.decoder.layers.0.fc1.weight"]
+        save_file(weights, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
+        done = command("translate", "hello", "--model", tmp_path / "model")
+        assert done.returncode == 1
+        assert "not complete: model.decoder.layers.0.fc1.weight is missing" in done.stderr
+
     def test_no_input_no_output(self, run):
         done = command("translate", "--model", run, input="")
         assert (done.returncode, done.stdout) == (0, "")
@@ -249,6 +329,21 @@ class TestOthers:
         model = MarianMTModel.from_pretrained(tmp_path / "marian")
         tokenizer = MarianTokenizer.from_pretrained(tmp_path / "marian")
         assert done.stdout.splitlines() == translate(model, tokenizer, sentences)
+
+    @pytest.mark.parametrize("lost", ["weights", "source.spm"])
+    def test_half_a_marian_model_is_not_converted(self, tmp_path, lost):
+        write_marian(tmp_path / "in" / "marian")
+        if lost == "weights":
+            settings = json.loads((tmp_path / "in" / "marian" / "config.json").read_text(encoding="utf-8"))
+            text = json.dumps(settings | {"decoder_layers": 3})
+            (tmp_path / "in" / "marian" / "config.json").write_text(text, encoding="utf-8")
+        else:
+            (tmp_path / "in" / "marian" / "source.spm").unlink()
+        done = command("convert", tmp_path / "in" / "marian", "--output", tmp_path / "ours")
+        assert done.returncode == 1
+        expected = "not complete: model.decoder.layers.2" if lost == "weights" else "no whole Marian tokenizer"
+        assert expected in done.stderr.splitlines()[-1]
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
     def test_what_is_no_marian_model_is_not_converted(self, run, tmp_path):
         done = command("convert", run / "averaged", "--output", tmp_path / "ours")

@@ -101,14 +101,17 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
     def pool(self, states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
         """One vector (batch, d_model) of the states (batch, source, d_model) of the real tokens."""
         if attention_mask is None:
-            attention_mask = states.new_ones(states.shape[:2])
+            attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+        if attention_mask.dim() != 2:
+            raise ValueError(f"A classifier's attention_mask is (batch, length), not {tuple(attention_mask.shape)}.")
         if self.config.classifier_pooling == "mean":
             real = attention_mask.to(states.dtype)  # (batch, source)
             return (states * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
+        real = (attention_mask != 0).long()  # in half precision places could not be told apart
         rank = torch.arange(states.shape[1], device=states.device)
         if self.config.classifier_pooling == "first":
             rank = rank.flip(0)
-        position = ((rank + 1) * attention_mask).argmax(dim=1)  # (batch,)
+        position = ((rank + 1) * real).argmax(dim=1)  # (batch,)
         return states[torch.arange(states.shape[0], device=states.device), position]
 
 

@@ -159,15 +159,17 @@ class VanillaTransformerConfig(PreTrainedConfig):
             **overrides: Fields that are to differ, say `vocab_size`.
 
         Raises:
-            ValueError: There is no model of that name; the message names the nearest.
+            ValueError: There is no model of that name; the message names the nearest. Or a field is two fields.
 
         Example:
             >>> VanillaTransformerConfig.from_name("big").d_model
             1024
         """
         if name not in _VARIANTS:
-            nearest = difflib.get_close_matches(str(name), list(_VARIANTS), n=1, cutoff=0.0)[0]
+            nearest = difflib.get_close_matches(str(name).lower(), list(_VARIANTS), n=1, cutoff=0.0)[0]
             raise ValueError(f"There is no model {name!r}; did you mean {nearest!r}? All: {', '.join(_VARIANTS)}.")
+        for field in overrides.keys() & set(_BOTH_SIDES):
+            raise ValueError(f"{field} is two fields: set encoder_{field} and decoder_{field}.")
         fields = {}
         for field, value in _VARIANTS[name].items():
             names = (f"encoder_{field}", f"decoder_{field}") if field in _BOTH_SIDES else (field,)
@@ -193,7 +195,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
             raise ValueError(f"Sinusoidal positions need an even d_model, not {self.d_model}.")
 
     def _check_shares(self):
-        if self.layer_norm_eps <= 0:
+        if not self.layer_norm_eps > 0:
             raise ValueError(f"layer_norm_eps must be above 0, not {self.layer_norm_eps}.")
         for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "label_smoothing"):
             if name == "classifier_dropout" and self.classifier_dropout is None:

@@ -3,6 +3,8 @@
 import torch
 from torch.nn import functional as F
 
+from .checks_vanilla_transformer import needs_plain_operations
+
 
 def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """Zeroes each element with probability `p` and divides the others by 1 - p; the identity unless `training`.
@@ -17,7 +19,7 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """
     if not training or p == 0:
         return states
-    if states.device.type != "cpu":
+    if states.device.type != "cpu" or needs_plain_operations():
         return F.dropout(states, p)
     return _Dropout.apply(states, p)
 

@@ -29,7 +29,14 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .checks_vanilla_transformer import check_ids, check_labels, check_source_mask
+from .checks_vanilla_transformer import (
+    check_ids,
+    check_labels,
+    check_positions,
+    check_source_mask,
+    check_target,
+    needs_plain_operations,
+)
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
@@ -73,14 +80,6 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config.max_position_embeddings, config.d_model)
-
-    def forward(self, positions: torch.Tensor) -> torch.Tensor:
-        if positions.shape[0] > self.num_embeddings:
-            raise ValueError(
-                f"{positions.shape[0]} tokens, but max_position_embeddings is {self.num_embeddings}: learned positions "
-                "end there. Shorten the input or train with more."
-            )
-        return super().forward(positions)
 
 
 # ---------------------------------------------------------------------------------------------- section 3.2: attention
@@ -340,6 +339,8 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             embeddings: (batch, length, d_model), rows of the embedding matrix.
             past_length: The position of the first of them.
         """
+        if isinstance(self.embed_positions, VanillaTransformerLearnedPositions):
+            check_positions(embeddings.shape[1], past_length, self.embed_positions.num_embeddings)
         positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
         hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
         return dropout(hidden_states, self.dropout, self.training)
@@ -431,6 +432,9 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             ValueError: If both or neither of `input_ids` and `inputs_embeds` are given.
         """
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
+        check_target(attention_mask, embeddings, encoder_hidden_states, past_key_values is not None)
+        if encoder_hidden_states is not None:
+            check_source_mask(encoder_attention_mask, encoder_hidden_states)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         self_cache = getattr(past_key_values, "self_attention_cache", past_key_values)
@@ -486,10 +490,18 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             self.decoder.embed_tokens = value
 
     def shift_right(self, ids: torch.Tensor) -> torch.Tensor:
-        """Start token + ids but the last ("outputs shifted right", Figure 1), padding in place of -100."""
+        """Start token + ids but the last ("outputs shifted right", Figure 1), padding in place of -100.
+
+        Raises:
+            ValueError: The configuration has no start token, or no padding.
+        """
+        start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
+        if start is None or pad is None:
+            name = "decoder_start_token_id" if start is None else "pad_token_id"
+            raise ValueError(f"The configuration's {name} is None: set it, or give decoder_input_ids.")
         shifted = ids.roll(1, dims=1)  # (batch, target)
-        shifted[:, 0] = self.config.decoder_start_token_id
-        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+        shifted[:, 0] = start
+        return shifted.masked_fill(shifted == -100, pad)
 
     @can_return_tuple
     def forward(
@@ -615,6 +627,12 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        elif decoder_input_ids is None and decoder_inputs_embeds is None:
+            # The base model would decode the source, which nobody wants to be scored.
+            raise ValueError(
+                "Give labels or decoder_input_ids. (A Trainer that smooths or computes the loss itself takes labels "
+                "away: give its collator the model, DataCollatorForSeq2Seq(tokenizer, model=model).)"
+            )
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -661,7 +679,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
         real = labels != -100  # (batch, target)
-        if self.lm_head.bias is not None:
+        head = self.lm_head
+        is_its_matrix = type(head) is nn.Linear and head.bias is None and not head._forward_hooks
+        if not is_its_matrix or head._forward_pre_hooks or needs_plain_operations():
             return self._loss(self.lm_head(hidden_states[real])[None], labels[real][None])
         weight, smoothing = self.lm_head.weight, self.config.label_smoothing
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)

@@ -1,11 +1,16 @@
 """translate(): order, blank lines, batches, progress and mode."""
 
+import itertools
+import queue
+
 import pytest
 import torch
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
-from vanilla_transformer.model.pipeline_vanilla_transformer import translate
+from vanilla_transformer.translation import as_they_come, in_blocks, translate, translate_lines
+
+from .model.conftest import build_model
 
 
 SENTENCES = [
@@ -25,8 +30,8 @@ def tokenizer():
 
 
 @pytest.fixture
-def model(tiny_model):
-    return tiny_model(vocab_size=280)
+def model():
+    return build_model(vocab_size=280)
 
 
 class Echo(torch.nn.Module):
@@ -135,3 +140,74 @@ def test_no_gradients_are_recorded(model, tokenizer):
 
 def test_special_tokens_written_in_a_text_are_text(tokenizer):
     assert translate(Echo(), tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]
+
+
+# ----------------------------------------------------------------------------------------------------- lines and blocks
+
+
+def test_blocks_of_lines():
+    assert list(in_blocks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(in_blocks([], 2)) == []
+
+
+def test_a_line_is_not_held_back_for_the_next():
+    lines = queue.Queue()
+    blocks = as_they_come(iter(lines.get, None), 3)
+    for line in ("one", "two"):
+        lines.put(line)
+        assert next(blocks) == [line]
+    for line in ("three", None):
+        lines.put(line)
+    assert list(blocks) == [["three"]]
+
+
+def test_lines_that_are_all_there_come_in_full_blocks():
+    found = list(as_they_come([str(i) for i in range(1000)], 100))
+    assert list(itertools.chain(*found)) == [str(i) for i in range(1000)]
+    assert max(map(len, found)) <= 100
+
+
+def test_an_error_in_reading_comes_after_the_lines_before_it():
+    def lines():
+        yield "good"
+        raise ValueError("line 2 is bad")
+
+    blocks = as_they_come(lines())
+    assert next(blocks) == ["good"]
+    with pytest.raises(ValueError, match="line 2 is bad"):
+        next(blocks)
+
+
+def test_lines_are_read_no_further_than_needed():
+    read = []
+
+    def endless():
+        for i in itertools.count():
+            read.append(i)
+            yield str(i)
+
+    blocks = as_they_come(endless(), 10)
+    next(blocks)
+    next(blocks)
+    assert len(read) < 100  # of a stream without an end
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_blocks_change_no_translation(model, tokenizer, block):
+    found = list(translate_lines(model, tokenizer, in_blocks(SENTENCES, block), num_beams=2))
+    assert [best.text for best, *_ in found] == translate(model, tokenizer, SENTENCES, num_beams=2)
+
+
+def test_the_best_of_each_line_with_their_scores(model, tokenizer):
+    options = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True, "max_new_tokens": 6}
+    found = list(translate_lines(model, tokenizer, [SENTENCES], **options))
+    assert [len(hypotheses) for hypotheses in found] == [3, 1, 3, 3, 1, 3, 3]
+    assert found[1][0].text == ""
+    for hypotheses in found:
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_translations_begin_with_the_prefix(model, tokenizer):
+    found = list(translate_lines(model, tokenizer, [SENTENCES], prefix="A dog", max_new_tokens=5, num_beams=2))
+    assert [best.text.startswith("A dog") for best, *_ in found] == [bool(line.strip()) for line in SENTENCES]

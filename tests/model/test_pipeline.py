@@ -1,0 +1,127 @@
+"""`pipeline("translation")`: the inputs and outputs it had in transformers 4, for any translation model."""
+
+import pytest
+import torch
+from transformers import MarianConfig, MarianMTModel, pipeline
+
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
+
+from .conftest import build_model
+
+
+TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = build_model(seed=1, vocab_size=280)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)  # sure enough of itself that sources matter
+    return model
+
+
+@pytest.fixture(scope="module")
+def translator(model, tokenizer):
+    return pipeline("translation", model=model, tokenizer=tokenizer, max_length_offset=3)
+
+
+@pytest.mark.parametrize("task", ["translation", "translation_en_to_de", "translation_xx_to_yy"])
+def test_the_tasks_of_transformers_4(model, tokenizer, task):
+    translator = pipeline(task, model=model, tokenizer=tokenizer)
+    assert type(translator) is TranslationPipeline
+    [record] = translator(TEXTS[0], max_new_tokens=5)
+    assert list(record) == ["translation_text"]
+
+
+def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert pipeline("translation_en_to_de", model=str(tmp_path))(TEXTS, max_length_offset=3) == translator(TEXTS)
+
+
+def test_other_removed_tasks_stay_removed(model):
+    with pytest.raises(KeyError, match="summarization"):
+        pipeline("summarization", model=model)
+
+
+def test_a_list_gives_a_list_whatever_the_batches(translator):
+    one_by_one = [translator(text)[0] for text in TEXTS]
+    assert len({record["translation_text"] for record in one_by_one}) == 3
+    assert translator(TEXTS) == one_by_one
+    assert translator(TEXTS, batch_size=2) == one_by_one
+    assert translator(TEXTS, batch_size=3) == one_by_one
+
+
+def test_a_generator_gives_an_iterator(translator):
+    found = translator(text for text in TEXTS)
+    assert list(found) == [translator(text) for text in TEXTS]
+
+
+def test_several_translations_and_their_scores(translator, model, tokenizer):
+    options = {"num_beams": 3, "num_return_sequences": 3}
+    found = translator(TEXTS, **options, return_scores=True)
+    assert [len(records) for records in found] == [3, 3, 3]
+    assert translator(TEXTS, **options, batch_size=3, return_scores=True)[1][0]["score"] == pytest.approx(
+        found[1][0]["score"], abs=1e-4
+    )
+    for text, records in zip(TEXTS, found, strict=True):
+        scores = [record["score"] for record in records]
+        assert scores == sorted(scores, reverse=True)
+        output = model.generate(
+            **tokenizer(text, return_tensors="pt"), **options, max_length_offset=3, return_dict_in_generate=True
+        )
+        assert scores == pytest.approx(output.sequences_scores.tolist())
+        assert [record["translation_text"] for record in records] == tokenizer.batch_decode(
+            output.sequences, skip_special_tokens=True
+        )
+
+
+def test_scores_beside_other_searches(translator):
+    """transformers' own search, which a logits processor calls for, gives them too; greedy search has none."""
+    assert translator(TEXTS[0], num_beams=2, no_repeat_ngram_size=4, return_scores=True)[0]["score"] < 0
+    with pytest.raises(ValueError, match="num_beams of at least 2"):
+        translator(TEXTS[0], num_beams=1, return_scores=True)
+
+
+def test_tensors_in_place_of_text(translator, tokenizer):
+    [record] = translator(TEXTS[0], return_tensors=True)
+    assert list(record) == ["translation_token_ids"]
+    text = tokenizer.decode(record["translation_token_ids"], skip_special_tokens=True)
+    assert [{"translation_text": text}] == translator(TEXTS[0]) == translator(TEXTS[0], return_text=True)
+
+
+def test_options_of_the_call_and_of_the_pipeline(model, tokenizer):
+    short = pipeline("translation", model=model, tokenizer=tokenizer, max_length=3, return_tensors=True)
+    assert len(short(TEXTS[2])[0]["translation_token_ids"]) <= 3
+    assert len(short(TEXTS[2], max_length=6, eos_token_id=None)[0]["translation_token_ids"]) == 6
+
+
+def test_what_makes_no_sense_is_refused(translator):
+    with pytest.raises(ValueError, match="takes no nonsense"):
+        translator(TEXTS[0], nonsense=1)
+    with pytest.raises(ValueError, match="translates texts, not int: 5"):
+        translator([5])
+
+
+def test_any_translation_model_will_do(tokenizer):
+    torch.manual_seed(0)
+    config = MarianConfig(
+        vocab_size=280, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=1, eos_token_id=2,
+        decoder_start_token_id=0, forced_eos_token_id=2, init_std=0.3,
+    )  # fmt: skip
+    model = MarianMTModel(config).eval()
+    found = pipeline("translation", model=model, tokenizer=tokenizer)(
+        TEXTS, max_length=9, num_beams=2, return_scores=True
+    )
+    for text, record in zip(TEXTS, found, strict=True):
+        output = model.generate(**tokenizer(text, return_tensors="pt"), max_length=9, num_beams=2)
+        assert record["translation_text"] == tokenizer.decode(output[0], skip_special_tokens=True)
+        assert record["score"] < 0
