@@ -5,6 +5,7 @@ import queue
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
@@ -41,6 +42,7 @@ class Echo(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
+        self.generation_config = GenerationConfig()
         self.shapes, self.options, self.modes = [], [], []
 
     def generate(self, input_ids, attention_mask, **options):

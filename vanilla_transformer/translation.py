@@ -9,7 +9,7 @@ from threading import Thread
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, StoppingCriteriaList
 
-from .model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, PaperGeneration, SourceLengthLimit
+from .model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, SourceLengthLimit
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def translate(
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
-            `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1).
+            `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1), or as many
+            as the model's own `max_length_offset` says.
 
     Returns:
         One translation per sentence.
@@ -155,7 +156,7 @@ def _batches(todo: list[int], lengths: list[int], batch_tokens: int) -> Iterator
 def _generate(model, tokenizer, sources: list[list[int]], prefix: str, options: dict) -> list[Hypothesis]:
     batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
     bounds = {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"}
-    if not isinstance(model, PaperGeneration) and not bounds & options.keys():
+    if not hasattr(model.generation_config, "max_length_offset") and not bounds & options.keys():
         lengths = batch["attention_mask"].sum(dim=1)
         options = {
             **options,
