@@ -1,7 +1,9 @@
 """translate(): order, blank lines, batches, progress and mode."""
 
 import itertools
+import os
 import queue
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 import torch
@@ -208,6 +210,39 @@ def test_the_best_of_each_line_with_their_scores(model, tokenizer):
     for hypotheses in found:
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_workers_change_no_translation_and_no_order(model, tokenizer):
+    options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 5}
+    alone = list(translate_lines(model, tokenizer, [SENTENCES], batch_tokens=60, **options))
+    blocks, steps = in_blocks(SENTENCES, 4), []
+    found = list(
+        translate_lines(model, tokenizer, blocks, workers=2, batch_tokens=60, on_progress=steps.append, **options)
+    )
+    for ours, theirs in zip(found, alone, strict=True):
+        assert [each.text for each in ours] == [each.text for each in theirs]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+    assert sum(steps) == 5
+
+
+def test_an_error_in_a_worker_is_the_callers(model, tokenizer):
+    with pytest.raises(ValueError, match="length_penalty_type must be"):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=2, length_penalty_type="nonsense"))
+
+
+def test_a_worker_that_dies_ends_the_work(model, tokenizer):
+    class Deadly(type(model)):
+        def generate(self, **kwargs):
+            os._exit(9)
+
+    model.__class__ = Deadly
+    with pytest.raises(BrokenProcessPool):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=2))
+
+
+def test_no_worker_is_none(model, tokenizer):
+    with pytest.raises(ValueError, match="at least 1 worker, not 0"):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=0))
 
 
 def test_translations_begin_with_the_prefix(model, tokenizer):

@@ -1,6 +1,7 @@
 """`vanilla-transformer COMMAND`: each command is a function below; its help is its docstring and its signature."""
 
 import argparse
+import collections
 import contextlib
 import ctypes
 import inspect
@@ -104,6 +105,7 @@ def translate(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | None = None,
+    workers: int = 1,
     batch_tokens: int = 4096,
     json: bool = False,
 ) -> None:
@@ -124,6 +126,7 @@ def translate(
         top_k: With --sample: draw from so many of the likeliest tokens; 0 is all.
         top_p: With --sample: draw from the likeliest tokens that together have this probability.
         seed: With --sample: makes the draws repeatable.
+        workers: Processes that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         json: Write a JSON object per line: source, and translations with their scores.
     """
@@ -139,7 +142,7 @@ def translate(
     lines = sentences or _input_lines(input)
     blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
-        found = _translations(model, blocks, batch_tokens=batch_tokens, prefix=prefix, **options)
+        found = _translations(model, blocks, batch_tokens=batch_tokens, prefix=prefix, workers=workers, **options)
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_translation_lines(number, source, hypotheses, bool(n_best), json))
 
@@ -327,11 +330,17 @@ def _translations(model: Path, blocks: Iterable[list[str]], **options) -> Iterat
     wanted = options.get("num_return_sequences", 1)
     if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
         options["num_beams"] = wanted
-    with tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar:
+    sources: collections.deque[str] = collections.deque()  # of the block that is being translated
+
+    def remembered() -> Iterator[list[str]]:
         for block in blocks:
-            found = translate_lines(loaded, tokenizer, [block], on_progress=bar.update, **options)
-            yield from zip(block, found, strict=True)
-            sys.stdout.flush()
+            sources.extend(block)
+            yield block
+            sys.stdout.flush()  # by then all of the block's translations are written
+
+    with tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar:
+        for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
+            yield sources.popleft(), hypotheses
 
 
 def _translation_lines(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool):

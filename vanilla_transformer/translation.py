@@ -1,8 +1,13 @@
 """From sentences to translations: batches by length, order restored, any number of lines in constant memory."""
 
+import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import get_all_start_methods, get_context
 from queue import Empty, Queue
 from threading import Thread
 
@@ -50,8 +55,8 @@ def translate(
     Returns:
         One translation per sentence.
     """
-    best = _best_of_block(model, tokenizer, list(sentences), "", batch_tokens, on_progress, generate_options)
-    return [hypotheses[0].text for hypotheses in best]
+    generate = _Generate(model, tokenizer, "", generate_options)
+    return [best.text for best, *_ in _best_of_block(generate, list(sentences), batch_tokens, on_progress)]
 
 
 def translate_lines(
@@ -60,6 +65,7 @@ def translate_lines(
     blocks: Iterable[Sequence[str]],
     *,
     prefix: str = "",
+    workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -70,13 +76,19 @@ def translate_lines(
         model: As for [`translate`], as are `tokenizer`, `batch_tokens` and `on_progress`.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
+        workers: Processes that translate batches side by side on a CPU, one thread each; they share the weights.
         **generate_options: Anything that `generate()` takes; `num_return_sequences` for more than the best.
 
     Yields:
         For each line, in order, its translations, best first. Of a blank line the only one is blank.
+
+    Raises:
+        ValueError: Workers are asked for where there can be none.
     """
-    for block in blocks:
-        yield from _best_of_block(model, tokenizer, block, prefix, batch_tokens, on_progress, generate_options)
+    generate = _Generate(model, tokenizer, prefix, generate_options)
+    with _in_order(generate, workers) as in_order:
+        for block in blocks:
+            yield from _best_of_block(generate, block, batch_tokens, on_progress, in_order)
 
 
 def in_blocks(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
@@ -120,25 +132,21 @@ def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
         raise last
 
 
-@torch.no_grad()
 def _best_of_block(
-    model, tokenizer, sentences: Sequence[str], prefix: str, batch_tokens: int, on_progress, options: dict
+    generate: "_Generate", sentences: Sequence[str], batch_tokens: int, on_progress, in_order: Callable = map
 ) -> list[list[Hypothesis]]:
+    """Translations of each sentence; `in_order(generate, batches)` is `map`, or does the same in other processes."""
     found = [[Hypothesis("", 0.0)] for _ in sentences]
-    sources = tokenizer(list(sentences)).input_ids if sentences else []
+    sources = generate.tokenizer(list(sentences)).input_ids if sentences else []
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
-    was_training = model.training
-    model.eval()
-    try:
-        for batch in _batches(todo, [len(source) for source in sources], batch_tokens):
-            hypotheses = _generate(model, tokenizer, [sources[i] for i in batch], prefix, options)
-            each = len(hypotheses) // len(batch)
-            for n, i in enumerate(batch):
-                found[i] = hypotheses[n * each : (n + 1) * each]
-            if on_progress is not None:
-                on_progress(len(batch))
-    finally:
-        model.train(was_training)
+    batches = list(_batches(todo, [len(source) for source in sources], batch_tokens))
+    results = in_order(generate, [[sources[i] for i in batch] for batch in batches])
+    for batch, hypotheses in zip(batches, results, strict=True):
+        each = len(hypotheses) // len(batch)
+        for n, i in enumerate(batch):
+            found[i] = hypotheses[n * each : (n + 1) * each]
+        if on_progress is not None:
+            on_progress(len(batch))
     return found
 
 
@@ -153,28 +161,85 @@ def _batches(todo: list[int], lengths: list[int], batch_tokens: int) -> Iterator
         yield batch
 
 
-def _generate(model, tokenizer, sources: list[list[int]], prefix: str, options: dict) -> list[Hypothesis]:
-    batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
-    bounds = {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"}
-    if not hasattr(model.generation_config, "max_length_offset") and not bounds & options.keys():
+@dataclass
+class _Generate:
+    """From the token ids of a batch of sources to their hypotheses, those of the first source first."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    prefix: str
+    options: dict
+
+    @torch.no_grad()
+    def __call__(self, sources: list[list[int]]) -> list[Hypothesis]:
+        model, tokenizer = self.model, self.tokenizer
+        batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
+        was_training = model.training
+        model.eval()
+        try:
+            output = model.generate(**batch, **self._limits(batch), **self._beginning(len(sources)), **self.options)
+        finally:
+            model.train(was_training)
+        scores = None
+        if not isinstance(output, torch.Tensor):
+            output, scores = output.sequences, output.get("sequences_scores")
+        texts = tokenizer.batch_decode(output, skip_special_tokens=True)
+        return [
+            Hypothesis(text, score)
+            for text, score in zip(texts, [None] * len(texts) if scores is None else scores.tolist(), strict=True)
+        ]
+
+    def _limits(self, batch) -> dict:
+        """Section 6.1's limit, for a model that has none of its own."""
+        bounds = {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"}
+        if hasattr(self.model.generation_config, "max_length_offset") or bounds & self.options.keys():
+            return {}
         lengths = batch["attention_mask"].sum(dim=1)
-        options = {
-            **options,
+        return {
             "max_length": 1 + int(lengths.max()) + MAX_LENGTH_OFFSET,  # with the start token
             "stopping_criteria": StoppingCriteriaList([SourceLengthLimit(lengths)]),
         }
-    if prefix:
-        start = model.generation_config.decoder_start_token_id
-        ids = [start, *tokenizer(text_target=prefix, add_special_tokens=False).input_ids]
-        options = {**options, "decoder_input_ids": torch.tensor([ids] * len(sources), device=model.device)}
-    output = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **options)
-    scores = [None] * len(sources)
-    if not isinstance(output, torch.Tensor):
-        scores = [None] * len(output.sequences)
-        if output.get("sequences_scores") is not None:
-            scores = output.sequences_scores.tolist()
-        output = output.sequences
-    texts = tokenizer.batch_decode(output, skip_special_tokens=True)
-    scores += [None] * (len(texts) - len(scores))
-    # Where a beam search found fewer translations than were asked for, the others have no probability.
-    return [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
+
+    def _beginning(self, sentences: int) -> dict:
+        if not self.prefix:
+            return {}
+        start = self.model.generation_config.decoder_start_token_id
+        ids = [start, *self.tokenizer(text_target=self.prefix, add_special_tokens=False).input_ids]
+        return {"decoder_input_ids": torch.tensor([ids] * sentences, device=self.model.device)}
+
+
+# ------------------------------------------------------------------------------------------------------------ workers
+
+
+@contextmanager
+def _in_order(generate: _Generate, workers: int) -> Iterator[Callable]:
+    """`map` that calls `generate` here, or in processes that share the model's memory with this one."""
+    if workers == 1:
+        yield map
+        return
+    if workers < 1:
+        raise ValueError(f"There must be at least 1 worker, not {workers}.")
+    if generate.model.device.type != "cpu" or "fork" not in get_all_start_methods():
+        raise ValueError("Several workers are for a CPU, on a system where processes fork (Linux, macOS).")
+    # A forked process has the weights without copying them: nobody writes to their pages. All of them fork now, before
+    # a thread reads standard input, whose lock they would inherit.
+    context = get_context("fork")
+    all_there = context.Barrier(workers)
+    with ProcessPoolExecutor(workers, context, initializer=_become_worker, initargs=(generate, all_there)) as executor:
+        list(executor.map(_work, [[]] * workers))
+        yield lambda _, batches: executor.map(_work, batches)
+
+
+_of_this_worker: list[_Generate] = []
+
+
+def _become_worker(generate: _Generate, all_there) -> None:
+    torch.set_num_threads(1)  # more would compete with the other workers, and a fork has none of its parent's threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    _of_this_worker.append(generate)
+    all_there.wait(timeout=60)
+
+
+def _work(batch: list[list[int]]) -> list[Hypothesis]:
+    return _of_this_worker[0](batch) if batch else []

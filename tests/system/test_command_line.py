@@ -191,6 +191,12 @@ class TestTranslate:
             watchdog.cancel()
         assert process.returncode == 0
 
+    def test_workers_translate_the_same_and_a_line_at_a_time(self, run, corpus):
+        sentences = lines_of(corpus / "test.en")
+        alone = command("translate", *sentences, "--model", run).stdout
+        assert command("translate", *sentences, "--model", run, "--workers", "2").stdout == alone
+        assert command("translate", "--model", run, "--workers", "2", input="\n".join(sentences)).stdout == alone
+
     def test_the_best_few_with_their_scores(self, run):
         sentences = ["The dog is old.", "", "I am here."]
         done = command("translate", *sentences, "--model", run, "--n-best", "3")

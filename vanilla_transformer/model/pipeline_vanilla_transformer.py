@@ -150,6 +150,8 @@ def register_translation_pipeline() -> None:
     from transformers import AutoModelForSeq2SeqLM, pipelines
 
     registry = pipelines.PIPELINE_REGISTRY
+    if registry.supported_tasks.get("translation", {}).get("impl") is TranslationPipeline:
+        return
     registry.register_pipeline("translation", pipeline_class=TranslationPipeline, pt_model=AutoModelForSeq2SeqLM)
     getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)  # since 5.19
     registry.task_aliases = TaskAliases(registry.task_aliases)

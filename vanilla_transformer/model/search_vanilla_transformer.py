@@ -49,6 +49,8 @@ class _Layer:
         def linear(*projections, scaling=1.0):
             """Several projections of the same states as one; 1 / sqrt(d_k) goes into the queries'."""
             first, *others = projections
+            if not others and scaling == 1:
+                return _Linear(first.weight, first.bias, rows)
             weight = torch.cat([first.weight * scaling, *(other.weight for other in others)])
             if first.bias is None:
                 return _Linear(weight, None, rows)
