@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
-from vanilla_transformer.translation import as_they_come, in_blocks, translate, translate_lines
+from vanilla_transformer.translation import as_they_come, in_blocks, score_pairs, translate, translate_lines
 
 from .model.conftest import build_model
 
@@ -210,6 +210,24 @@ def test_the_best_of_each_line_with_their_scores(model, tokenizer):
     for hypotheses in found:
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, tokenizer):
+    """The loss of one forward pass, and the length penalty by hand."""
+    model.generation_config = paper_generation_config(model.config)
+    sources = [sentence for sentence in SENTENCES if sentence.strip()]
+    targets = ["Ein Hund.", "Ja", "", "Zwei Hunde sehen den Mann im Park.", "x"]
+    pairs = list(zip(sources, targets, strict=True))
+    together = score_pairs(model, tokenizer, pairs, batch_tokens=40)
+    for pair, found in zip(pairs, together, strict=True):
+        source, target = (tokenizer(text, return_tensors="pt").input_ids for text in pair)
+        with torch.no_grad():
+            loss = model(source, labels=target).loss.item()  # nats per token
+        assert found.tokens == target.shape[1]
+        assert found.per_token == pytest.approx(-loss, rel=1e-4)
+        assert found.log_probability == pytest.approx(-loss * found.tokens, rel=1e-4)
+        assert found.score == pytest.approx(found.log_probability / ((5 + found.tokens) / 6) ** 0.6, rel=1e-5)
+    assert score_pairs(model, tokenizer, []) == []
 
 
 def test_workers_change_no_translation_and_no_order(model, tokenizer):

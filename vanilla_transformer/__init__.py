@@ -24,7 +24,7 @@ _HOMES = {
     "data.phrasebook": ("phrasebook",),
     "data.tokenizer": ("TokenizerSettings", "learn_tokenizer", "load_tokenizer"),
     "evaluation.scores": ("Score", "score_translations"),
-    "translation": ("Hypothesis", "in_blocks", "translate", "translate_lines"),
+    "translation": ("Hypothesis", "PairScore", "in_blocks", "score_pairs", "translate", "translate_lines"),
     "training.arguments": ("VanillaTransformerTrainingArguments",),
     "training.averaging": ("average_checkpoints",),
     "training.recipe": ("Recipe", "load_recipe"),

@@ -197,6 +197,44 @@ def evaluate(
     print(_json_text(records) if json else _scores_table(records))
 
 
+def score(*, model: Path, source: Path, target: Path, rank: bool = False, json: bool = False) -> None:
+    """Scores given translations: how likely the model finds each.
+
+    Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation.
+
+    Args:
+        model: A run folder or a model's folder.
+        source: Text file of sources.
+        target: Text file of their translations, line by line.
+        rank: Put the translations of a source that stands in several lines one after the other, best first.
+        json: Write a JSON object per line instead.
+    """
+    from tqdm import tqdm
+
+    from .files import text_lines
+    from .run_folder import load_model
+    from .translation import score_pairs
+
+    sources, targets = list(text_lines(source)), list(text_lines(target))
+    if len(sources) != len(targets):
+        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: they must agree.")
+    _use_memory_well()
+    loaded, tokenizer = load_model(model)
+    pairs = list(zip(sources, targets, strict=True))
+    with tqdm(total=len(pairs), unit="pair", disable=not sys.stderr.isatty()) as bar:
+        scores = score_pairs(loaded, tokenizer, pairs, on_progress=bar.update)
+    scored = list(zip(pairs, scores, strict=True))
+    if rank:
+        first = {text: number for number, text in reversed(list(enumerate(sources)))}
+        scored.sort(key=lambda each: (first[each[0][0]], -each[1].score))
+    for (source_text, target_text), each in scored:
+        values = {"score": each.score, "log_probability": each.log_probability, "per_token": each.per_token}
+        if json:
+            print(_json_line({"source": source_text, "target": target_text, **values, "tokens": each.tokens}))
+        else:
+            print(*(f"{value:.4f}" for value in values.values()), target_text, sep="\t")
+
+
 def convert(model: str, *, output: Path) -> None:
     """Makes a Marian (OPUS-MT) translation model one of ours, with its tokenizer and its decoding.
 
@@ -253,7 +291,7 @@ def recipes() -> None:
         print(f"{name:<20} {description}")
 
 
-COMMANDS: tuple[Callable, ...] = (recipes, train, translate, evaluate, tokenizer, average, convert, plot)
+COMMANDS: tuple[Callable, ...] = (recipes, train, translate, score, evaluate, tokenizer, average, convert, plot)
 
 
 # ------------------------------------------------------------------------------------------- what the commands use
@@ -346,7 +384,7 @@ def _translations(model: Path, blocks: Iterable[list[str]], **options) -> Iterat
 def _translation_lines(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool):
     if as_json:
         translations = [{"text": each.text, "score": each.score} for each in hypotheses]
-        yield json.dumps({"source": source, "translations": translations}, ensure_ascii=False) + "\n"
+        yield _json_line({"source": source, "translations": translations}) + "\n"
     elif n_best:
         for each in hypotheses:
             score = "" if each.score is None else f"{each.score:.4f}"
@@ -362,6 +400,10 @@ def _scores_table(records: list[dict]) -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).strip()
         for row in rows
     )
+
+
+def _json_line(record: dict) -> str:
+    return json.dumps(record, ensure_ascii=False)
 
 
 def _json_text(records: list[dict]) -> str:

@@ -282,6 +282,37 @@ class TestTranslate:
         assert "is a folder; name a text file in it" in done.stderr
 
 
+class TestScore:
+    def test_a_line_for_every_pair(self, run, tmp_path):
+        targets = ["Der Hund ist alt.", "", "Ich bin hier."]
+        (tmp_path / "en").write_text("The dog is old.\n\nI am here.\n", encoding="utf-8")
+        (tmp_path / "de").write_text("".join(f"{target}\n" for target in targets), encoding="utf-8")
+        done = command("score", "--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de")
+        assert done.returncode == 0, done.stderr
+        rows = [line.split("\t") for line in done.stdout.splitlines()]
+        assert [row[3] for row in rows] == targets
+        for score, total, per_token, _ in rows:
+            assert float(total) <= float(score) < 0
+            assert float(total) <= float(per_token) < 0
+
+    def test_translations_of_one_source_are_ranked(self, run, tmp_path):
+        (tmp_path / "en").write_text("The dog is old.\nI am here.\nThe dog is old.\n", encoding="utf-8")
+        (tmp_path / "de").write_text(
+            "Der Hund ist alt.\nIch bin hier.\nAlt alt alt Hund der der der.\n", encoding="utf-8"
+        )
+        options = ("--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de", "--rank", "--json")
+        records = [json.loads(line) for line in command("score", *options).stdout.splitlines()]
+        assert [record["source"] for record in records] == ["The dog is old.", "The dog is old.", "I am here."]
+        assert records[0]["score"] > records[1]["score"]
+
+    def test_files_of_different_lengths(self, run, tmp_path):
+        (tmp_path / "en").write_text("a\nb\n", encoding="utf-8")
+        (tmp_path / "de").write_text("a\n", encoding="utf-8")
+        done = command("score", "--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de")
+        assert done.returncode == 1
+        assert "2 lines" in done.stderr
+
+
 class TestEvaluate:
     def test_a_file_of_translations(self, corpus):
         done = command(
@@ -387,7 +418,9 @@ class TestOthers:
         assert "phrasebook" in listed
         assert "multi30k_en_de" in listed
 
-    @pytest.mark.parametrize("name", ["train", "translate", "evaluate", "tokenizer", "average", "plot", "recipes"])
+    @pytest.mark.parametrize(
+        "name", ["train", "translate", "score", "evaluate", "tokenizer", "average", "plot", "recipes"]
+    )
     def test_help(self, name):
         done = command(name, "--help")
         assert done.returncode == 0
