@@ -29,7 +29,10 @@ MAX_LENGTH_OFFSET = 50
 
 _CAPTURING = "transformers.utils.output_capturing"  # home of the hooks that record hidden states when asked to
 
-_OURS = {"length_penalty_type": "length", "max_length_offset": None}  # what it means when a config says nothing
+OUR_GENERATION_FIELDS = {
+    "length_penalty_type": "length",
+    "max_length_offset": None,
+}  # what it means when a config says nothing
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
@@ -139,14 +142,16 @@ class PaperGeneration:
         Raises:
             ValueError: If one of our two fields has a value that it cannot have.
         """
-        ours = {name: self._our_field(name, kwargs, generation_config) for name in _OURS}
+        ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
         _check_ours(**ours)
         limits = self._source_lengths_and_maximum(inputs, generation_config, ours["max_length_offset"], kwargs)
         if limits is not None:
             lengths, kwargs["max_length"] = limits
             stopping_criteria = StoppingCriteriaList(stopping_criteria or [])
             stopping_criteria.append(SourceLengthLimit(lengths, ours["max_length_offset"]))
-        unknown = {name for name in _OURS if name in kwargs and not hasattr(self.generation_config, name)}
+        unknown = {
+            name for name in OUR_GENERATION_FIELDS if name in kwargs and not hasattr(self.generation_config, name)
+        }
         if unknown:  # transformers overrides the fields that a config has
             generation_config = copy.deepcopy(generation_config or self.generation_config)
             for name in unknown:
@@ -158,7 +163,7 @@ class PaperGeneration:
         for given in (kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)):
             if name in given:
                 return given[name]
-        return _OURS[name]
+        return OUR_GENERATION_FIELDS[name]
 
     def _source_lengths_and_maximum(
         self, inputs, generation_config: GenerationConfig | None, offset: int | None, kwargs: dict

@@ -19,7 +19,7 @@ from ..data.encoding import PairLimits
 from ..data.tokenizer import TokenizerSettings
 from ..evaluation.scores import METRICS
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
-from ..model.generation_vanilla_transformer import paper_generation_config
+from ..model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
 from .arguments import VanillaTransformerTrainingArguments
 
 
@@ -249,7 +249,7 @@ def _training_fields() -> dict[str, Any]:
 
 
 def _decoding_fields() -> dict[str, Any]:
-    return dict.fromkeys(GenerationConfig().to_dict(), Any)
+    return dict.fromkeys((*GenerationConfig().to_dict(), *OUR_GENERATION_FIELDS), Any)
 
 
 # Sections whose fields are those of a class of transformers; vocab_size is the tokenizer's.
