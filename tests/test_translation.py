@@ -243,6 +243,19 @@ def test_workers_change_no_translation_and_no_order(model, tokenizer):
     assert sum(steps) == 5
 
 
+def test_samples_do_not_depend_on_who_draws_them(model, tokenizer):
+    sentences = ["A man."] * 6
+
+    def drawn(workers):
+        torch.manual_seed(5)
+        options = {"do_sample": True, "num_beams": 1, "max_new_tokens": 8, "batch_tokens": 1, "workers": workers}
+        return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
+
+    alone = drawn(1)
+    assert len(set(alone)) == 6
+    assert drawn(2) == alone
+
+
 def test_an_error_in_a_worker_is_the_callers(model, tokenizer):
     with pytest.raises(ValueError, match="length_penalty_type must be"):
         list(translate_lines(model, tokenizer, [SENTENCES], workers=2, length_penalty_type="nonsense"))

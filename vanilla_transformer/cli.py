@@ -7,6 +7,7 @@ import ctypes
 import inspect
 import json
 import logging
+import os
 import re
 import sys
 import types
@@ -313,7 +314,8 @@ def _input_lines(path: Path | None) -> Iterable[str]:
         return text_lines(path)
     if sys.stdin.isatty():
         logger.info("Reading sentences from the terminal; end with Ctrl-D.")
-    return decoded_lines(sys.stdin.buffer, "standard input")
+    # A file of its own: the interpreter closes sys.stdin when it ends, and cannot while a thread waits for a line.
+    return decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input")
 
 
 def _one_line(text: str) -> str:

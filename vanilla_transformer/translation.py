@@ -1,7 +1,9 @@
 """From sentences to translations: batches by length, order restored, any number of lines in constant memory."""
 
+import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -204,11 +206,16 @@ def _best_of_block(
     generate: "_Generate", sentences: Sequence[str], batch_tokens: int, on_progress, in_order: Callable = map
 ) -> list[list[Hypothesis]]:
     """Translations of each sentence; `in_order(generate, batches)` is `map`, or does the same in other processes."""
-    found = [[Hypothesis("", 0.0)] for _ in sentences]
+    blank = Hypothesis("", 0.0 if generate.options.get("return_dict_in_generate") else None)
+    found = [[blank] for _ in sentences]
     sources = generate.tokenizer(list(sentences)).input_ids if sentences else []
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
     batches = list(_batches(todo, [len(source) for source in sources], batch_tokens))
-    results = in_order(generate, [[sources[i] for i in batch] for batch in batches])
+    # Samples are drawn from a seed of their own for each batch, whoever translates it.
+    seeds = (
+        torch.randint(2**62, (len(batches),)).tolist() if generate.options.get("do_sample") else [None] * len(batches)
+    )
+    results = in_order(generate, [([sources[i] for i in batch], s) for batch, s in zip(batches, seeds, strict=True)])
     for batch, hypotheses in zip(batches, results, strict=True):
         each = len(hypotheses) // len(batch)
         for n, i in enumerate(batch):
@@ -231,7 +238,7 @@ def _batches(todo: list[int], lengths: list[int], batch_tokens: int) -> Iterator
 
 @dataclass
 class _Generate:
-    """From the token ids of a batch of sources to their hypotheses, those of the first source first."""
+    """From the token ids of a batch of sources, and a seed for samples, to hypotheses, the first source's first."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -239,7 +246,16 @@ class _Generate:
     options: dict
 
     @torch.no_grad()
-    def __call__(self, sources: list[list[int]]) -> list[Hypothesis]:
+    def __call__(self, batch_and_seed: tuple[list[list[int]], int | None]) -> list[Hypothesis]:
+        sources, seed = batch_and_seed
+        if seed is None:
+            return self._hypotheses(sources)
+        devices = [] if self.model.device.type == "cpu" else [self.model.device]
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            return self._hypotheses(sources)
+
+    def _hypotheses(self, sources: list[list[int]]) -> list[Hypothesis]:
         model, tokenizer = self.model, self.tokenizer
         batch = tokenizer.pad({"input_ids": sources}, return_tensors="pt").to(model.device)
         was_training = model.training
@@ -294,7 +310,7 @@ def _in_order(generate: _Generate, workers: int) -> Iterator[Callable]:
     context = get_context("fork")
     all_there = context.Barrier(workers)
     with ProcessPoolExecutor(workers, context, initializer=_become_worker, initargs=(generate, all_there)) as executor:
-        list(executor.map(_work, [[]] * workers))
+        list(executor.map(_work, [None] * workers))
         yield lambda _, batches: executor.map(_work, batches)
 
 
@@ -305,9 +321,12 @@ def _become_worker(generate: _Generate, all_there) -> None:
     torch.set_num_threads(1)  # more would compete with the other workers, and a fork has none of its parent's threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if sys.platform == "linux":  # whatever ends the parent ends its workers
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     _of_this_worker.append(generate)
     all_there.wait(timeout=60)
 
 
-def _work(batch: list[list[int]]) -> list[Hypothesis]:
-    return _of_this_worker[0](batch) if batch else []
+def _work(batch_and_seed: tuple[list[list[int]], int | None] | None) -> list[Hypothesis]:
+    return [] if batch_and_seed is None else _of_this_worker[0](batch_and_seed)

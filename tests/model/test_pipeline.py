@@ -59,6 +59,16 @@ def test_a_list_gives_a_list_whatever_the_batches(translator):
     assert translator(TEXTS, batch_size=3) == one_by_one
 
 
+def test_nothing_gives_nothing(translator):
+    assert translator([]) == []
+
+
+def test_a_saved_pipeline_is_loaded_without_asking_for_trust(translator, tmp_path):
+    translator.save_pretrained(tmp_path)
+    again = pipeline("translation", model=str(tmp_path), max_length_offset=3)
+    assert again(TEXTS) == translator(TEXTS)
+
+
 def test_a_generator_gives_an_iterator(translator):
     found = translator(text for text in TEXTS)
     assert list(found) == [translator(text) for text in TEXTS]

@@ -5,8 +5,9 @@ import math
 
 import pytest
 import torch
-from transformers import GenerationConfig, LogitsProcessor
+from transformers import AttentionInterface, GenerationConfig, LogitsProcessor
 from transformers.generation import GenerationMixin
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
@@ -315,14 +316,64 @@ def _replaced(model):
     fc1.forward = lambda states: forward(states) * 0
 
 
-@pytest.mark.parametrize("change", [_hooked, _adapted, _replaced])
+def _overridden(model):
+    class Other(type(model)):
+        def forward(self, *args, **kwargs):
+            output = super().forward(*args, **kwargs)
+            output.logits = output.logits.flip(-1)
+            return output
+
+    model.__class__ = Other
+
+
+def _prepared_otherwise(model):
+    class Other(type(model)):
+        def prepare_inputs_for_generation(self, *args, **kwargs):
+            return super().prepare_inputs_for_generation(*args, **kwargs)
+
+    model.__class__ = Other
+
+
+def _hooked_as_a_whole(model):
+    model.model.register_forward_hook(lambda module, inputs, output: output)
+
+
+def _attending_otherwise(model):
+    AttentionInterface.register("another", ALL_ATTENTION_FUNCTIONS["sdpa"])
+    model.set_attn_implementation("another")
+
+
+CHANGES = (_hooked, _adapted, _replaced, _overridden, _prepared_otherwise, _hooked_as_a_whole, _attending_otherwise)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("beams", [1, 2])
-def test_a_changed_layer_is_never_passed_by(tiny_model, sources, change, beams, ours_used):
+def test_a_changed_model_is_never_passed_by(tiny_model, sources, change, beams, ours_used):
     model = tiny_model()
     change(model)
-    changed = model.generate(**sources, num_beams=beams, max_new_tokens=6, return_dict_in_generate=False)
+    assert model.generate(**sources, num_beams=beams, max_new_tokens=6).shape[0] == 5
     assert not ours_used
-    assert changed.shape[0] == 5
+
+
+def test_a_hook_on_every_module_is_never_passed_by(tiny_model, sources, ours_used):
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, inputs, output: None)
+    try:
+        tiny_model().generate(**sources, num_beams=2, max_new_tokens=3)
+    finally:
+        handle.remove()
+    assert not ours_used
+
+
+def test_a_source_all_hidden_is_transformers_affair(tiny_model, sources, ours_used):
+    sources["attention_mask"][3] = 0
+    tiny_model().generate(**sources, num_beams=2, max_new_tokens=3)
+    assert not ours_used
+
+
+def test_arguments_by_position(tiny_model, sources):
+    model = tiny_model()
+    only_five = model.generate(sources["input_ids"], None, None, None, lambda sentence, tokens: [5], max_new_tokens=3)
+    assert (only_five[:, 1:] == 5).all()
 
 
 def test_recorded_hidden_states_do_not_keep_ours_away(tiny_model, sources, ours_used):

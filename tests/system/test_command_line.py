@@ -2,9 +2,12 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -190,6 +193,51 @@ class TestTranslate:
             assert process.stdout.read() == ""
             watchdog.cancel()
         assert process.returncode == 0
+
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    def test_an_interrupt_while_waiting_for_a_line(self, run, workers):
+        with subprocess.Popen(
+            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--workers", workers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            watchdog = threading.Timer(120, process.kill)
+            watchdog.start()
+            process.stdin.write("I am here.\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            watchdog.cancel()
+            assert "Fatal" not in (errors := process.stderr.read())
+            assert "Interrupted." in errors
+        assert process.returncode == 1
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+    def test_no_worker_outlives_its_parent(self, run):
+        with subprocess.Popen(
+            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--workers", "2"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            watchdog = threading.Timer(120, process.kill)
+            watchdog.start()
+            process.stdin.write("I am here.\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            assert len(children) == 2
+            process.kill()
+            process.wait()
+            watchdog.cancel()
+        for _ in range(100):
+            if not any(Path(f"/proc/{child}").exists() for child in children):
+                break
+            time.sleep(0.1)
+        assert not any(Path(f"/proc/{child}").exists() for child in children)
 
     def test_workers_translate_the_same_and_a_line_at_a_time(self, run, corpus):
         sentences = lines_of(corpus / "test.en")

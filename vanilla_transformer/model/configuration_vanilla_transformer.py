@@ -141,6 +141,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 0
 
     def __post_init__(self, **kwargs):
+        # For those who load our code from the Hub. Here the pipeline is registered, and the entry would ask for trust.
+        if not __name__.startswith("transformers_modules"):
+            kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
         self._check_sizes()
         self._check_shares()

@@ -9,8 +9,10 @@ import math
 
 import torch
 from torch import nn
+from torch.nn.modules import module as module_globals
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
 from transformers.generation.logits_process import (
     MinPLogitsWarper,
     TemperatureLogitsWarper,
@@ -120,13 +122,15 @@ class PaperGeneration:
     Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
     (logits processors, other stopping criteria, streamers, other caches, scores or attentions of every step, adapters)
     runs in transformers, with the same length limit and length penalty. With `return_dict_in_generate` a beam search
-    always has `sequences_scores`.
+    always has `sequences_scores`; beam indices and the cache come with the scores of every step.
     """
 
     scores_without_steps = True  # TranslationPipeline need not ask for the scores of every step to get the results'
 
     @torch.no_grad()
-    def generate(self, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None, **kwargs):
+    def generate(
+        self, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None, *args, **kwargs
+    ):
         """As `GenerationMixin.generate`, and knows two more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
@@ -136,6 +140,7 @@ class PaperGeneration:
             inputs: (batch, source) token ids, as `input_ids`.
             generation_config: Instead of the model's.
             logits_processor: As in transformers, and `stopping_criteria` too.
+            *args: What follows in transformers.
             **kwargs: Fields of the generation config that are to differ, `length_penalty_type` ("gnmt" or "length")
                 and `max_length_offset` (a number of tokens, or None) among them, and what the model takes.
 
@@ -156,7 +161,7 @@ class PaperGeneration:
             generation_config = copy.deepcopy(generation_config or self.generation_config)
             for name in unknown:
                 setattr(generation_config, name, kwargs.pop(name))
-        return super().generate(inputs, generation_config, logits_processor, stopping_criteria, **kwargs)
+        return super().generate(inputs, generation_config, logits_processor, stopping_criteria, *args, **kwargs)
 
     def _our_field(self, name: str, kwargs: dict, generation_config: GenerationConfig | None):
         """The value of a field of ours: the call's, else its config's, else the model's, else transformers' way."""
@@ -268,9 +273,14 @@ class PaperGeneration:
 
     def _is_plain(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict) -> bool:
         """Whether our own search may stand in for transformers'."""
-        cache = model_kwargs.get("past_key_values")
+        cache, mask = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
         return (
             not self.training
+            and _is_ours(self)
+            and _is_ours(self.model)
+            and type(self).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
+            and self.config._attn_implementation in ("eager", "sdpa")
+            and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has a way of its own with a source all hidden
             and settings.use_cache
             and not settings.output_attentions
             and not settings.output_hidden_states
@@ -323,14 +333,28 @@ def _only_warps(logits_processor: LogitsProcessorList) -> bool:
     return all(type(each) in kinds for each in logits_processor)
 
 
+def _is_ours(model: nn.Module) -> bool:
+    """Whether a model computes what our file says: not overridden, replaced or hooked."""
+    home = type(model).forward.__module__.rpartition(".")[2]
+    return home == "modeling_vanilla_transformer" and _is_unhooked(model)
+
+
+def _is_unhooked(module: nn.Module) -> bool:
+    return (
+        "forward" not in vars(module)
+        and not module._forward_pre_hooks
+        and all(hook.__module__ == _CAPTURING for hook in module._forward_hooks.values())
+        and not module_globals._global_forward_hooks
+        and not module_globals._global_forward_pre_hooks
+    )
+
+
 def _alone_with_its_weights(module: nn.Module) -> bool:
     """Whether a module is what its weights make it: no adapters, no quantised matrices, no hooks of others."""
     homes = ("torch.nn.", "transformers.activations", type(module).__module__)
     return all(
         type(each).__module__.startswith(homes)
-        and "forward" not in vars(each)
-        and not each._forward_pre_hooks
-        and all(hook.__module__ == _CAPTURING for hook in each._forward_hooks.values())
+        and _is_unhooked(each)
         and all(type(parameter) is nn.Parameter for parameter in each._parameters.values() if parameter is not None)
         for each in module.modules()
     )

@@ -4,11 +4,12 @@ import re
 
 from transformers import GenerationConfig, Pipeline
 
+from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
+
 
 _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not name.startswith("_")) | {
+    *OUR_GENERATION_FIELDS,
     "generation_config",
-    "length_penalty_type",
-    "max_length_offset",
     "stopping_criteria",
     "logits_processor",
 }
@@ -32,7 +33,7 @@ class TranslationPipeline(Pipeline):
         """Translates.
 
         Args:
-            inputs: A text, a list of texts, or a generator or dataset of them.
+            inputs: A text, a list of texts, or a generator or `KeyDataset` of them.
             batch_size: How many texts are translated together; 1 if it is not given.
             return_text: Whether to return `translation_text`; the default.
             return_tensors: Whether to return `translation_token_ids` instead.
@@ -50,6 +51,8 @@ class TranslationPipeline(Pipeline):
         Raises:
             ValueError: An input is not a text.
         """
+        if isinstance(inputs, list) and not inputs:
+            return []
         found = super().__call__(inputs, **kwargs)
         texts = isinstance(inputs, list) and all(isinstance(text, str) for text in inputs)
         if texts and all(len(translations) == 1 for translations in found):
