@@ -21,7 +21,12 @@ from tqdm import tqdm
 from transformers import MarianMTModel, PreTrainedModel
 from transformers.generation import GenerationMixin
 
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration, to_marian
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    to_marian,
+    translate_lines,
+)
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 from vanilla_transformer.run_folder import load_model
@@ -110,6 +115,21 @@ def measured(name: str, model: PreTrainedModel, sources, size: int, options: dic
     return rows
 
 
+def speedup_of_workers(model, tokenizer, texts: list[str], rounds: int) -> tuple[dict[int, float], bool]:
+    """Sentences a second of one and of two workers with one thread each, and whether they translate the same."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    times, outputs = {1: [], 2: []}, {}
+    for _ in tqdm(range(rounds), desc="workers"):
+        for workers, taken in times.items():
+            started = time.perf_counter()
+            found = translate_lines(model, tokenizer, [texts], workers=workers, batch_tokens=1024, num_beams=4)
+            outputs[workers] = [best.text for best, *_ in found]
+            taken.append(time.perf_counter() - started)
+    torch.set_num_threads(threads)
+    return {n: len(texts) / statistics.median(taken) for n, taken in times.items()}, outputs[1] == outputs[2]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
@@ -137,6 +157,7 @@ def main() -> None:
     rows = []
     for size, options in ((64, BEAM), (32, BEAM), (64, GREEDY)):
         rows += measured("trained", trained, ids, size, options | bounded, arguments.rounds, bleu)
+    per_second, same = speedup_of_workers(trained, tokenizer, list(text_lines(arguments.sources)), arguments.rounds)
     few = [ids[i] for i in order[:: max(1, len(order) // 32)]]
     for options in (BEAM, GREEDY):
         rows += measured("trained", trained, few, 1, options | bounded, arguments.rounds, None)
@@ -159,8 +180,13 @@ def main() -> None:
             f"| {row.model} | {row.search} | {row.batch} | {row.contestant} | {row.sentences_per_second:.1f} | "
             f"{row.target_tokens_per_second:.0f} | {row.ours_is_faster_by:.2f} | {row.outputs_as_ours:.1%} | {score} |"
         )
+    print(
+        f"\nWorkers with one thread each, beam 4: {per_second[1]:.1f} sentences/s with one, {per_second[2]:.1f} with "
+        f"two ({per_second[2] / per_second[1]:.2f} times), {'the same' if same else 'other'} translations."
+    )
     if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine, "rows": [asdict(row) for row in rows]}, indent=2))
+        record = {"machine": machine, "rows": [asdict(row) for row in rows], "workers": per_second}
+        arguments.json.write_text(json.dumps(record, indent=2))
 
 
 if __name__ == "__main__":
