@@ -59,6 +59,22 @@ def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input
 
 
 @IMPLEMENTATIONS
+@VARIANTS
+def test_what_padding_changes_is_rounding(tiny_model, batch, decoder_input_ids, implementation, choices):
+    """Other shapes are summed in another order: what is 1e-6 in float32 is nothing in float64."""
+    model = tiny_model(attn_implementation=implementation, **choices)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")} | {"decoder_input_ids": decoder_input_ids}
+
+    def difference():
+        alone = model(input_ids=batch["input_ids"][1:, :4], decoder_input_ids=decoder_input_ids[1:]).logits
+        return (model(**inputs).logits[1:] - alone).abs().max().item()
+
+    assert difference() < 2e-6
+    model.double()
+    assert difference() < 1e-13
+
+
+@IMPLEMENTATIONS
 def test_what_stands_in_the_padding_has_exactly_no_influence(tiny_model, batch, decoder_input_ids, implementation):
     model = tiny_model(attn_implementation=implementation)
     inputs = {"attention_mask": batch["attention_mask"], "decoder_input_ids": decoder_input_ids}
