@@ -127,6 +127,22 @@ def test_the_papers_decoding_survives_a_folder(tiny_model, tmp_path):
     assert (found.bos_token_id, found.pad_token_id, found.eos_token_id, found.decoder_start_token_id) == (0, 1, 2, 0)
 
 
+def test_a_new_model_is_greedy_and_keeps_the_papers_limit_and_penalty(tiny_model, sources, tmp_path):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    for each in (model, type(model).from_pretrained(tmp_path)):
+        found = each.generation_config
+        assert (found.num_beams or 1, found.length_penalty_type, found.max_length_offset) == (1, "gnmt", 50)
+    without_end = model.generate(**sources, eos_token_id=None)
+    assert without_end.shape[1] == 1 + sources["input_ids"].shape[1] + 50
+
+
+@pytest.mark.parametrize("offset", [-1, 2.5, True, "50"])
+def test_a_limit_that_is_none_is_refused(tiny_model, sources, offset):
+    with pytest.raises(ValueError, match="max_length_offset must be None or a number of tokens"):
+        tiny_model().generate(**sources, max_length_offset=offset)
+
+
 def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, sources):
     differing = 0
     for seed in range(8):

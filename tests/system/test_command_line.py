@@ -1,5 +1,6 @@
 """Every command as a process: what it prints, where, and how it ends."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -158,6 +159,30 @@ class TestTrain:
         assert "Traceback" in done.stderr
 
 
+@contextlib.contextmanager
+def translating(run, *options):
+    """A `translate` that reads what is typed into it; killed after two minutes."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+
+
+def answer(process: subprocess.Popen, line: str) -> str:
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
 class TestTranslate:
     def test_one_line_in_one_line_out(self, run):
         text = "\ufeffThe dog is old.\r\n\n   \n😀 \u2028 x\nNo line feed at the end"
@@ -177,62 +202,32 @@ class TestTranslate:
         assert given.splitlines() == kept
 
     def test_a_line_in_gives_a_line_out_before_the_next_is_typed(self, run):
-        with subprocess.Popen(
-            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--max-tokens", "5"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            watchdog = threading.Timer(120, process.kill)
-            watchdog.start()
+        with translating(run, "--max-tokens", "5") as process:
             for line in ("The dog is old.", "", "I am here."):
-                process.stdin.write(f"{line}\n")
-                process.stdin.flush()
-                assert process.stdout.readline().endswith("\n")
+                assert answer(process, line).endswith("\n")
             process.stdin.close()
             assert process.stdout.read() == ""
-            watchdog.cancel()
         assert process.returncode == 0
 
     @pytest.mark.parametrize("workers", ["1", "2"])
     def test_an_interrupt_while_waiting_for_a_line(self, run, workers):
-        with subprocess.Popen(
-            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--workers", workers],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            watchdog = threading.Timer(120, process.kill)
-            watchdog.start()
-            process.stdin.write("I am here.\n")
-            process.stdin.flush()
-            assert process.stdout.readline().endswith("\n")
+        with translating(run, "--workers", workers) as process:
+            assert answer(process, "I am here.").endswith("\n")
             process.send_signal(signal.SIGINT)
             process.wait()
-            watchdog.cancel()
-            assert "Fatal" not in (errors := process.stderr.read())
-            assert "Interrupted." in errors
+            errors = process.stderr.read()
+        assert "Fatal" not in errors
+        assert "Interrupted." in errors
         assert process.returncode == 1
 
     @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
     def test_no_worker_outlives_its_parent(self, run):
-        with subprocess.Popen(
-            [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, "--workers", "2"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            watchdog = threading.Timer(120, process.kill)
-            watchdog.start()
-            process.stdin.write("I am here.\n")
-            process.stdin.flush()
-            process.stdout.readline()
+        with translating(run, "--workers", "2") as process:
+            answer(process, "I am here.")
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             assert len(children) == 2
             process.kill()
             process.wait()
-            watchdog.cancel()
         for _ in range(100):
             if not any(Path(f"/proc/{child}").exists() for child in children):
                 break

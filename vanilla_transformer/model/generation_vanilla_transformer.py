@@ -31,10 +31,8 @@ MAX_LENGTH_OFFSET = 50
 
 _CAPTURING = "transformers.utils.output_capturing"  # home of the hooks that record hidden states when asked to
 
-OUR_GENERATION_FIELDS = {
-    "length_penalty_type": "length",
-    "max_length_offset": None,
-}  # what it means when a config says nothing
+# The fields of the generation config that are ours, and what it means when a config says nothing of them.
+OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
@@ -80,7 +78,7 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
 def _check_ours(length_penalty_type: str, max_length_offset: int | None):
     if length_penalty_type not in ("gnmt", "length"):
         raise ValueError(f'length_penalty_type must be "gnmt" or "length", not {length_penalty_type!r}.')
-    if max_length_offset is not None and (not isinstance(max_length_offset, int) or max_length_offset < 0):
+    if max_length_offset is not None and (type(max_length_offset) is not int or max_length_offset < 0):
         raise ValueError(f"max_length_offset must be None or a number of tokens from 0, not {max_length_offset!r}.")
 
 

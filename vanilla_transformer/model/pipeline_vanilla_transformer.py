@@ -74,17 +74,16 @@ class TranslationPipeline(Pipeline):
         if unknown:
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
         named = re.fullmatch(r"translation_(\w+)_to_(\w+)", self.task or "")
-        languages = {
-            "src_lang": src_lang or (named and named[1]),
-            "tgt_lang": tgt_lang or (named and named[2]),
-        }
         preprocess = {"truncation": truncation} if truncation is not None else {}
         if src_lang or tgt_lang or named:
-            preprocess["languages"] = languages
+            preprocess["languages"] = {
+                "src_lang": src_lang or (named and named[1]),
+                "tgt_lang": tgt_lang or (named and named[2]),
+            }
+        if return_text:
+            return_tensors = False
         postprocess = {
-            "return_tensors": return_tensors
-            if return_tensors is not None
-            else (None if return_text is None else False),
+            "return_tensors": return_tensors,
             "clean_up_tokenization_spaces": clean_up_tokenization_spaces,
         }
         forward = dict(generate_options)
