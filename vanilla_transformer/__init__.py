@@ -16,6 +16,7 @@ _HOMES = {
     "model.classification_vanilla_transformer": ("VanillaTransformerForSequenceClassification",),
     "model.conversion_vanilla_transformer": ("from_marian", "to_marian"),
     "model.modeling_vanilla_transformer": ("VanillaTransformerForConditionalGeneration", "VanillaTransformerModel"),
+    "model.ensemble_vanilla_transformer": ("EnsembleForConditionalGeneration",),
     "model.generation_vanilla_transformer": ("paper_generation_config",),
     "model.pipeline_vanilla_transformer": ("TranslationPipeline",),
     "data.batching": ("TokenBatchSampler",),

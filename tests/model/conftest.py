@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.modeling_vanilla_transformer import (
@@ -90,3 +91,33 @@ def inputs(batch, decoder_input_ids):
         return sources | ({"decoder_input_ids": decoder_input_ids} if has_decoder else {})
 
     return inputs
+
+
+@pytest.fixture
+def sources():
+    """Five sources of different lengths, padded."""
+    torch.manual_seed(5)
+    ids = torch.randint(3, 40, (5, 7))
+    mask = torch.ones_like(ids)
+    for row in range(5):
+        mask[row, 7 - row :] = 0
+        ids[row, 7 - row :] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def sharpened(model):
+    """Random models are sure of nothing: with larger weights their translations differ."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)
+    return model
+
+
+@pytest.fixture
+def ours_used(monkeypatch):
+    """Counts the uses of our own searches."""
+    used = []
+    for name in ("beam_search", "sample"):
+        search = getattr(generation, name)
+        monkeypatch.setattr(generation, name, lambda *a, search=search, **k: used.append(1) or search(*a, **k))
+    return used

@@ -9,9 +9,10 @@ from transformers import AttentionInterface, GenerationConfig, LogitsProcessor
 from transformers.generation import GenerationMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
+
+from .conftest import sharpened
 
 
 OPTIONS = {
@@ -21,26 +22,6 @@ OPTIONS = {
     "row B": {"head_dim": 6, "value_head_dim": 10},
     "untied": {"tie_word_embeddings": False, "sinusoid_layout": "halves", "scale_embedding": False},
 }
-
-
-@pytest.fixture
-def sources():
-    """Five sources of different lengths, padded."""
-    torch.manual_seed(5)
-    ids = torch.randint(3, 40, (5, 7))
-    mask = torch.ones_like(ids)
-    for row in range(5):
-        mask[row, 7 - row :] = 0
-        ids[row, 7 - row :] = 1
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def sharpened(model):
-    """Random models are sure of nothing: with larger weights their translations differ."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.5)
-    return model
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
@@ -240,16 +221,6 @@ SEARCHES = {
     "prefix": {"num_beams": 3, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5), "length_penalty_type": "length"},
     "greedy prefix": {"num_beams": 1, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
 }
-
-
-@pytest.fixture
-def ours_used(monkeypatch):
-    """Counts the uses of our own searches."""
-    used = []
-    for name in ("beam_search", "sample"):
-        search = getattr(generation, name)
-        monkeypatch.setattr(generation, name, lambda *a, search=search, **k: used.append(1) or search(*a, **k))
-    return used
 
 
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)

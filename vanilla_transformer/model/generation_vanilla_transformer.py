@@ -274,10 +274,7 @@ class PaperGeneration:
         cache, mask = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
         return (
             not self.training
-            and _is_ours(self)
-            and _is_ours(self.model)
-            and type(self).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
-            and self.config._attn_implementation in ("eager", "sdpa")
+            and self._computes_as_written()
             and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has a way of its own with a source all hidden
             and settings.use_cache
             and not settings.output_attentions
@@ -293,9 +290,21 @@ class PaperGeneration:
                 for name, value in model_kwargs.items()
                 if name not in ("use_cache", "return_dict", "cache_position")
             )
+        )
+
+    def _computes_as_written(self) -> bool:
+        """Whether nothing has been put into the model, or in place of a part, that our search would pass by."""
+        return (
+            _is_ours(self)
+            and _is_ours(self.model)
+            and type(self).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
+            and self.config._attn_implementation in ("eager", "sdpa")
             and _alone_with_its_weights(self.model.decoder)
             and _alone_with_its_weights(self.lm_head)
         )
+
+    def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> StepwiseDecoder:
+        return StepwiseDecoder(self, states, source_mask, beams)
 
     def _stepwise(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict):
         """Decoder, prefix (batch, length), a limit for each sentence and the end tokens, for a search of ours.
@@ -311,7 +320,7 @@ class PaperGeneration:
             if isinstance(criterion, SourceLengthLimit):
                 limits = limits.minimum(criterion.limits.to(limits.device) + 1)  # with the start token
         limits = (limits - prefix.shape[1]).clamp(min=1).tolist()
-        decoder = StepwiseDecoder(self, states, None if mask is None else mask[::beams], beams)
+        decoder = self._stepwise_decoder(states, None if mask is None else mask[::beams], beams)
         eos = settings._eos_token_tensor
         return decoder, prefix, limits, set() if eos is None else set(eos.tolist())
 

@@ -179,6 +179,39 @@ class StepwiseDecoder:
             self.ancestors = self.ancestors[sentences]
 
 
+def mean_log_probabilities(scores: list[torch.Tensor]) -> torch.Tensor:
+    """float32 log-probabilities of the geometric mean of several models' distributions, from their scores."""
+    if len(scores) == 1:
+        return scores[0].float().log_softmax(dim=-1)
+    return torch.stack([each.float().log_softmax(dim=-1) for each in scores]).mean(dim=0).log_softmax(dim=-1)
+
+
+class EnsembleDecoder:
+    """Several decoders that go the same way, each the [`StepwiseDecoder`] of a model."""
+
+    def __init__(self, members: list[StepwiseDecoder]):
+        self.members, self.beams = members, members[0].beams
+
+    def append(self, tokens: torch.LongTensor):
+        """One token more of every hypothesis: (batch, beams)."""
+        for member in self.members:
+            member.append(tokens)
+
+    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
+        """Averaged log-probabilities (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
+        return mean_log_probabilities([member.scores(tokens) for member in self.members])
+
+    def continue_from(self, parents: torch.LongTensor):
+        """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
+        for member in self.members:
+            member.continue_from(parents)
+
+    def keep(self, sentences: torch.LongTensor):
+        """Forgets all sentences but these."""
+        for member in self.members:
+            member.keep(sentences)
+
+
 # -------------------------------------------------------------------------------------------------------- the searches
 
 
@@ -251,7 +284,7 @@ class _Sample:
         return len(translation) >= self.limit or (bool(translation) and translation[-1] in eos_ids)
 
 
-def _move_together(decoder: StepwiseDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
+def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
     """Takes the sentences that are done out of the batch, as soon as an eighth of them is.
 
     Moving everything together for each of them would cost more than a few rows too many.
@@ -266,7 +299,7 @@ def _move_together(decoder: StepwiseDecoder, sentences: list, *tensors: torch.Te
 
 @torch.no_grad()
 def beam_search(
-    decoder: StepwiseDecoder,
+    decoder: StepwiseDecoder | EnsembleDecoder,
     prefix: torch.LongTensor,
     limits: list[int],
     *,
@@ -340,7 +373,7 @@ def beam_search(
 
 @torch.no_grad()
 def sample(
-    decoder: StepwiseDecoder,
+    decoder: StepwiseDecoder | EnsembleDecoder,
     prefix: torch.LongTensor,
     limits: list[int],
     *,

@@ -1,0 +1,114 @@
+"""Ensembles: the mean of log-probabilities, in forward passes, in our search and in transformers'."""
+
+import pytest
+import torch
+from transformers.generation import GenerationMixin
+
+from vanilla_transformer import EnsembleForConditionalGeneration, paper_generation_config
+from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
+
+from .conftest import build_model, sharpened
+
+
+def members() -> list:
+    """Three models that have nothing in common but the vocabulary."""
+    sizes = [{}, {"d_model": 24, "decoder_layers": 1, "norm_first": True}, {"encoder_layers": 1, "head_dim": 6}]
+    return [sharpened(build_model(seed, **size)) for seed, size in enumerate(sizes)]
+
+
+@pytest.fixture
+def ensemble():
+    found = EnsembleForConditionalGeneration(members())
+    found.generation_config = paper_generation_config(found.config)
+    return found
+
+
+def test_its_scores_are_the_normalised_mean_of_log_probabilities(ensemble, sources):
+    targets = torch.randint(3, 40, (5, 6))
+    with torch.no_grad():
+        found = ensemble(**sources, decoder_input_ids=targets).logits
+        each = [model(**sources, decoder_input_ids=targets).logits.double().softmax(-1) for model in ensemble.models]
+    product = (each[0] * each[1] * each[2]) ** (1 / 3)
+    expected = product / product.sum(dim=-1, keepdim=True)
+    torch.testing.assert_close(found.double().exp(), expected, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(found.exp(), each[0].float(), atol=0.05)
+
+
+def test_its_loss_is_the_mean_negative_log_likelihood(ensemble, sources):
+    labels = torch.tensor([[5, 6, 2, -100], [7, 2, -100, -100]] * 2 + [[8, 9, 10, 2]])
+    with torch.no_grad():
+        output = ensemble(**sources, labels=labels)
+    real = labels != -100
+    chosen = output.logits.gather(2, labels.clamp(min=0)[..., None])[..., 0][real]
+    assert output.loss.item() == pytest.approx(-chosen.mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 3}])
+def test_ours_is_transformers_own_search(ensemble, sources, options, ours_used):
+    own = GenerationMixin._beam_search if options["num_beams"] > 1 else GenerationMixin._sample
+    penalty = {"length_penalty_type": "length", "early_stopping": False} if options["num_beams"] > 1 else {}
+    found = ensemble.generate(**sources, **options, **penalty)
+    assert ours_used
+    expected = ensemble.generate(**sources, **options, **penalty, custom_generate=own)
+    assert found.tolist() == expected.tolist()
+
+
+def test_its_score_is_that_of_one_forward_pass(ensemble, sources):
+    output = ensemble.generate(**sources, return_dict_in_generate=True)
+    for row in range(5):
+        ids = output.sequences[row]
+        ids = ids[: 1 + (ids[1:] == 2).nonzero()[0].item() + 1] if 2 in ids[1:] else ids[ids != 1]
+        one = {name: value[row : row + 1] for name, value in sources.items()}
+        with torch.no_grad():
+            logits = ensemble(**one, decoder_input_ids=ids[None, :-1]).logits
+        total = logits.log_softmax(-1).gather(2, ids[None, 1:, None]).sum().item()
+        expected = total / length_penalty(len(ids) - 1, 0.6, "gnmt")
+        assert output.sequences_scores[row].item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_one_member_alone_is_itself(sources):
+    [model, *_] = members()
+    model.generation_config = paper_generation_config(model.config)
+    expected = model.generate(**sources, return_dict_in_generate=True)
+    found = EnsembleForConditionalGeneration([model]).generate(**sources, return_dict_in_generate=True)
+    assert found.sequences.tolist() == expected.sequences.tolist()
+    torch.testing.assert_close(found.sequences_scores, expected.sequences_scores)
+
+
+def test_the_order_of_its_members_changes_nothing(ensemble, sources):
+    turned = EnsembleForConditionalGeneration(list(ensemble.models)[::-1])
+    turned.generation_config = ensemble.generation_config
+    assert turned.generate(**sources).tolist() == ensemble.generate(**sources).tolist()
+
+
+def test_a_changed_member_is_never_passed_by(ensemble, sources, ours_used):
+    ensemble.models[1].model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None)
+    ensemble.generate(**sources, num_beams=2)
+    assert not ours_used
+
+
+def test_attention_of_all_members_on_the_source(ensemble, sources):
+    ensemble.set_attn_implementation("eager")
+    output = ensemble(**sources, decoder_input_ids=torch.zeros(5, 3, dtype=torch.long), output_attentions=True)
+    [layer] = output.cross_attentions  # one member has one layer
+    assert layer.shape == (5, 12, 3, 7)
+    torch.testing.assert_close(layer.sum(-1), torch.ones(5, 12, 3))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"), [({"vocab_size": 41}, r"vocab_size is \[40, 41\]"), ({"eos_token_id": 3}, "eos_token_id")]
+)
+def test_members_of_other_vocabularies_are_refused(other, message):
+    with pytest.raises(ValueError, match=message):
+        EnsembleForConditionalGeneration([build_model(), build_model(**other)])
+
+
+def test_none_is_no_ensemble():
+    with pytest.raises(ValueError, match="at least one"):
+        EnsembleForConditionalGeneration([])
+
+
+def test_it_is_saved_by_its_members(ensemble, tmp_path):
+    with pytest.raises(NotImplementedError, match="its members"):
+        ensemble.save_pretrained(tmp_path / "ensemble")
+    assert not list(tmp_path.iterdir())
