@@ -12,6 +12,7 @@ from transformers import GenerationConfig
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import as_they_come, in_blocks, score_pairs, translate, translate_lines
+from vanilla_transformer.translation.lines import in_pieces
 
 from .model.conftest import build_model
 
@@ -279,3 +280,78 @@ def test_no_worker_is_none(model, tokenizer):
 def test_translations_begin_with_the_prefix(model, tokenizer):
     found = list(translate_lines(model, tokenizer, [SENTENCES], prefix="A dog", max_new_tokens=5, num_beams=2))
     assert [best.text.startswith("A dog") for best, *_ in found] == [bool(line.strip()) for line in SENTENCES]
+
+
+# ------------------------------------------------------------------------------------------------------------- pieces
+
+
+@pytest.mark.parametrize("longest", [1, 2, 7, 30, 1000])
+@pytest.mark.parametrize(
+    "text", ["One two. Three four five! Six?", "word " * 50, "x" * 99, "猫は寝る。犬は走る。" * 5, "a"]
+)
+def test_pieces_are_short_and_nothing_is_lost(text, longest):
+    pieces = in_pieces(text, len, longest)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(0 < len(piece) <= longest or piece == text for piece in pieces)
+
+
+def test_a_text_is_cut_at_the_end_of_a_sentence_else_at_a_space():
+    assert in_pieces('He said "no." And she went. Then they sang.', len, 30) == [
+        'He said "no."',
+        "And she went. Then they sang.",
+    ]
+    assert in_pieces("猫は寝る。犬は走る。", len, 6) == ["猫は寝る。", "犬は走る。"]
+    assert in_pieces("one two three four", len, 12) == ["one two", "three four"]
+    assert in_pieces("abcdef", len, 3) == ["abc", "def"]
+
+
+def test_a_line_too_long_is_translated_in_pieces_and_reported(tokenizer, caplog):
+    long = "A man sees the dog. The girl runs across the street. No."
+    lines = ["No.", "", long, "A dog."]
+    found = list(translate_lines(Echo(), tokenizer, in_blocks(lines, 2), longest=30))
+    assert [best.text for best, *_ in found] == lines
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Line 3 has {len(tokenizer(long).input_ids)} tokens at a stretch, more than 30: translated in 2 pieces."
+    ]
+
+
+def test_a_split_line_is_the_translations_of_its_sentences(model, tokenizer):
+    line = "Mr. Man sees the dog. No. Two men play football in the park."
+    sentences = ["Mr. Man sees the dog.", "No.", "Two men play football in the park."]
+    options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 3}
+    found = list(translate_lines(model, tokenizer, [[line, "", "No."]], split="en", **options))
+    of_sentences = list(translate_lines(model, tokenizer, [sentences], **options))
+    assert found[1][0].text == ""
+    assert found[2] == of_sentences[1]
+    for rank in range(2):
+        assert found[0][rank].text == " ".join(each[rank].text for each in of_sentences)
+        assert found[0][rank].score == pytest.approx(sum(each[rank].score for each in of_sentences))
+
+
+def test_only_the_first_sentence_begins_with_the_prefix(model, tokenizer):
+    line = "A man sees the dog. Two men play football in the park."
+    [[found]] = translate_lines(model, tokenizer, [[line]], split="en", prefix="A dog", max_length_offset=3)
+    [[first], [second]] = translate_lines(model, tokenizer, [[line[:19], line[20:]]], max_length_offset=3)
+    assert found.text.startswith("A dog")
+    assert not first.text.startswith("A dog")
+    assert found.text.endswith(f" {second.text}")
+
+
+# ---------------------------------------------------------------------------------------------------------- alignment
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_alignments_come_with_their_translations(model, tokenizer, workers):
+    lines = ["A man sees the dog. No.", "", "Two men play football."]
+    options = {"split": "en", "align": True, "workers": workers, "max_length_offset": 3}
+    found = list(translate_lines(model, tokenizer, [lines], **options))
+    alignments = [best.alignment for best, *_ in found]
+    assert alignments[0].source == ["A", "man", "sees", "the", "dog", ".", "No", "."]
+    assert alignments[1].source == alignments[1].target == []
+    for (best, *_), alignment in zip(found, alignments, strict=True):
+        assert "".join(alignment.target) == "".join(best.text.split())
+        assert len(alignment.links) == len(alignment.weights) == len(alignment.target)
+        assert all(0 <= link < len(alignment.source) for link in alignment.links)
+        assert all(0 < weight <= 1 for weight in alignment.weights)
+    [[second]] = translate_lines(model, tokenizer, [["No."]], align=True, max_length_offset=3)
+    assert alignments[0].links[-len(second.alignment.links) :] == [6 + link for link in second.alignment.links]

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .data.tokenizer import load_tokenizer
+from .model.ensemble_vanilla_transformer import EnsembleForConditionalGeneration
 from .model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 
@@ -121,3 +123,19 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
     load = AutoTokenizer.from_pretrained if (found / "source.spm").is_file() else load_tokenizer
     model = load_weights(VanillaTransformerForConditionalGeneration, found)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)
+
+
+def load_ensemble(
+    paths: Sequence[str | Path],
+) -> tuple[VanillaTransformerForConditionalGeneration | EnsembleForConditionalGeneration, PreTrainedTokenizerBase]:
+    """Loads a model as `load_model` does, or several of one vocabulary as an ensemble.
+
+    Raises:
+        FileNotFoundError: There is no model at one of the paths.
+        ValueError: As for `load_model`; or the vocabularies are not the same.
+    """
+    models, tokenizers = zip(*(load_model(path) for path in paths), strict=True)
+    for path, tokenizer in zip(paths, tokenizers, strict=True):
+        if tokenizer.get_vocab() != tokenizers[0].get_vocab():
+            raise ValueError(f"{path} has another vocabulary than {paths[0]}: an ensemble has one.")
+    return models[0] if len(models) == 1 else EnsembleForConditionalGeneration(list(models)), tokenizers[0]

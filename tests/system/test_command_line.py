@@ -274,6 +274,50 @@ class TestTranslate:
         shortest = command("translate", "The dog is old.", "--model", run, "--max-tokens", "1")
         assert len(shortest.stdout) < len(done.stdout)
 
+    def test_which_words_were_looked_at(self, run):
+        done = command("translate", "The dog is old.", "", "--model", run, "--attention")
+        translation, alignment = done.stdout.splitlines()[0].split("\t")
+        pairs = [pair.split("=") for pair in alignment.split(" ")]
+        assert "".join(target for target, _ in pairs) == "".join(translation.split())
+        assert {source for _, source in pairs} <= {"The", "dog", "is", "old", "."}
+        assert done.stdout.splitlines()[1] == "\t"
+        record = json.loads(command("translate", "The dog is old.", "--model", run, "--attention", "--json").stdout)
+        assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
+
+    def test_paragraphs_and_lines_too_long(self, run):
+        sentences = ["The dog is old.", "I am here."]
+        alone = command("translate", *sentences, "--model", run).stdout.splitlines()
+        split = command("translate", " ".join(sentences), "--model", run, "--split", "en")
+        assert split.stdout == " ".join(alone) + "\n"
+        assert split.stderr == ""
+        long = command("translate", "I am here.", " ".join(sentences), "--model", run, "--longest", "12")
+        assert "Line 2 has" in long.stderr
+        assert "more than 12: translated in 2 pieces" in long.stderr
+        assert long.stdout.splitlines() == [alone[1], " ".join(alone)]
+
+    def test_an_ensemble(self, run, corpus):
+        sentences = lines_of(corpus / "test.en")
+        alone = command("translate", "--model", run, *sentences)
+        twice = command("translate", "--model", run, "--model", run / "averaged", *sentences)
+        assert twice.stdout == alone.stdout
+        other = command("translate", "--model", run, "--model", run / "checkpoints" / "checkpoint-4", *sentences)
+        assert other.returncode == 0, other.stderr
+        assert other.stdout != alone.stdout
+        scored = command("score", "--model", run, run, "--source", corpus / "test.en", "--target", corpus / "test.de")
+        assert scored.returncode == 0, scored.stderr
+
+    def test_an_ensemble_of_two_vocabularies(self, run, tmp_path):
+        shutil.copytree(run / "averaged", tmp_path / "other")
+        path = tmp_path / "other" / "tokenizer.json"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        vocabulary = content["model"]["vocab"]
+        first, second, *_ = [piece for piece, number in vocabulary.items() if number > 10]
+        vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+        path.write_text(json.dumps(content), encoding="utf-8")
+        done = command("translate", "--model", run, "--model", tmp_path / "other", "hello")
+        assert done.returncode == 1
+        assert "another vocabulary" in done.stderr
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -282,6 +326,7 @@ class TestTranslate:
             (["--top-k", "5"], "are for --sample"),
             (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
             (["--sample", "--temperature", "0"], "--temperature must be above 0"),
+            (["--longest", "0"], "--longest must be at least 1"),
         ],
     )
     def test_options_that_make_no_sense_together(self, tmp_path, options, message):

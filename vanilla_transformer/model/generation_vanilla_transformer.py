@@ -132,7 +132,8 @@ class PaperGeneration:
         """As `GenerationMixin.generate`, and knows two more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
-        tokens more than its source, and no more than the `max_length` that is saved with the model, if one is.
+        tokens more than its source, and no more than the `max_length` that is saved with the model, if one is, or than
+        the model has learned positions for.
 
         Args:
             inputs: (batch, source) token ids, as `input_ids`.
@@ -182,6 +183,8 @@ class PaperGeneration:
         longest = 1 + int(lengths.max()) + offset  # with the start token
         if saved.max_length is not None:
             longest = min(longest, saved.max_length)
+        if self.config.position_embedding_type == "learned":
+            longest = min(longest, self.config.max_position_embeddings)
         return lengths, longest
 
     def _source_lengths(self, inputs, kwargs: dict) -> torch.LongTensor:

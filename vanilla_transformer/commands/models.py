@@ -1,0 +1,77 @@
+"""Vocabularies and models, made and remade."""
+
+import logging
+import sys
+from pathlib import Path
+
+from .process import UsageError
+
+
+logger = logging.getLogger(__name__)
+
+
+def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size: int = 37_000, lowercase: bool = False):
+    """Learns a vocabulary from text files and saves it for `AutoTokenizer.from_pretrained`.
+
+    Args:
+        files: Text files, plain or .gz: source and target together for a shared vocabulary.
+        output: Folder to save it in; it must not exist yet.
+        kind: bpe or wordpiece.
+        vocab_size: Number of pieces, special tokens and single bytes included.
+        lowercase: Lower-case all text.
+    """
+    from ..data.tokenizer import TokenizerSettings, learn_tokenizer
+    from ..files import text_lines, written_beside
+
+    settings = TokenizerSettings(kind, vocab_size, lowercase)
+    with written_beside(output) as beside:
+        learn_tokenizer(text_lines(*files), settings, show_progress=sys.stderr.isatty()).save_pretrained(beside)
+    logger.info("Saved a %s vocabulary of %s pieces in %s.", kind, f"{vocab_size:,}", output)
+
+
+def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
+    """Averages the weights of checkpoints into one model.
+
+    Args:
+        checkpoints: Checkpoint folders, or one run folder, whose last checkpoints are taken.
+        output: Folder of the averaged model; it must not exist yet.
+        last: How many of a run folder's last checkpoints to take.
+    """
+    from ..run_folder import RunFolder
+    from ..training.averaging import average_checkpoints
+
+    if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
+        if not 1 <= last <= len(found):
+            raise UsageError(f"{checkpoints[0]} has {len(found)} checkpoints: choose --last from 1 to {len(found)}.")
+        checkpoints = found[-last:]
+    average_checkpoints(checkpoints, output)
+    logger.info("Averaged %d checkpoints into %s.", len(checkpoints), output)
+
+
+def convert(model: str, *, output: Path) -> None:
+    """Makes a Marian (OPUS-MT) translation model one of ours, with its tokenizer and its decoding.
+
+    Args:
+        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de.
+        output: Folder to save the model in; it must not exist yet.
+    """
+    from transformers import AutoConfig, AutoTokenizer, MarianMTModel
+
+    from ..files import written_beside
+    from ..model.conversion_vanilla_transformer import from_marian
+    from ..run_folder import load_weights
+
+    if (kind := AutoConfig.from_pretrained(model).model_type) != "marian":
+        raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except ImportError as error:
+        raise ValueError(
+            'Marian\'s tokenizers need sentencepiece: pip install "vanilla-transformer[marian]"'
+        ) from error
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"{model} has no whole Marian tokenizer: source.spm, target.spm and vocab.json.") from error
+    with written_beside(output) as beside:
+        from_marian(load_weights(MarianMTModel, model)).save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
+    logger.info("Saved the model and its tokenizer in %s.", output)

@@ -1,0 +1,28 @@
+"""What the command line does to its process, which a library may not."""
+
+import ctypes
+import logging
+import sys
+
+
+class UsageError(ValueError):
+    """Arguments that make no sense together: the process ends with status 2, as for an unknown one."""
+
+
+def use_memory_well() -> None:
+    """Lets glibc keep freed memory: by default large tensors go back to the system and are faulted in at every step."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3
+        mallopt(trim_threshold, 2**30)
+        mallopt(mmap_threshold, 2**30)
+
+
+def configure_logging() -> None:
+    """Our messages on standard error; of transformers' only errors, and none of its bars for every file it touches."""
+    from transformers.utils import logging as transformers_logging
+
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("vanilla_transformer").setLevel(logging.INFO)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()

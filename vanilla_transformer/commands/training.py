@@ -1,0 +1,36 @@
+"""From a recipe to a run folder."""
+
+import json
+from pathlib import Path
+
+from .evaluation import scores_table
+from .process import use_memory_well
+
+
+def train(recipe: str, *, output: Path | None = None, resume: bool = False, overrides: dict | None = None) -> None:
+    """Trains a translator as a recipe says: vocabulary, training, averaging, scores, pictures.
+
+    Any field of the recipe can be set on the command line: --training.max_steps 2000 --data.folder corpora
+
+    Args:
+        recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
+        output: The run folder; runs/RECIPE if it is not given.
+        resume: Go on with the run in that folder from its last complete checkpoint.
+    """
+    from ..training.recipe import load_recipe
+    from ..training.run import train as train_recipe
+
+    use_memory_well()
+    output = output or Path("runs") / Path(recipe).stem
+    folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True)
+    print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
+    print(f"\nEverything is in {folder.path}. Translate with it:")
+    print(f'  vanilla-transformer translate --model {folder.path} "..."')
+
+
+def recipes() -> None:
+    """Lists the recipes that come with the package."""
+    from ..training.recipe import list_recipes
+
+    for name, description in list_recipes().items():
+        print(f"{name:<20} {description}")
