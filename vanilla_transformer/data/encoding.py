@@ -1,7 +1,11 @@
 """From sentence pairs to token ids, leaving out what cannot be learned from, with an account of what was left out."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 
 if TYPE_CHECKING:
@@ -55,12 +59,55 @@ class EncodingReport:
     source_tokens: int = 0
     target_tokens: int = 0
 
+    def __add__(self, other: "EncodingReport") -> "EncodingReport":
+        """The account of two parts of a corpus."""
+        return EncodingReport(
+            self.pairs + other.pairs,
+            self.kept + other.kept,
+            dict(Counter(self.dropped) + Counter(other.dropped)),
+            self.source_tokens + other.source_tokens,
+            self.target_tokens + other.target_tokens,
+        )
+
     def __str__(self) -> str:
         dropped = "; ".join(f"{count:,} {reason}" for reason, count in self.dropped.items()) or "none"
         return (
             f"{self.kept:,} of {self.pairs:,} pairs kept ({self.source_tokens:,} source and {self.target_tokens:,} "
             f"target tokens); dropped: {dropped}"
         )
+
+
+def encode_pairs(
+    tokenizer: "PreTrainedTokenizerFast", pairs: Sequence[tuple[str, str]], limits: PairLimits | None = None
+) -> tuple[list[np.ndarray], list[np.ndarray], EncodingReport]:
+    """Turns (source, target) texts into ids and leaves out the pairs that `limits` forbids.
+
+    Args:
+        tokenizer: What makes ids of text.
+        pairs: The texts; white space around them is left out.
+        limits: Which pairs are kept; None keeps all, as a test set must.
+
+    Returns:
+        Sources and targets that are kept, int32 ids ending in `</s>`, and the report.
+    """
+    report = EncodingReport(pairs=len(pairs))
+    kept_sources, kept_targets = [], []
+    for start in range(0, len(pairs), 10_000):
+        part = pairs[start : start + 10_000]
+        sources, targets = (
+            tokenizer([pair[side].strip() for pair in part], return_attention_mask=False).input_ids for side in (0, 1)
+        )
+        for source, target in zip(sources, targets, strict=True):
+            reason = limits.reason_to_drop(len(source), len(target)) if limits else None
+            if reason is not None:
+                report.dropped[reason] = report.dropped.get(reason, 0) + 1
+                continue
+            kept_sources.append(np.array(source, dtype=np.int32))
+            kept_targets.append(np.array(target, dtype=np.int32))
+    report.kept = len(kept_targets)
+    report.source_tokens = sum(map(len, kept_sources))
+    report.target_tokens = sum(map(len, kept_targets))
+    return kept_sources, kept_targets, report
 
 
 def encode_corpus(
@@ -87,22 +134,9 @@ def encode_corpus(
     """
     from datasets import Dataset, Features, List, Value
 
-    report = EncodingReport(pairs=len(corpus))
-    rows: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
-    for batch in corpus.iter(10_000):
-        sources = tokenizer([pair[source_language].strip() for pair in batch["translation"]]).input_ids
-        targets = tokenizer([pair[target_language].strip() for pair in batch["translation"]]).input_ids
-        for source, target in zip(sources, targets, strict=True):
-            reason = limits.reason_to_drop(len(source), len(target)) if limits else None
-            if reason is not None:
-                report.dropped[reason] = report.dropped.get(reason, 0) + 1
-                continue
-            rows["input_ids"].append(source)
-            rows["labels"].append(target)
-    report.kept = len(rows["labels"])
-    report.source_tokens = sum(map(len, rows["input_ids"]))
-    report.target_tokens = sum(map(len, rows["labels"]))
+    pairs = [(pair[source_language], pair[target_language]) for pair in corpus["translation"]]
+    sources, targets, report = encode_pairs(tokenizer, pairs, limits)
     if not report.kept:
         raise ValueError(f"No pair is left to use: {report}.")
-    features = Features({name: List(Value("int32")) for name in rows})
-    return Dataset.from_dict(rows, features=features), report
+    rows = {"input_ids": sources, "labels": targets}
+    return Dataset.from_dict(rows, features=Features({name: List(Value("int32")) for name in rows})), report

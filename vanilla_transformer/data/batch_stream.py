@@ -1,0 +1,215 @@
+"""Token-budget batches over a stream that is never held as a whole, and resumes where it stopped."""
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch.utils.data import IterableDataset
+
+from .batching import TokenBatchSampler
+from .encoding import EncodingReport, PairLimits, encode_pairs
+from .streams import Pair, PairStream
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place in the stream of a process: pass, unit in the order of that pass, row of the unit."""
+
+    epoch: int = 0
+    unit: int = 0
+    row: int = 0
+
+
+@dataclass
+class _Pool:
+    """What is between two places, in batches."""
+
+    begin: _Place
+    end: _Place
+    sources: list[np.ndarray]
+    targets: list[np.ndarray]
+    batches: list[list[int]]
+    report: EncodingReport
+
+
+class TokenBatchStream(IterableDataset):
+    """Batches of at most `max_tokens` padded tokens on either side out of a stream of pairs (section 5.1), for ever.
+
+    The stream is read a pool of pairs at a time. A pool is sorted by both lengths and cut as
+    [`TokenBatchSampler`] does, and its batches come in random order; while they are used the next pool is read and encoded. In every pass the units
+    of the stream come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly
+    once in a pass. The order depends on `seed`, the pass and the processes alone; not on the number of readers.
+
+    Its state is a place in the stream and a number of batches: a new stream that loads it reads one pool again and goes
+    on with the next batch.
+
+    Args:
+        pairs: The stream.
+        tokenizer: What makes ids of text.
+        max_tokens: As for [`TokenBatchSampler`].
+        limits: Which pairs are kept.
+        buffer_pairs: Pairs of a pool. Two pools are in memory, of some 500 bytes a pair.
+        seed: What the order is drawn from.
+        rank: Number of this process, of `world_size`; each pair is one process's in a pass.
+        world_size: Number of processes.
+        readers: Units that are read at the same time.
+        passes: After how many passes to end; None: never.
+        collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
+
+    Raises:
+        ValueError: A number is not in its range; while reading, no pair is left in a pass, or one is too long.
+    """
+
+    def __init__(
+        self,
+        pairs: PairStream,
+        tokenizer: "PreTrainedTokenizerFast",
+        max_tokens: int,
+        *,
+        limits: PairLimits | None = None,
+        buffer_pairs: int = 200_000,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        readers: int = 4,
+        passes: int | None = None,
+        collate: Callable | None = None,
+    ):
+        if min(buffer_pairs, world_size, readers, max_tokens) < 1 or not 0 <= rank < world_size:
+            raise ValueError(
+                f"buffer_pairs ({buffer_pairs}), world_size ({world_size}), readers ({readers}) and max_tokens "
+                f"({max_tokens}) must be at least 1, and rank ({rank}) from 0 to world_size - 1."
+            )
+        self.pairs, self.max_tokens, self.limits = pairs, max_tokens, limits
+        self.tokenizer = copy.deepcopy(tokenizer)  # it works in another thread
+        self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
+        self.readers, self.passes, self.collate = readers, passes, collate
+        self.report = EncodingReport()  # of the pools that have been used up
+        self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
+
+    # ------------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict:
+        """Where the stream is: what has been yielded lies before it. Plain numbers and texts, a few hundred bytes."""
+        return {"begin": asdict(self._begin), "used": self._used, "report": asdict(self.report), **self._identity()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes to where another stream was when it gave this state; what iterates already is not moved.
+
+        Raises:
+            ValueError: It was another stream: of another corpus or vocabulary, in other batches or processes.
+        """
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise ValueError(
+                    f"The stream cannot go on from where it was: {name} was {state.get(name)!r} and is {value!r} now. "
+                    "Resume with what it was begun with."
+                )
+        self._begin, self._used = _Place(**state["begin"]), state["used"]
+        self.report = EncodingReport(**state["report"])
+
+    def _identity(self) -> dict:
+        """What decides which batches come."""
+        return {
+            "corpus": self.pairs.fingerprint,
+            "vocabulary": len(self.tokenizer),
+            "limits": None if self.limits is None else asdict(self.limits),
+            **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
+        }
+
+    # ----------------------------------------------------------------------------------------------------- batches
+
+    def __iter__(self) -> Iterator:
+        self.pairs.stop.clear()
+        with ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(self.readers) as readers:
+            rows = self._rows(self._begin, readers)
+            waiting = ahead.submit(self._next_pool, rows, self._begin)
+            try:
+                while (pool := waiting.result()) is not None:
+                    self._begin = pool.begin
+                    waiting = ahead.submit(self._next_pool, rows, pool.end)
+                    yield from self._batches_of(pool)
+                    self._begin, self._used, self.report = pool.end, 0, self.report + pool.report
+                    self._check_pass(pool)
+            finally:
+                self.pairs.stop.set()
+                readers.shutdown(wait=False, cancel_futures=True)
+                ahead.shutdown(wait=True, cancel_futures=True)
+                rows.close()
+
+    def _batches_of(self, pool: _Pool) -> Iterator:
+        for batch in pool.batches[self._used :]:
+            self._used += 1
+            found = [{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in batch]
+            yield found if self.collate is None else self.collate(found)
+
+    def _check_pass(self, pool: _Pool) -> None:
+        if pool.end.epoch == pool.begin.epoch:
+            return
+        logger.info("Pass %d over %s has ended; so far %s.", pool.end.epoch, self.pairs.name, self.report)
+        if not self.report.kept:
+            raise ValueError(f"No pair of {self.pairs.name} is left to use: {self.report}.")
+
+    def _next_pool(self, rows: Iterator[tuple[_Place, Pair | None]], begin: _Place) -> _Pool | None:
+        """The pool from `begin`, where `rows` is, to the end of the pass or of the buffer; None after the last pass."""
+        pairs, end = [], None
+        while len(pairs) < self.buffer_pairs:
+            end, pair = next(rows, (None, None))
+            if pair is None:  # a pass has ended
+                break
+            pairs.append(pair)
+        if end is None:
+            return None
+        sources, targets, report = encode_pairs(self.tokenizer, pairs, self.limits)
+        batches = []
+        if sources:
+            seed = np.random.SeedSequence((self.seed, self.rank, begin.epoch, begin.unit, begin.row))
+            lengths = [len(source) for source in sources], [len(target) for target in targets]
+            batches = list(TokenBatchSampler(*lengths, self.max_tokens, seed=int(seed.generate_state(1)[0])))
+        return _Pool(begin, end, sources, targets, batches, report)
+
+    def _rows(self, begin: _Place, readers: Executor) -> Iterator[tuple[_Place, Pair | None]]:
+        """Every pair of this process from a place on, with the place behind it; None at the end of each pass."""
+        epoch, first, start = begin.epoch, begin.unit, begin.row
+        # Few units cannot be shared out evenly: then every process reads all of them and takes its rows.
+        share_rows = self.world_size > 1 and self.pairs.units < 20 * self.world_size
+        while self.passes is None or epoch < self.passes:
+            order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.units).tolist()
+            if not share_rows:
+                order = order[self.rank :: self.world_size]
+            for unit, pairs in zip(count(first), self._units(order[first:], start, readers), strict=False):
+                for row, pair in enumerate(pairs, start=start):
+                    if not share_rows or row % self.world_size == self.rank:
+                        yield _Place(epoch, unit, row + 1), pair
+                start = 0
+            epoch, first, start = epoch + 1, 0, 0
+            yield _Place(epoch), None
+
+    def _units(self, order: list[int], start: int, readers: Executor) -> Iterator[Iterator[Pair]]:
+        """The pairs of each unit, of the first one from `start` on; several units are read ahead if they are small."""
+        if not self.pairs.bounded:
+            for unit in order:
+                yield self.pairs.read(unit, start)
+                start = 0
+            return
+        waiting: deque = deque()
+        todo = iter(order)
+        while True:
+            for unit in islice(todo, self.readers - len(waiting)):
+                waiting.append(readers.submit(lambda unit, start: list(self.pairs.read(unit, start)), unit, start))
+                start = 0
+            if not waiting:
+                return
+            yield iter(waiting.popleft().result())

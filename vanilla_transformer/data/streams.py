@@ -1,0 +1,196 @@
+"""Corpora that are read a piece at a time: from the Hub or from files, from any place on, whatever breaks meanwhile."""
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from .readers import FORMS, pair_of, pairs_of
+
+
+logger = logging.getLogger(__name__)
+
+ROWS_PER_UNIT = 10_000
+HUB_FIELDS = ("hub", "config", "split", "revision")  # the last three may be left out
+
+Pair = tuple[str, str]
+
+
+class StreamLostError(OSError):
+    """A stream broke and could not be read again for as long as it was to be tried."""
+
+
+@dataclass
+class PairStream:
+    """A corpus in units, each of which can be read by itself.
+
+    Attributes:
+        name: What messages call it.
+        units: How many there are; a unit is some ten thousand rows of Parquet files, or a whole file of another kind.
+        open: From a unit's number to its (source, target) pairs, always the same in the same order.
+        identity: What tells this corpus from another, for instance the revision of a repository.
+        bounded: Whether a unit may be held in memory.
+        patience: Seconds without a single new pair after which reading is given up; 0: errors are raised as they are.
+        stop: Set by whoever wants no more: a reader that waits for a connection then gives up at once.
+    """
+
+    name: str
+    units: int
+    open: Callable[[int], Iterator[Pair]]
+    identity: dict = field(default_factory=dict)
+    bounded: bool = True
+    patience: float = 3600.0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the identity: of another corpus it is another."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+
+    def read(self, unit: int, start: int = 0) -> Iterator[Pair]:
+        """The pairs of a unit from number `start` on. A connection that breaks is taken up again behind the last pair.
+
+        Raises:
+            StreamLostError: Nothing came for `patience` seconds.
+            ValueError: The corpus is malformed.
+        """
+        done, delay, last_success = start, 1.0, time.monotonic()
+        while True:
+            try:
+                for pair in islice(self.open(unit), done, None):
+                    yield pair
+                    done, delay, last_success = done + 1, 1.0, time.monotonic()
+                return
+            except _broken_connections() as error:
+                if not self.patience:
+                    raise
+                waited = time.monotonic() - last_success
+                if waited > self.patience or self.stop.is_set():
+                    raise StreamLostError(
+                        f"{self.name} cannot be read any more: nothing has come for {waited:.0f} seconds "
+                        f"({_one_line(error)})."
+                    ) from error
+                logger.warning(
+                    "%s broke off (%s); trying again in %.0f seconds, from the same place.",
+                    self.name,
+                    _one_line(error),
+                    delay,
+                )
+                self.stop.wait(delay)
+                delay = min(2 * delay, 60.0)
+
+
+def open_stream(
+    where, source_language: str, target_language: str, *, folder: str | Path = ".", patience: float = 3600.0
+) -> PairStream:
+    """Opens a corpus for reading a piece at a time.
+
+    Args:
+        where: What `load_corpus` takes. Parquet files, those of the Hub too, are read in units of some ten thousand
+            rows, files of other kinds as one unit.
+        source_language: Language code of the source, say "en".
+        target_language: Language code of the target, say "de".
+        folder: What relative paths are relative to.
+        patience: See [`PairStream`].
+
+    Raises:
+        FileNotFoundError: A file or dataset is missing.
+        ValueError: There can be no such corpus.
+    """
+    languages = (source_language, target_language)
+    if isinstance(where, Mapping):
+        return _hub_stream(where, languages, patience)
+    if isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (Path(folder) / where).is_file():
+        return _parquet_stream(Path(folder) / where, languages)
+    pairs_of(where, languages, Path(folder))  # so that what is missing shows at once
+    identity = {"corpus": str(where), "languages": languages}
+    return PairStream(str(where), 1, lambda _: pairs_of(where, languages, Path(folder)), identity, False, patience=0.0)
+
+
+def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float) -> PairStream:
+    from datasets import load_dataset
+    from huggingface_hub import HfApi
+
+    if "hub" not in where or where.keys() - set(HUB_FIELDS):
+        raise ValueError(f"{dict(where)!r} is no corpus: give {FORMS}.")
+    repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
+    name = f"{repository} ({', '.join(filter(None, (config, split)))})"
+    revision = persistently(
+        lambda: HfApi().dataset_info(repository, revision=where.get("revision")).sha, name, patience
+    )
+    rows = persistently(
+        lambda: load_dataset(repository, config, split=split, revision=revision, streaming=True), name, patience
+    )
+    identity = {"hub": repository, "config": config, "split": split, "revision": revision, "languages": languages}
+    return _row_stream(name, rows, languages, identity, patience)
+
+
+def _parquet_stream(path: Path, languages: tuple[str, str]) -> PairStream:
+    from datasets import load_dataset
+    from pyarrow import ArrowException
+
+    try:
+        rows = load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path} is no Parquet file ({_one_line(error)}): write or fetch it again.") from error
+    identity = {"parquet": path.name, "bytes": path.stat().st_size, "languages": languages}
+    return _row_stream(str(path), rows, languages, identity, patience=60.0)
+
+
+def _row_stream(name: str, rows, languages: tuple[str, str], identity: dict, patience: float) -> PairStream:
+    """A stream of `datasets`, cut into units where its row groups allow it."""
+    groups = persistently(rows.reshard, name, patience)  # of Parquet one shard per row group, else per file
+    split = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
+    known = split.num_examples if split is not None and split.num_examples else None
+    units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
+
+    def open_unit(unit: int) -> Iterator[Pair]:
+        for number, row in enumerate(groups.shard(num_shards=units, index=unit), start=1):
+            yield pair_of(row, languages, f"{name}, unit {unit}, row {number}")
+
+    bounded = groups.num_shards > rows.num_shards or known is None or known <= 10 * ROWS_PER_UNIT * units
+    return PairStream(name, units, open_unit, {**identity, "units": units}, bounded, patience)
+
+
+def persistently(action: Callable, name: str, patience: float):
+    """What `action()` returns, tried again with growing pauses while a connection is broken.
+
+    Raises:
+        StreamLostError: It has been for `patience` seconds.
+    """
+    begun, delay = time.monotonic(), 1.0
+    while True:
+        try:
+            return action()
+        except _never_there():
+            raise
+        except _broken_connections() as error:
+            if time.monotonic() - begun > patience:
+                raise StreamLostError(f"{name} cannot be reached ({_one_line(error)}).") from error
+            logger.warning("%s cannot be reached (%s); trying again in %.0f seconds.", name, _one_line(error), delay)
+            time.sleep(delay)
+            delay = min(2 * delay, 60.0)
+
+
+def _broken_connections() -> tuple[type[Exception], ...]:
+    """What `datasets` and its parts raise when a connection or a server fails, or a file is not whole."""
+    from huggingface_hub.errors import HTTPError
+    from pyarrow import ArrowException
+
+    return (OSError, HTTPError, ArrowException)
+
+
+def _never_there() -> tuple[type[Exception], ...]:
+    """What is raised for a place that was never right, which waiting does not mend."""
+    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError
+
+    return (FileNotFoundError, PermissionError, OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError)
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
