@@ -411,7 +411,7 @@ def test_the_tasks_that_come_with_a_model():
     assert "translation_en_to_de" not in TranslationTasks({"text-generation": {}})
 
 
-# ------------------------------------------------------------------------------------------------- what the files may be
+# ------------------------------------------------------------------------------------------------ what the files may be
 
 
 def imports_of(path: Path) -> tuple[set[str], set[str]]:
