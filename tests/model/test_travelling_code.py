@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,22 @@ print(AutoTokenizer.from_pretrained(folder)("No.").input_ids)
 """
 
 
+FROM_THE_HUB = """
+import json, sys
+sys.modules["vanilla_transformer"] = None
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+trust = dict(trust_remote_code=True)
+config = AutoConfig.from_pretrained("me/model", **trust)
+config.save_pretrained(sys.argv[1] + "/configuration from the Hub")
+model = AutoModelForSeq2SeqLM.from_pretrained("me/model", **trust)
+model.save_pretrained(sys.argv[1] + "/from the Hub")
+tokenizer = AutoTokenizer.from_pretrained("me/model", **trust)
+batch = tokenizer(json.loads(sys.argv[2]), return_tensors="pt", padding=True)
+translator = pipeline("translation_en_to_de", model="me/model", **trust)
+print(json.dumps([model.generate(**batch).tolist(), translator(json.loads(sys.argv[2]), return_scores=True)]))
+"""
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
@@ -250,6 +267,20 @@ def test_what_is_saved_again_has_the_code_again(without_package, folder):
 def test_a_model_learns_there(without_package):
     assert without_package["learned"] == without_package["learned and loaded"]
     assert without_package["learned"][1] != without_package["translations"][1]
+
+
+def test_a_repository_of_the_hub_loads_like_a_folder(without_package, folder, tmp_path):
+    """transformers fetches the code of a repository file by file; this one is in the client's cache already."""
+    cached = tmp_path / "home" / "hub" / "models--me--model"
+    shutil.copytree(folder / MODEL, cached / "snapshots" / ("0" * 40))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("0" * 40)
+    ids, records = json.loads(run(FROM_THE_HUB, folder, tmp_path))
+    assert ids == without_package["translations"][0]
+    assert records == without_package["translation_en_to_de"]
+    for name in ("from the Hub", "configuration from the Hub"):
+        assert code_in(folder / name) == OURS
+        assert entries_of(folder / name) == entries_of(folder / MODEL)
 
 
 def test_with_the_package_nobody_is_asked_and_no_code_of_the_folder_runs(with_package):
