@@ -90,7 +90,8 @@ def without_code(fields: dict) -> dict:
 class TranslationTasks(dict):
     """The pipelines that come with a model, and `translation_xx_to_yy` for `translation`.
 
-    An entry is handed out as a copy: transformers writes classes into it, which could not be saved again.
+    An entry is handed out as a copy: transformers writes classes into it, and a configuration with classes in it cannot
+    be saved.
     """
 
     def __contains__(self, task: object) -> bool:
