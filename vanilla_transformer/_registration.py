@@ -2,6 +2,7 @@
 
 transformers has no plugin discovery: somebody must call `AutoModel.register`, which needs the model's class, whose
 import takes a second or more. So the call waits until transformers itself loads the module that keeps the registry.
+`evaluate`, whose evaluators ask transformers for a name that it no longer has, is served in the same way.
 """
 
 import sys
@@ -13,6 +14,7 @@ from importlib.util import find_spec
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
 _PIPELINE_REGISTRY = "transformers.pipelines"
+_EVALUATOR = "evaluate.evaluator.base"
 _PIPELINE = "vanilla_transformer.model.pipeline_vanilla_transformer"
 _MODELS = (
     "vanilla_transformer.model.modeling_vanilla_transformer",
@@ -20,7 +22,7 @@ _MODELS = (
 )
 # Of transformers' own modules, one that our models need and that loads the registry of models while it is being loaded.
 _FOUNDATION = "transformers.modeling_layers"
-_WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, *_MODELS}
+_WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _EVALUATOR, *_MODELS}
 
 
 def register_with_transformers() -> None:
@@ -68,6 +70,21 @@ def _register(loaded: set[str]) -> None:
         from .model.pipeline_vanilla_transformer import register_translation_pipeline
 
         register_translation_pipeline()
+    if _EVALUATOR in loaded:
+        _make_room_for_pipelines_in_evaluate()
+
+
+def _make_room_for_pipelines_in_evaluate() -> None:
+    """Lets `evaluate.evaluator(...)` take a pipeline: it asks of each whether it is a model of TensorFlow.
+
+    transformers 5 has no such models and therefore not the name, which is an AttributeError. Nothing is an instance of
+    the class that stands in. It is there only where evaluators are. Checked on evaluate 0.4.1 and 0.4.6.
+    """
+    # The one that evaluate asks: there can be two, since transformers loads itself anew for its pipelines.
+    transformers = sys.modules[_EVALUATOR].transformers
+    if not hasattr(transformers, "TFPreTrainedModel"):
+        doc = "No model is one: transformers 5 dropped TensorFlow."
+        transformers.TFPreTrainedModel = type("TFPreTrainedModel", (), {"__doc__": doc, "__module__": __name__})
 
 
 class _AfterImport(MetaPathFinder):

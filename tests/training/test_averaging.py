@@ -96,7 +96,9 @@ def test_output_is_a_model_with_its_tokenizer(checkpoints, tmp_path, tokenizer):
 
 def test_output_has_the_decoding_and_recipe_of_the_last_and_nothing_of_the_trainer(checkpoints, tmp_path):
     average_checkpoints(checkpoints, tmp_path / "mean")
-    model = {"config.json", "generation_config.json", "model.safetensors"}
+    code = {path.name for path in checkpoints[-1].glob("*.py")}
+    assert "modeling_vanilla_transformer.py" in code
+    model = {"config.json", "generation_config.json", "model.safetensors"} | code
     assert set(names(tmp_path / "mean")) == model | {"recipe.yaml", "tokenizer.json", "tokenizer_config.json"}
     assert (tmp_path / "mean" / "recipe.yaml").read_text() == "description: 1\n"
 

@@ -47,10 +47,10 @@ class _Pool:
 class TokenBatchStream(IterableDataset):
     """Batches of at most `max_tokens` padded tokens on either side out of a stream of pairs (section 5.1), for ever.
 
-    The stream is read a pool of pairs at a time. A pool is sorted by both lengths and cut as
-    [`TokenBatchSampler`] does, and its batches come in random order; while they are used the next pool is read and encoded. In every pass the units
-    of the stream come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly
-    once in a pass. The order depends on `seed`, the pass and the processes alone; not on the number of readers.
+    The stream is read a pool of pairs at a time. A pool is sorted by both lengths, cut as [`TokenBatchSampler`] does,
+    and its batches come in random order; meanwhile the next is read and encoded. In every pass the units of the stream
+    come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly once in a pass.
+    The order depends on `seed`, the pass and the processes alone; not on the number of readers.
 
     Its state is a place in the stream and a number of batches: a new stream that loads it reads one pool again and goes
     on with the next batch.

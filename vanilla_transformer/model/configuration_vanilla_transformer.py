@@ -1,9 +1,13 @@
 """The sizes and choices that make one Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
 import difflib
+import os
+from pathlib import Path
 
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .code_vanilla_transformer import save_code, without_code
 
 
 _SIZES = (
@@ -141,16 +145,26 @@ class VanillaTransformerConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 0
 
     def __post_init__(self, **kwargs):
-        # For those who load our code from the Hub. Here the pipeline is registered, and the entry would ask for trust.
-        if not __name__.startswith("transformers_modules"):
-            kwargs.pop("custom_pipelines", None)
-        super().__post_init__(**kwargs)
+        super().__post_init__(**without_code(kwargs))
         self._check_sizes()
         self._check_shares()
         self._check_choice("position_embedding_type", ("sinusoidal", "learned"))
         self._check_choice("sinusoid_layout", ("interleaved", "halves"))
         self._check_choice("activation_function", tuple(ACT2FN))
         self._check_choice("classifier_pooling", ("mean", "first", "last"))
+
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs):
+        """As in transformers, with our code beside `config.json`: see `code_vanilla_transformer`.
+
+        Args:
+            save_directory: Folder to save in; made if it is not there.
+            push_to_hub: Whether to upload configuration and code too, by [`~PreTrainedConfig.push_to_hub`].
+            **kwargs: Handed to it; `repo_id` is the folder's name if it is not given.
+        """
+        super().save_pretrained(save_directory)
+        save_code(save_directory)
+        if push_to_hub:
+            self.push_to_hub(**{"repo_id": Path(save_directory).name, **kwargs})
 
     @classmethod
     def from_name(cls, name: str, **overrides) -> "VanillaTransformerConfig":

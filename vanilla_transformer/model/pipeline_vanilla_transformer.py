@@ -1,9 +1,8 @@
 """`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
 
-import re
-
 from transformers import GenerationConfig, Pipeline
 
+from .code_vanilla_transformer import LANGUAGES_TASK
 from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 
@@ -73,7 +72,7 @@ class TranslationPipeline(Pipeline):
         unknown = generate_options.keys() - _GENERATION_FIELDS
         if unknown:
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
-        named = re.fullmatch(r"translation_(\w+)_to_(\w+)", self.task or "")
+        named = LANGUAGES_TASK.fullmatch(self.task or "")
         preprocess = {"truncation": truncation} if truncation is not None else {}
         if src_lang or tgt_lang or named:
             preprocess["languages"] = {
@@ -138,7 +137,7 @@ class TaskAliases(dict):
     """transformers' aliases of tasks, and `translation_xx_to_yy` for `translation`."""
 
     def __contains__(self, task: object) -> bool:
-        return super().__contains__(task) or bool(re.fullmatch(r"translation_\w+_to_\w+", str(task)))
+        return super().__contains__(task) or bool(LANGUAGES_TASK.fullmatch(str(task)))
 
     def __getitem__(self, task: str) -> str:
         return super().__getitem__(task) if super().__contains__(task) else "translation"

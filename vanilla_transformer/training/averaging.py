@@ -13,7 +13,14 @@ from ..run_folder import WEIGHTS
 
 
 # What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
-_COMPANIONS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
+_COMPANIONS = (
+    "config.json",
+    "*_vanilla_transformer.py",  # the code that the configuration names
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "recipe.yaml",
+)
 
 
 def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -> None:
@@ -36,9 +43,9 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -
     folders = [Path(checkpoint) for checkpoint in checkpoints]
     with written_beside(Path(output)) as beside:
         save_file(_mean_weights(folders), beside / WEIGHTS, metadata={"format": "pt"})
-        for name in _COMPANIONS:
-            if (folders[-1] / name).exists():
-                shutil.copy(folders[-1] / name, beside / name)
+        for pattern in _COMPANIONS:
+            for path in folders[-1].glob(pattern):
+                shutil.copy(path, beside)
 
 
 def _mean_weights(folders: list[Path]) -> dict[str, torch.Tensor]:

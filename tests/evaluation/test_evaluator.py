@@ -1,0 +1,132 @@
+"""The evaluators of Hugging Face `evaluate` score our models on transformers 5, as pipeline, model or folder."""
+
+import subprocess
+import sys
+
+import pytest
+import sacrebleu
+import torch
+from datasets import Dataset, Features, Value
+from transformers import pipeline
+
+import vanilla_transformer  # noqa: F401  (what makes it work)
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.evaluation.scores import score_translations
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+
+pytest.importorskip("scipy", reason="the extra `evaluate` is not installed")
+evaluate = pytest.importorskip("evaluate", reason="the extra `evaluate` is not installed")
+
+SOURCES = ["A man sees the dog.", "No.", "The girl runs across the street, and a dog runs after her."]
+
+
+class Bleu(evaluate.Metric):
+    """What `evaluate.load("sacrebleu")` would fetch from the Hub."""
+
+    def _info(self):
+        features = Features({"predictions": Value("string"), "references": Value("string")})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+
+    def _compute(self, predictions, references):
+        return {"score": sacrebleu.corpus_bleu(predictions, [references]).score, "predictions": predictions}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(SOURCES * 3, TokenizerSettings(vocab_size=280))
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(vocab_size=280, d_model=16, **sizes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)  # sure enough of itself that sources matter
+    model.generation_config.max_length_offset = 3
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def translations(model, tokenizer):
+    return [record["translation_text"] for record in pipeline("translation", model=model, tokenizer=tokenizer)(SOURCES)]
+
+
+@pytest.fixture(scope="module")
+def pairs(translations):
+    """References that share most of their words with what the model says."""
+    references = [translations[0], translations[1] + " x", translations[2][: len(translations[2]) // 2] + " y"]
+    return Dataset.from_dict({"en": SOURCES, "de": references})
+
+
+@pytest.fixture
+def compute(pairs, tmp_path):
+    def compute(model_or_pipeline, **options):
+        return evaluate.evaluator("translation").compute(
+            model_or_pipeline=model_or_pipeline, data=pairs, input_column="en", label_column="de",
+            metric=Bleu(cache_dir=str(tmp_path / "metrics")), device=-1, **options,
+        )  # fmt: skip
+
+    return compute
+
+
+def check(found, translations, pairs):
+    [bleu] = score_translations(translations, pairs["de"], ["sacrebleu"], target_language="de")
+    assert found["predictions"] == translations
+    assert found["score"] == pytest.approx(bleu.value)
+    assert found["samples_per_second"] > 0
+
+
+@pytest.mark.parametrize("task", ["translation", "translation_en_to_de"])
+def test_a_pipeline_is_scored(compute, model, tokenizer, translations, pairs, task):
+    check(compute(pipeline(task, model=model, tokenizer=tokenizer)), translations, pairs)
+
+
+def test_a_model_with_its_tokenizer_is_scored(compute, model, tokenizer, translations, pairs):
+    check(compute(model, tokenizer=tokenizer), translations, pairs)
+
+
+def test_a_folder_is_scored(compute, model, tokenizer, translations, pairs, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    check(compute(str(tmp_path / "model")), translations, pairs)
+
+
+def test_options_of_generation_reach_the_model(compute, model, tokenizer, monkeypatch):
+    # evaluate keeps them on the class
+    monkeypatch.setattr(evaluate.TranslationEvaluator, "PIPELINE_KWARGS", {"truncation": True})
+    short = compute(model, tokenizer=tokenizer, generation_kwargs={"max_new_tokens": 1, "num_beams": 2})
+    assert short["predictions"] == [
+        record["translation_text"]
+        for record in pipeline("translation", model=model, tokenizer=tokenizer, max_new_tokens=1, num_beams=2)(SOURCES)
+    ]
+
+
+def test_nothing_is_a_model_of_tensorflow(model, tokenizer):
+    asked = sys.modules["evaluate.evaluator.base"].transformers
+    for each in (model, pipeline("translation", model=model, tokenizer=tokenizer), "a path", None):
+        assert not isinstance(each, asked.TFPreTrainedModel)
+
+
+ASKED = "sys.modules['evaluate.evaluator.base'].transformers"
+ORDERS = {
+    "package first": ("import vanilla_transformer, evaluate", ASKED, "True"),
+    "evaluate first": ("import evaluate, vanilla_transformer", ASKED, "True"),
+    "pipeline first": ("from transformers import pipeline\nimport vanilla_transformer, evaluate", ASKED, "True"),
+    "no evaluate": (
+        "import vanilla_transformer\nfrom transformers import pipeline",
+        "sys.modules['transformers']",
+        "False",
+    ),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_any_order_of_imports(order):
+    code, asked, expected = ORDERS[order]
+    code = f"import sys, transformers\n{code}\nprint(hasattr({asked}, 'TFPreTrainedModel'))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == expected

@@ -1,0 +1,485 @@
+"""A saved model has its code with it: it loads by `trust_remote_code=True` in processes that lack the package."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import HfApi
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, Seq2SeqTrainer, Seq2SeqTrainingArguments, pipeline
+from transformers.dynamic_module_utils import get_relative_imports
+
+import vanilla_transformer.model
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.code_vanilla_transformer import TranslationTasks
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+
+from .conftest import CLASSES, TRANSLATOR, build, build_config, build_model
+
+
+CODE = sorted(Path(vanilla_transformer.model.__file__).parent.glob("*_vanilla_transformer.py"))
+REPOSITORY = Path(__file__).parents[2]
+TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
+MODEL, BASE, CLASSIFIER = "model", "base", "classifier"
+
+# Everything that is asked of a model, by the Auto classes alone.
+USE = """
+import json, sys, torch
+from transformers import (
+    AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+)
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
+
+def load(kind, name="model", **options):
+    return kind.from_pretrained(f"{folder}/{name}", **TRUST, **options).eval()
+
+def translate(model):
+    beam = model.generate(**batch, return_dict_in_generate=True)
+    return [beam.sequences.tolist(), beam.sequences_scores.tolist(), model.generate(**batch, num_beams=1).tolist()]
+
+tokenizer = AutoTokenizer.from_pretrained(f"{folder}/model", **TRUST)
+batch = tokenizer(texts, return_tensors="pt", padding=True)
+config = AutoConfig.from_pretrained(f"{folder}/model", **TRUST)
+model, base = load(AutoModelForSeq2SeqLM), load(AutoModel, "base")
+classifier = load(AutoModelForSequenceClassification, "classifier")
+from_translator = load(AutoModelForSequenceClassification, num_labels=5)
+found = {
+    "classes": [type(each).__name__ for each in (config, model, base, classifier, from_translator)],
+    "translations": translate(model),
+    "states": base(**batch, decoder_input_ids=batch["input_ids"]).last_hidden_state.tolist(),
+    "classes of texts": classifier(**batch).logits.tolist(),
+    "encoder of a translator": from_translator.model(**batch).last_hidden_state.tolist(),
+}
+for task in ("translation", "translation_en_to_de", "translation_xx_to_yy"):
+    found[task] = pipeline(task, model=f"{folder}/model", **TRUST)(texts, return_scores=True)
+found["text-classification"] = pipeline(
+    "text-classification", model=f"{folder}/classifier", tokenizer=tokenizer, **TRUST
+)(texts)
+found["modules"] = sorted({type(each).__module__.split(".")[0] for each in (config, model, base, classifier)})
+"""
+
+# Where the package cannot be imported: the same, then what people do with a model that they have loaded.
+WITHOUT_PACKAGE = f"""
+import sys
+sys.modules["vanilla_transformer"] = None
+TRUST = dict(trust_remote_code=True)
+{USE}
+import copy, pickle
+from transformers.generation import GenerationMixin
+
+def refuse(*args, **kwargs):
+    raise AssertionError("transformers' own search")
+
+theirs, GenerationMixin._beam_search = GenerationMixin._beam_search, refuse
+found["by our search"] = translate(model)
+GenerationMixin._beam_search = theirs
+
+translator = pipeline(model=f"{{folder}}/model", **TRUST)
+found["no task"] = translator(texts, return_scores=True)
+translator.save_pretrained(f"{{folder}}/again")
+found["again"] = translate(AutoModelForSeq2SeqLM.from_pretrained(f"{{folder}}/again", **TRUST))
+config.save_pretrained(f"{{folder}}/configuration")
+classifier.save_pretrained(f"{{folder}}/classifier again")
+found["classifier again"] = load(AutoModelForSequenceClassification, "classifier again")(**batch).logits.tolist()
+found["copies"] = [translate(copy.deepcopy(model)), translate(pickle.loads(pickle.dumps(model)))]
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.train()(**batch, labels=batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)).loss.backward()
+optimizer.step()
+model.eval().save_pretrained(f"{{folder}}/learned")
+found["learned"] = translate(model)
+found["learned and loaded"] = translate(load(AutoModelForSeq2SeqLM, "learned"))
+found["loaded from the package"] = sorted(name for name in sys.modules if name.startswith("vanilla_transformer."))
+
+print(json.dumps(found))
+"""
+
+WITH_PACKAGE = f"""
+import vanilla_transformer
+TRUST = dict()
+{USE}
+TRUST = dict(trust_remote_code=True)
+found["with trust"] = [type(load(AutoModelForSeq2SeqLM)).__module__, type(load(AutoModel, "base")).__module__]
+found["pipeline with trust"] = type(pipeline("translation", model=f"{{folder}}/model", **TRUST)).__module__
+print(json.dumps(found))
+"""
+
+PACKAGE_AFTERWARDS = """
+import sys
+from transformers import AutoModelForSeq2SeqLM
+folder = sys.argv[1] + "/model"
+theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
+import vanilla_transformer
+ours = AutoModelForSeq2SeqLM.from_pretrained(folder)
+print(type(theirs).__module__.split(".")[0], type(ours).__module__.split(".")[0])
+"""
+
+WITHOUT_TRUST = """
+import sys
+sys.modules["vanilla_transformer"] = None
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+folder = sys.argv[1] + "/model"
+for load in (
+    AutoConfig.from_pretrained,
+    AutoModel.from_pretrained,
+    AutoModelForSeq2SeqLM.from_pretrained,
+    lambda folder: pipeline("translation", model=folder),
+    lambda folder: AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False),
+):
+    try:
+        load(folder)
+    except ValueError as error:
+        print("trust_remote_code=True" in str(error))
+print(AutoTokenizer.from_pretrained(folder)("No.").input_ids)
+"""
+
+
+FROM_THE_HUB = """
+import json, sys
+sys.modules["vanilla_transformer"] = None
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+trust = dict(trust_remote_code=True)
+config = AutoConfig.from_pretrained("me/model", **trust)
+config.save_pretrained(sys.argv[1] + "/configuration from the Hub")
+model = AutoModelForSeq2SeqLM.from_pretrained("me/model", **trust)
+model.save_pretrained(sys.argv[1] + "/from the Hub")
+tokenizer = AutoTokenizer.from_pretrained("me/model", **trust)
+batch = tokenizer(json.loads(sys.argv[2]), return_tensors="pt", padding=True)
+translator = pipeline("translation_en_to_de", model="me/model", **trust)
+print(json.dumps([model.generate(**batch).tolist(), translator(json.loads(sys.argv[2]), return_scores=True)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
+
+
+@pytest.fixture(scope="module")
+def models():
+    """One of each class; the translator decodes as the paper does and is sure enough that sources matter."""
+    models = {name: build(kind, vocab_size=280) for name, kind in zip((BASE, CLASSIFIER), CLASSES[::2], strict=True)}
+    models[MODEL] = build_model(seed=1, vocab_size=280)
+    with torch.no_grad():
+        for parameter in models[MODEL].parameters():
+            parameter.mul_(2.5)
+    models[MODEL].generation_config = paper_generation_config(models[MODEL].config, max_length_offset=3)
+    return models
+
+
+@pytest.fixture(scope="module")
+def folder(models, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    for name, model in models.items():
+        model.save_pretrained(folder / name)
+    tokenizer.save_pretrained(folder / MODEL)
+    return folder
+
+
+def run(code: str, folder: Path, modules: Path) -> str:
+    """What a fresh process prints that has nobody to ask."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(modules / "home"), "HF_MODULES_CACHE": str(modules),
+    }  # fmt: skip
+    finished = subprocess.run(
+        [sys.executable, "-c", code, str(folder), json.dumps(TEXTS)],
+        cwd=modules, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def without_package(folder, tmp_path_factory):
+    return json.loads(run(WITHOUT_PACKAGE, folder, tmp_path_factory.mktemp("modules")))
+
+
+@pytest.fixture(scope="module")
+def with_package(folder, tmp_path_factory):
+    modules = tmp_path_factory.mktemp("modules")
+    return json.loads(run(WITH_PACKAGE, folder, modules)), sorted(path.name for path in modules.rglob("*.py"))
+
+
+# -------------------------------------------------------------------------------------------- in processes of their own
+
+
+def test_the_package_cannot_be_imported_there(without_package):
+    assert without_package["loaded from the package"] == []
+    assert without_package["modules"] == ["transformers_modules"]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "classes",
+        "translations",
+        "states",
+        "classes of texts",
+        "encoder of a translator",
+        "translation",
+        "translation_en_to_de",
+        "translation_xx_to_yy",
+        "text-classification",
+    ],
+)
+def test_all_is_as_with_the_package(without_package, with_package, what):
+    assert without_package[what] == with_package[0][what]
+
+
+def test_nor_is_it_otherwise_than_in_this_process(without_package, models, tokenizer):
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    output = models[MODEL].generate(**batch, return_dict_in_generate=True)
+    ids, scores, greedy = without_package["translations"]
+    assert ids == output.sequences.tolist()
+    assert scores == pytest.approx(output.sequences_scores.tolist(), rel=1e-5)
+    assert greedy == models[MODEL].generate(**batch, num_beams=1).tolist()
+    assert len({tuple(row) for row in ids}) == len(TEXTS)
+    texts = tokenizer.batch_decode(output.sequences, skip_special_tokens=True)
+    assert [record["translation_text"] for record in without_package["translation"]] == texts
+
+
+def test_translating_runs_on_our_search_there_too(without_package):
+    assert without_package["by our search"] == without_package["translations"]
+
+
+def test_a_pipeline_needs_no_task(without_package):
+    assert without_package["no task"] == without_package["translation"]
+
+
+def test_copies_translate_alike(without_package):
+    assert without_package["copies"] == [without_package["translations"]] * 2
+
+
+def test_what_is_saved_again_has_the_code_again(without_package, folder):
+    assert without_package["again"] == without_package["translations"]
+    assert without_package["classifier again"] == without_package["classes of texts"]
+    for name, of in (("again", MODEL), ("classifier again", CLASSIFIER), ("configuration", MODEL), ("learned", MODEL)):
+        assert code_in(folder / name) == code_in(folder / of)
+        assert entries_of(folder / name) == entries_of(folder / of)
+
+
+def test_a_model_learns_there(without_package):
+    assert without_package["learned"] == without_package["learned and loaded"]
+    assert without_package["learned"][1] != without_package["translations"][1]
+
+
+def test_a_repository_of_the_hub_loads_like_a_folder(without_package, folder, tmp_path):
+    """transformers fetches the code of a repository file by file; this one is in the client's cache already."""
+    cached = tmp_path / "home" / "hub" / "models--me--model"
+    shutil.copytree(folder / MODEL, cached / "snapshots" / ("0" * 40))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("0" * 40)
+    ids, records = json.loads(run(FROM_THE_HUB, folder, tmp_path))
+    assert ids == without_package["translations"][0]
+    assert records == without_package["translation_en_to_de"]
+    for name in ("from the Hub", "configuration from the Hub"):
+        assert code_in(folder / name) == OURS
+        assert entries_of(folder / name) == entries_of(folder / MODEL)
+
+
+def test_with_the_package_nobody_is_asked_and_no_code_of_the_folder_runs(with_package):
+    found, modules = with_package
+    assert found["modules"] == ["vanilla_transformer"]
+    assert found["with trust"] == ["vanilla_transformer.model.modeling_vanilla_transformer"] * 2
+    assert found["pipeline with trust"] == "vanilla_transformer.model.pipeline_vanilla_transformer"
+    assert modules == []
+
+
+def test_the_package_can_be_imported_afterwards(folder, tmp_path):
+    assert run(PACKAGE_AFTERWARDS, folder, tmp_path).split() == ["transformers_modules", "vanilla_transformer"]
+
+
+def test_without_trust_there_is_one_clear_refusal_and_a_tokenizer_all_the_same(folder, tokenizer, tmp_path):
+    *refusals, ids = run(WITHOUT_TRUST, folder, tmp_path).splitlines()
+    # transformers asks before it refuses, and nobody is there: the question stands before the answer
+    assert [line.endswith("True") for line in refusals if line.endswith(("True", "False"))] == [True] * 5
+    assert ids.endswith(str(tokenizer("No.").input_ids))
+    assert not list(tmp_path.rglob("*_vanilla_transformer.py"))
+
+
+# ------------------------------------------------------------------------------------------------------- what is saved
+
+
+def code_in(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("*.py")}
+
+
+def entries_of(folder: Path) -> dict:
+    fields = json.loads((folder / "config.json").read_text())
+    return {name: fields.get(name) for name in ("auto_map", "custom_pipelines")}
+
+
+OURS = {path.name: path.read_text() for path in CODE}
+PIPELINES = {
+    "translation": {"impl": "pipeline_vanilla_transformer.TranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"]}
+}
+
+
+@pytest.mark.parametrize("name", [MODEL, BASE, CLASSIFIER])
+def test_every_class_saves_all_the_code_and_names_every_class(folder, name):
+    assert code_in(folder / name) == OURS
+    entries = entries_of(folder / name)
+    assert set(entries["auto_map"]) == {
+        "AutoConfig", "AutoModel", "AutoModelForSeq2SeqLM", "AutoModelForSequenceClassification",
+    }  # fmt: skip
+    assert entries["custom_pipelines"] == (None if name == CLASSIFIER else PIPELINES)
+    assert not [path.name for path in (folder / name).iterdir() if path.name.startswith(".")]
+
+
+def test_a_configuration_keeps_nothing_of_it(folder, models):
+    loaded = AutoConfig.from_pretrained(folder / MODEL)
+    assert not hasattr(loaded, "auto_map")
+    assert not hasattr(loaded, "custom_pipelines")
+    assert {**loaded.to_dict(), "_name_or_path": ""} == {**models[MODEL].config.to_dict(), "_name_or_path": ""}
+
+
+def test_a_second_process_writes_nothing(tmp_path):
+    build_model().save_pretrained(tmp_path, is_main_process=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_is_seen_half_written(tmp_path, monkeypatch):
+    replaced, replace = [], os.replace
+
+    def watched(beside, path):
+        assert Path(beside).stat().st_size > 0
+        if Path(path).name == "config.json":
+            assert code_in(Path(path).parent) == OURS
+        replaced.append(Path(path).name)
+        replace(beside, path)
+
+    monkeypatch.setattr(os, "replace", watched)
+    build_config().save_pretrained(tmp_path)
+    assert sorted(replaced[:-1]) == sorted(OURS)
+    assert replaced[-1] == "config.json"
+
+
+def test_a_failure_leaves_the_old_files_and_no_other(tmp_path, monkeypatch):
+    build_config().save_pretrained(tmp_path)
+    before = code_in(tmp_path)
+
+    def fail(beside, path):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        build_config().save_pretrained(tmp_path)
+    assert code_in(tmp_path) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", *before}
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """Names of the files in every commit that would go to the Hub."""
+    commits = []
+
+    class Repository(str):
+        repo_id = "me/model"
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **kwargs: Repository(repo_id))
+    monkeypatch.setattr(HfApi, "create_branch", lambda self, *args, **kwargs: None)
+    monkeypatch.setattr(
+        HfApi,
+        "create_commit",
+        lambda self, *args, operations, **kwargs: commits.append({operation.path_in_repo for operation in operations}),
+    )
+    return commits
+
+
+def test_an_upload_takes_the_code_along(uploads, tmp_path):
+    model = build_model()
+    model.save_pretrained(tmp_path / "model", push_to_hub=True)
+    model.config.save_pretrained(tmp_path / "config", push_to_hub=True)
+    assert len(uploads) == 2
+    assert all(set(OURS) | {"config.json"} <= files for files in uploads)
+    assert "model.safetensors" in uploads[0]
+
+
+def test_push_to_hub_takes_the_code_along(uploads):
+    model = build_model()
+    model.push_to_hub("me/model")
+    model.config.push_to_hub("me/model")
+    assert [set(OURS) | {"config.json"} <= files for files in uploads] == [True, True]
+
+
+def test_a_trainers_checkpoints_have_the_code(tmp_path, batch):
+    rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+    arguments = Seq2SeqTrainingArguments(tmp_path, max_steps=1, save_steps=1, use_cpu=True, report_to="none")
+    trainer = Seq2SeqTrainer(build_model(), arguments, train_dataset=rows)
+    trainer.train()
+    trainer.save_model(tmp_path / "final")
+    for saved in (tmp_path / "checkpoint-1", tmp_path / "final"):
+        assert code_in(saved) == OURS
+        assert entries_of(saved)["custom_pipelines"] == PIPELINES
+
+
+def test_a_state_dict_and_a_pipeline_save_the_code(tmp_path, models, tokenizer):
+    model = models[MODEL]
+    model.save_pretrained(tmp_path / "weights", state_dict=model.state_dict())
+    translator = pipeline("translation", model=model, tokenizer=tokenizer)
+    translator.save_pretrained(tmp_path / "pipeline")
+    for saved in (tmp_path / "weights", tmp_path / "pipeline"):
+        assert code_in(saved) == OURS
+        assert entries_of(saved)["custom_pipelines"] == PIPELINES
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "pipeline")) is TRANSLATOR
+
+
+def test_the_tasks_that_come_with_a_model():
+    tasks = TranslationTasks(PIPELINES)
+    assert "translation" in tasks
+    assert "translation_en_to_de" in tasks
+    assert "translation_en" not in tasks
+    assert "summarization" not in tasks
+    tasks["translation_en_to_de"]["pt"] = (TRANSLATOR,)  # transformers does
+    assert tasks == PIPELINES
+    assert json.loads(json.dumps(tasks)) == PIPELINES
+    assert "translation_en_to_de" not in TranslationTasks({"text-generation": {}})
+
+
+# ------------------------------------------------------------------------------------------------ what the files may be
+
+
+def imports_of(path: Path) -> tuple[set[str], set[str]]:
+    """Packages that a file imports, and its neighbours."""
+    packages, neighbours = set(), set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            packages |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level in (0, 1), f"{path.name}, line {node.lineno}: from {'.' * node.level}"
+            assert node.module, f"{path.name}, line {node.lineno}: from . import"
+            (neighbours if node.level else packages).add(node.module if node.level else node.module.split(".")[0])
+    return packages, neighbours
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.stem)
+def test_a_file_imports_what_is_everywhere_and_its_neighbours(path):
+    packages, neighbours = imports_of(path)
+    assert packages - set(sys.stdlib_module_names) <= {"torch", "transformers"}
+    assert neighbours <= {other.stem for other in CODE}
+    # transformers finds them by a pattern, which also matches what only looks like an import
+    assert set(get_relative_imports(path)) == neighbours
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.stem)
+def test_every_file_with_a_class_to_load_leads_to_all_files(path):
+    """transformers copies no other files for a class; those of a class must be enough to save it with all its code."""
+    reached, waiting = set(), {path.stem}
+    while waiting:
+        reached |= waiting
+        waiting = {name for stem in waiting for name in get_relative_imports(path.parent / f"{stem}.py")} - reached
+    entries = {"configuration", "modeling", "classification", "pipeline"}
+    if path.stem.removesuffix("_vanilla_transformer") in entries:
+        assert reached == {other.stem for other in CODE}
+    assert reached <= {other.stem for other in CODE}
+
+
+def test_nothing_else_is_in_the_folder():
+    others = {path.name for path in CODE[0].parent.iterdir()} - {path.name for path in CODE}
+    assert others <= {"__init__.py", "__pycache__"}
