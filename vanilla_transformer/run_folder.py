@@ -85,6 +85,11 @@ def _has_whole_files(checkpoint: Path) -> bool:
     return all(zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*"))  # what torch.save writes
 
 
+def trainer_state(checkpoint: Path) -> dict:
+    """What Trainer has written down about a checkpoint."""
+    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+
+
 def find_model(path: str | Path) -> Path:
     """The folder to load a model from: `path` itself, or the averaged (else the best) model of a run folder.
 

@@ -12,7 +12,7 @@ _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`.
+    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`.
 
     Changed defaults, beside what transformers has:
 
@@ -45,6 +45,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     Args:
         max_tokens: Padded source tokens of a batch, and padded target tokens, at most (section 5.1: 25,000 each).
             With several processes or accumulation this is per process and per accumulated batch.
+        update_tokens: Padded source and target tokens of an update, at most, on however many processes. Batches of
+            `max_tokens` are then accumulated as often as need be, and made smaller so that the product fits. None:
+            `max_tokens` on each process, `gradient_accumulation_steps` times.
         noam_factor: Multiplies the Noam schedule (equation 3); None gives the learning rate back to `learning_rate`
             and `lr_scheduler_type`.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
@@ -56,6 +59,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """
 
     max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
+    update_tokens: int | None = field(default=None, metadata={"help": "padded tokens of an update, on either side"})
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
@@ -118,3 +122,19 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if isinstance(self.accelerator_config, dict):
             self.accelerator_config = {"even_batches": False, **self.accelerator_config}
         super().__post_init__()
+        if self.update_tokens is not None:
+            self._share_out_update()
+
+    def _share_out_update(self):
+        """`update_tokens` = processes x accumulated batches x tokens of a batch."""
+        if self.update_tokens < self.world_size:
+            raise ValueError(f"update_tokens {self.update_tokens} is too few for {self.world_size} processes.")
+        steps = -(-self.update_tokens // (self.max_tokens * self.world_size))
+        if self.gradient_accumulation_steps not in (1, steps):
+            raise ValueError(
+                f"gradient_accumulation_steps {self.gradient_accumulation_steps} is not the {steps} that update_tokens "
+                f"{self.update_tokens} and max_tokens {self.max_tokens} on {self.world_size} processes come to: leave "
+                "it out."
+            )
+        self.gradient_accumulation_steps = steps
+        self.max_tokens = self.update_tokens // (steps * self.world_size)

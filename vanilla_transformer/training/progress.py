@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
 
@@ -70,10 +71,11 @@ class StopOnRequest(TrainerCallback):
         self.made_room = 0
 
     def on_step_end(self, args, state, control, **kwargs):
+        self.requested = self._any_process_asks(args)
         if is_regular(state.global_step, args.save_steps):
             self._make_room(args, len(self._extra(args, state)))
         elif self.requested:
-            self._make_room(args, 1)
+            self.make_room_for_one(args)
         if self.requested:
             control.should_save = True
             control.should_training_stop = True
@@ -83,6 +85,18 @@ class StopOnRequest(TrainerCallback):
             for folder in self._extra(args, state):
                 shutil.rmtree(folder)
         self._make_room(args, -self.made_room)
+
+    def make_room_for_one(self, args):
+        """For a checkpoint that is saved now and would not be by the run as planned."""
+        self._make_room(args, 1)
+
+    def _any_process_asks(self, args) -> bool:
+        """All processes stop after the same update: whoever went on alone would wait for the others for ever."""
+        if args.world_size == 1:
+            return self.requested
+        asking = torch.tensor(float(self.requested), device=args.device)
+        torch.distributed.all_reduce(asking, torch.distributed.ReduceOp.MAX)
+        return bool(asking)
 
     def _make_room(self, args, checkpoints: int):
         """So that those that are one more make none of the others go."""

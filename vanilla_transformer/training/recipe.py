@@ -37,6 +37,8 @@ class DataSettings:
         max_source_length: Longest source that is trained on, in tokens with `</s>`.
         max_target_length: Longest target that is trained on, in tokens with `</s>`.
         max_length_ratio: How many times longer one side may be than the other; null for any.
+        stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
+        buffer_pairs: With `stream`: pairs that are sorted by length and shuffled together.
     """
 
     source_language: str
@@ -48,6 +50,8 @@ class DataSettings:
     max_source_length: int = 256
     max_target_length: int = 256
     max_length_ratio: float | None = None
+    stream: bool = False
+    buffer_pairs: int = 200_000
 
     def __post_init__(self):
         for language in (self.source_language, self.target_language):

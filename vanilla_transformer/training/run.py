@@ -15,26 +15,22 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from ..data.corpora import corpus_fingerprint, load_corpus
-from ..data.encoding import encode_corpus
-from ..data.tokenizer import learn_tokenizer, load_tokenizer
-from ..evaluation.attention import cross_attention
-from ..evaluation.scores import score_translations
-from ..files import remove_leftovers, replaced_folder, write_json, write_text, written_beside
+from ..data.batch_stream import TokenBatchStream
+from ..data.streams import StreamLostError
+from ..files import remove_leftovers, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from ..plots import plot_attention, plot_learning_curve
-from ..run_folder import RunFolder, find_model, load_model
-from ..translation import translate
+from ..plots import plot_learning_curve
+from ..run_folder import RunFolder, trainer_state
 from .arguments import VanillaTransformerTrainingArguments
-from .averaging import average_checkpoints
-from .progress import LogFile, ProgressBar, StopOnRequest, is_regular
+from .progress import LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
+from .run_data import RunData
+from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
 
 
@@ -75,23 +71,22 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
         Interrupted: SIGINT came; a checkpoint was saved.
     """
     folder = RunFolder(output)
-    corpora = _corpora(recipe)
-    with _alone_in(folder.path):
-        return _train(folder, recipe, corpora, resume, show_progress)
-
-
-def _train(
-    folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], resume: bool, show_progress: bool
-) -> RunFolder:
-    _open_folder(folder, recipe, corpora, resume)
-    set_seed(recipe.training.get("seed", 42))
-    tokenizer, train_pairs, validation = _prepare_data(folder, recipe, corpora, show_progress)
-    trainer = _make_trainer(folder, recipe, tokenizer, train_pairs, validation, show_progress)
-    _fit(trainer, folder)
-    _keep_models(trainer.args, folder, recipe)
-    _score(folder, recipe, corpora, show_progress)
-    plot_learning_curve(folder.log_records(), folder.learning_curve)
-    _draw_attention(folder, recipe)
+    arguments = _arguments(folder, recipe)
+    data = RunData.open(recipe)
+    with _alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
+        with arguments.main_process_first(local=False, desc="vocabulary"):
+            if arguments.process_index == 0:
+                _open_folder(folder, recipe, data, resume, arguments.world_size)
+                data.make_tokenizer(folder, show_progress)
+        set_seed(arguments.seed)
+        tokenizer, pairs, validation = data.encode(folder, arguments)
+        trainer = _make_trainer(folder, recipe, arguments, tokenizer, pairs, validation, show_progress)
+        _fit(trainer, folder)
+        if arguments.process_index == 0:
+            keep_models(arguments, folder, recipe)
+            score(folder, recipe, data.measured, show_progress)
+            plot_learning_curve(folder.log_records(), folder.learning_curve)
+            draw_attention(folder, recipe)
     return folder
 
 
@@ -116,17 +111,18 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_folder(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], resume: bool) -> None:
+def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool, processes: int) -> None:
     if folder.environment.exists():
         remove_leftovers(folder.path)
     if any(folder.checkpoints.glob("checkpoint-*")) and not resume:
         raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
     if folder.good_checkpoints():
         _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
-        _check_same_data(folder, corpora)
+        _check_same_processes(folder, processes)
+        data.check_same(folder)
     else:
         _clear_failed_start(folder)
-        write_json(folder.environment, _environment())
+        write_json(folder.environment, _environment(processes))
     write_text(folder.recipe, recipe.to_yaml())
 
 
@@ -154,7 +150,16 @@ def _check_same_recipe(before: Recipe, now: Recipe, path: Path) -> None:
                 )
 
 
-def _environment() -> dict:
+def _check_same_processes(folder: RunFolder, processes: int) -> None:
+    before = json.loads(folder.environment.read_text(encoding="utf-8")).get("processes", 1)
+    if before != processes:
+        raise ValueError(
+            f"{folder.path} was begun with {before} processes, not {processes}: which pairs come next depends on their "
+            "number. Resume with the same, or choose another output folder."
+        )
+
+
+def _environment(processes: int) -> dict:
     packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
     return {
         "python": platform.python_version(),
@@ -162,6 +167,7 @@ def _environment() -> dict:
         "platform": platform.platform(),
         "processor": _processor(),
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processes": processes,
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
@@ -175,119 +181,85 @@ def _processor() -> str:
     return platform.processor()
 
 
-# -------------------------------------------------------------------------------------------------------------- data
-
-
-def _corpora(recipe: Recipe) -> dict[str, Dataset]:
-    """All text of a run by name, test sets too: what is wrong with them shows before training, not after it."""
-    data = recipe.data
-    places = {"train": data.train, "validation": data.validation, **data.test}
-    languages = data.source_language, data.target_language
-    return {name: load_corpus(where, *languages, folder=data.folder) for name, where in places.items()}
-
-
-def _check_same_data(folder: RunFolder, corpora: dict[str, Dataset]) -> None:
-    if not folder.data.exists():
-        return
-    before = json.loads(folder.data.read_text(encoding="utf-8"))
-    for name, corpus in corpora.items():
-        old, new = before.get(name, {}).get("fingerprint", ""), corpus_fingerprint(corpus)
-        if old and old != new:
-            raise ValueError(
-                f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
-                f"{old[:12]}…): restore it, or choose another output folder."
-            )
-
-
-def _prepare_data(
-    folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool
-) -> tuple[PreTrainedTokenizerFast, Dataset, Dataset]:
-    tokenizer = _tokenizer(folder, recipe, corpora["train"], show_progress)
-    encoded, records = {}, {}
-    for name, corpus in corpora.items():
-        limits = recipe.data.limits if name == "train" else None  # nothing is left out of what is measured
-        languages = recipe.data.source_language, recipe.data.target_language
-        encoded[name], report = encode_corpus(corpus, tokenizer, *languages, limits)
-        records[name] = {"fingerprint": corpus_fingerprint(corpus), **dataclasses.asdict(report)}
-        logger.info("%s: %s", name, report)
-    write_json(folder.data, records)
-    return tokenizer, encoded["train"], encoded["validation"]
-
-
-def _tokenizer(folder: RunFolder, recipe: Recipe, corpus: Dataset, show_progress: bool) -> PreTrainedTokenizerFast:
-    if not folder.tokenizer.exists():
-        texts = (text for pair in corpus["translation"] for text in pair.values())
-        tokenizer = learn_tokenizer(texts, recipe.tokenizer, show_progress=show_progress)
-        with written_beside(folder.tokenizer) as beside:
-            tokenizer.save_pretrained(beside)
-        logger.info("Learned a %s vocabulary of %s pieces.", recipe.tokenizer.kind, f"{len(tokenizer):,}")
-    return load_tokenizer(folder.tokenizer)
-
-
 # ---------------------------------------------------------------------------------------------------------- training
+
+
+def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingArguments:
+    # The first process alone learns the vocabulary, which may take a while.
+    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": 6 * 3600}
+    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
+    if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
+        raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
+    return arguments
 
 
 def _make_trainer(
     folder: RunFolder,
     recipe: Recipe,
+    arguments: VanillaTransformerTrainingArguments,
     tokenizer: PreTrainedTokenizerFast,
-    train_pairs: Dataset,
+    train_pairs: Dataset | TokenBatchStream,
     validation: Dataset,
     show_progress: bool,
 ) -> VanillaTransformerTrainer:
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config = paper_generation_config(config, **recipe.decoding)
-    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available()}
-    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
-    if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
-        raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
     trainer = VanillaTransformerTrainer(
         model,
         arguments,
         train_dataset=train_pairs,
         eval_dataset=validation,
         processing_class=tokenizer,
-        callbacks=[LogFile(folder.log), *([ProgressBar()] if show_progress else [])],
+        callbacks=[LogFile(folder.log), *([ProgressBar()] if show_progress and arguments.process_index == 0 else [])],
         files_to_save=(folder.recipe,),
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
-    logger.info(
-        "Model: %s parameters. An epoch has %s batches of %s target tokens on average, %.1f %% of their cells filled.",
-        f"{model.num_parameters():,}",
-        f"{len(trainer.train_batches):,}",
-        f"{sum(map(len, train_pairs['labels'])) // len(trainer.train_batches):,}",
-        100 * trainer.train_batches.real_share(),
-    )
+    logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", trainer.describe_updates())
     return trainer
 
 
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
-    checkpoints, max_steps = folder.good_checkpoints(), trainer.args.max_steps
+    checkpoints, max_steps, is_main = folder.good_checkpoints(), trainer.args.max_steps, trainer.is_world_process_zero()
     for damaged in folder.bad_checkpoints():
         logger.warning("%s is not complete and is left out.", damaged)
     if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
         return
-    folder.finished.unlink(missing_ok=True)
-    if checkpoints and _ended(state := _trainer_state(checkpoints[-1]), trainer.args):
-        write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
+    if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
+        if is_main:
+            write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
-    folder.scores.unlink(missing_ok=True)  # they are an earlier model's
     if checkpoints:
         for name in ("optimizer.pt", "scheduler.pt"):
             if not (checkpoints[-1] / name).exists():
                 raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
         logger.info("Going on from %s.", checkpoints[-1])
+    if is_main:
+        for stale in (folder.finished, folder.scores):  # they are of an earlier model
+            stale.unlink(missing_ok=True)
     stop = StopOnRequest()
     trainer.add_callback(stop)
     with _on_interrupt(stop):
-        trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+        except StreamLostError as error:
+            raise StreamLostError(f"{error} {_saved_as_it_is(trainer, stop, folder)}") from error
     if stop.requested and trainer.state.global_step < max_steps:
         last = folder.good_checkpoints()[-1]
         raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
-    write_json(folder.finished, {"max_steps": max_steps, "step": trainer.state.global_step})
+    if is_main:
+        write_json(folder.finished, {"max_steps": max_steps, "step": trainer.state.global_step})
+
+
+def _saved_as_it_is(trainer: VanillaTransformerTrainer, stop: StopOnRequest, folder: RunFolder) -> str:
+    """Saves a checkpoint between two updates, where one process can; says where to go on from."""
+    if trainer.args.world_size == 1 and trainer.state.global_step:
+        stop.make_room_for_one(trainer.args)
+        trainer.save_checkpoint()
+    saved = folder.good_checkpoints()
+    return f"Go on from {saved[-1]} with --resume." if saved else "Nothing has been trained yet."
 
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
@@ -296,10 +268,6 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
         return state["global_step"] >= args.max_steps
     waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
     return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
-
-
-def _trainer_state(checkpoint: Path) -> dict:
-    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
 
 
 @contextlib.contextmanager
@@ -320,73 +288,3 @@ def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
-    """Saves the best checkpoint's model and the average of the last ones, ready to use with the recipe's decoding."""
-    checkpoints = folder.good_checkpoints()
-    final = checkpoints[-1]
-    best = folder.checkpoints / Path(_trainer_state(final)["best_model_checkpoint"] or final).name
-    best = best if best in checkpoints else final
-    regular = [c for c in checkpoints if c == final or is_regular(_trainer_state(c)["global_step"], args.save_steps)]
-    last = regular[-args.average_last :] if args.average_last else []
-    for sources, output in (([best], folder.best), (last, folder.averaged)):
-        if not sources:
-            shutil.rmtree(output, ignore_errors=True)
-            continue
-        with replaced_folder(output) as beside:
-            average_checkpoints(sources, beside)
-            config = VanillaTransformerConfig.from_pretrained(beside)
-            paper_generation_config(config, **recipe.decoding).save_pretrained(beside)
-            shutil.copy(folder.recipe, beside)
-    logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
-
-
-# ------------------------------------------------------------------------------------------------------- measurement
-
-
-def _models(folder: RunFolder) -> dict[str, Path]:
-    models = {"averaged": folder.averaged, "best": folder.best, "last": folder.good_checkpoints()[-1]}
-    return {name: path for name, path in models.items() if path.exists()}
-
-
-def _score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool) -> None:
-    """Scores every model on every set; keeps the translations of the one that `find_model` finds."""
-    records = []
-    folder.translations.mkdir(exist_ok=True)
-    for model_name, path in _models(folder).items():
-        model, tokenizer = load_model(path)
-        model.generation_config = paper_generation_config(model.config, **recipe.decoding)
-        for set_name in ("validation", *recipe.data.test):
-            pairs = corpora[set_name]["translation"]
-            sources = [pair[recipe.data.source_language] for pair in pairs]
-            references = [pair[recipe.data.target_language] for pair in pairs]
-            bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
-            with bar:
-                hypotheses = translate(model, tokenizer, sources, on_progress=bar.update)
-            scores = score_translations(
-                hypotheses,
-                references,
-                recipe.evaluation.metrics,
-                target_language=recipe.data.target_language,
-                test_set=set_name,
-            )
-            records += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
-            if path == find_model(folder.path):
-                _write_translations(folder.translations / f"{set_name}.jsonl", sources, references, hypotheses)
-    write_json(folder.scores, records)
-
-
-def _write_translations(path: Path, sources: list[str], references: list[str], hypotheses: list[str]) -> None:
-    rows = zip(sources, references, hypotheses, strict=True)
-    names = ("source", "reference", "hypothesis")
-    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n" for row in rows]
-    write_text(path, "".join(lines))
-
-
-def _draw_attention(folder: RunFolder, recipe: Recipe) -> None:
-    examples = recipe.evaluation.examples
-    if examples:
-        model, tokenizer = load_model(folder.path)
-        weights, source_tokens, target_tokens = cross_attention(model, tokenizer, examples[0])
-        plot_attention(weights, source_tokens, target_tokens, folder.attention, title="Attention on the source")

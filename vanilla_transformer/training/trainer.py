@@ -1,5 +1,6 @@
 """Seq2SeqTrainer with token batches, the Noam schedule and a validation that means what it says."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerFast, Seq2SeqTrainer
 from transformers.trainer_callback import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
 
+from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler
 from ..data.collator import TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
+from ..files import write_json
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .schedule import create_noam_scheduler
@@ -27,7 +31,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     Args:
         model: A `VanillaTransformerForConditionalGeneration`. Its `config.label_smoothing` is set from the arguments.
         args: The training arguments.
-        train_dataset: Rows with `input_ids` and `labels`, lists of token ids that end in `</s>`.
+        train_dataset: Rows with `input_ids` and `labels`, lists of token ids that end in `</s>`; or a stream of
+            batches, whose place is saved with every checkpoint; `train(resume_from_checkpoint=...)` goes on from it.
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
@@ -42,7 +47,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model: PreTrainedModel,
         args: VanillaTransformerTrainingArguments,
         *,
-        train_dataset: Dataset | None = None,
+        train_dataset: Dataset | TokenBatchStream | None = None,
         eval_dataset: Dataset | None = None,
         processing_class: PreTrainedTokenizerFast | None = None,
         callbacks: list[TrainerCallback] | None = None,
@@ -63,8 +68,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model.config.label_smoothing = args.label_smoothing_factor
         self.label_smoother = None
         self.files_to_save = files_to_save
+        self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
         self.train_batches = None
-        if train_dataset is not None:
+        if self.stream is not None:
+            args.ignore_data_skip = True  # it begins where it is to go on
+        elif train_dataset is not None:
             self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
@@ -73,6 +81,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     # ------------------------------------------------------------------------------------------------- data
 
     def get_train_dataloader(self) -> DataLoader:
+        if self.stream is not None:
+            # Each process has its own stream, which accelerate would take for one that is to be dealt out.
+            return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
         return self._loader(self.train_dataset, self.train_batches)
@@ -84,6 +95,23 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         longest = max(map(len, (*dataset["input_ids"], *dataset["labels"])))
         batches = _token_batches(dataset, max(self.args.max_tokens, longest), seed=0, shuffle=False)
         return self._loader(dataset, batches)
+
+    def describe_updates(self) -> str:
+        """What an update and an epoch consist of, in a sentence or two."""
+        args = self.args
+        tokens = args.max_tokens * args.world_size * args.gradient_accumulation_steps
+        update = f"An update has up to {tokens:,} source and target tokens"
+        if tokens > args.max_tokens:
+            update += (
+                f" ({args.world_size} processes x {args.gradient_accumulation_steps} batches of {args.max_tokens:,})"
+            )
+        if self.train_batches is None:
+            return f"{update}."
+        batches, tokens = len(self.train_batches), int(self.train_batches.target_lengths.sum())
+        return (
+            f"{update}. An epoch has {batches:,} batches of {tokens // batches:,} target tokens on average, "
+            f"{100 * self.train_batches.real_share():.1f} % of their cells filled."
+        )
 
     def _loader(self, dataset: Dataset, batches: TokenBatchSampler) -> DataLoader:
         loader = DataLoader(
@@ -171,9 +199,34 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     # ----------------------------------------------------------------------------------- what is kept of it
 
-    def train(self, *args, **kwargs):
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
+        """As in Trainer; a stream goes on where the checkpoint left it."""
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
+        if self.stream is not None and resume_from_checkpoint:
+            path = Path(resume_from_checkpoint) / self._stream_file
+            if not path.exists():
+                raise ValueError(
+                    f"{path} is missing: training cannot go on in the stream from {resume_from_checkpoint}."
+                )
+            self.stream.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
         self._clock.start()
-        return super().train(*args, **kwargs)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def save_checkpoint(self) -> None:
+        """Saves a checkpoint of the last update now. Only between updates, and with one process."""
+        self._save_checkpoint(self.model, trial=None)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Of every process, before the file that makes a checkpoint complete."""
+        if self.stream is not None:
+            Path(output_dir).mkdir(exist_ok=True)
+            write_json(Path(output_dir) / self._stream_file, self.stream.state_dict())
+        super()._save_rng_state(output_dir)
+
+    @property
+    def _stream_file(self) -> str:
+        return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As in Trainer, with `elapsed_seconds` of training without validation, over all sessions of a resumed run."""
