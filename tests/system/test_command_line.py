@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ctranslate2 import Translator
 from safetensors.torch import load_file, save_file
-from transformers import MarianMTModel, MarianTokenizer
+from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
 from vanilla_transformer import translate
 
@@ -476,6 +477,34 @@ class TestOthers:
         assert "is no Marian model" in done.stderr.splitlines()[-1]
         assert list(tmp_path.iterdir()) == []
 
+    def test_an_exported_model_translates_as_before(self, run, corpus, tmp_path):
+        done = command("export", run, "--output", tmp_path / "out", "--quantization", "float32")
+        assert done.returncode == 0, done.stderr
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+        sentences = lines_of(corpus / "test.en")
+        found = Translator(str(tmp_path / "out"), intra_threads=1).translate_batch(
+            [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(sentences).input_ids],
+            beam_size=1,
+            min_decoding_length=0,
+            max_decoding_length=9,
+        )
+        rows = [tokenizer.convert_tokens_to_ids(each.hypotheses[0]) for each in found]
+        done = command("translate", *sentences, "--model", run, "--num-beams", "1", "--max-tokens", "9")
+        assert done.stdout.splitlines() == tokenizer.batch_decode(rows, skip_special_tokens=True)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--quantization", "int7"], "There is no quantization 'int7': choose float32, float16,"),
+            (["--format", "dance"], "There is no format 'dance': choose ctranslate2"),
+        ],
+    )
+    def test_an_export_of_no_known_kind(self, tmp_path, options, message):
+        done = command("export", tmp_path / "missing", "--output", tmp_path / "out", *options)
+        assert done.returncode == 2
+        assert message in done.stderr.splitlines()[-1]
+        assert list(tmp_path.iterdir()) == []
+
     @pytest.mark.parametrize("what", ["curve", "attention", "schedule", "positions"])
     def test_plot(self, run, tmp_path, what):
         picture = tmp_path / "picture.png"
@@ -507,7 +536,7 @@ class TestOthers:
         assert "multi30k_en_de" in listed
 
     @pytest.mark.parametrize(
-        "name", ["train", "translate", "score", "evaluate", "tokenizer", "average", "plot", "recipes"]
+        "name", ["train", "translate", "score", "evaluate", "tokenizer", "average", "export", "plot", "recipes"]
     )
     def test_help(self, name):
         done = command(name, "--help")

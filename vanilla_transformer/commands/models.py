@@ -75,3 +75,24 @@ def convert(model: str, *, output: Path) -> None:
         from_marian(load_weights(MarianMTModel, model)).save_pretrained(beside)
         tokenizer.save_pretrained(beside)
     logger.info("Saved the model and its tokenizer in %s.", output)
+
+
+def export(model: Path, *, output: Path, format: str = "ctranslate2", quantization: str | None = None) -> None:
+    """Writes a model and its tokenizer for another engine: CTranslate2, which translates without torch.
+
+    Args:
+        model: A run folder or a model's folder.
+        output: Folder to save it in; it must not exist yet.
+        format: ctranslate2.
+        quantization: How weights are stored: float32, float16, bfloat16, int16, int8, int8_float32, int8_float16 or
+            int8_bfloat16. float32 if it is not given.
+    """
+    if format != "ctranslate2":
+        raise UsageError(f"There is no format {format!r}: choose ctranslate2.")
+    from ..export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+    from ..run_folder import load_model
+
+    if quantization not in (None, *QUANTIZATIONS):
+        raise UsageError(f"There is no quantization {quantization!r}: choose {', '.join(QUANTIZATIONS)}.")
+    to_ctranslate2(*load_model(model), output, quantization=quantization)
+    logger.info("Saved the model and its tokenizer in %s.", output)

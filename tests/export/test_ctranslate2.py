@@ -1,0 +1,202 @@
+"""Exported models translate in CTranslate2 as they do here: the same tokens with the same scores."""
+
+import importlib
+import json
+import sys
+from itertools import islice
+
+import ctranslate2
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook
+from vanilla_transformer.export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+
+from ..model.conftest import build_model
+
+
+LIMIT = 12
+EOS = 2
+SHAPES = {
+    "the paper's": {},
+    "pre-norm": {"norm_first": True},
+    "attention biases": {"attention_bias": True},
+    "pre-norm with attention biases": {"norm_first": True, "attention_bias": True},
+    "sines, then cosines": {"sinusoid_layout": "halves"},
+    "learned positions": {"position_embedding_type": "learned", "max_position_embeddings": 64},
+    "three matrices": {"tie_word_embeddings": False},
+    "no scaled embeddings": {"scale_embedding": False},
+    "output bias": {"output_bias": True},
+    "wide heads": {"head_dim": 6},
+    "narrow heads": {"head_dim": 3, "value_head_dim": 3, "attention_bias": True},
+    "large epsilon": {"layer_norm_eps": 0.1},
+    **{name: {"activation_function": name} for name in ("gelu", "gelu_new", "quick_gelu", "silu", "swish", "tanh")},
+}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return [row["en"] for row in islice(phrasebook("test"), 24)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    rows = islice(phrasebook("train"), 200)
+    return learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=300))
+
+
+@pytest.fixture
+def model():
+    """A function of the configuration's fields, and of how likely random translations end: 4 is now and then."""
+
+    def build(ends=4, **choices):
+        model = build_model(seed=5, **{"vocab_size": 300, **choices})
+        decoder = model.model.decoder
+        last_norm = decoder.layer_norm if model.config.norm_first else decoder.layers[-1].final_layer_norm
+        with torch.no_grad():  # what all states have in common makes the end likelier
+            model.lm_head.weight[EOS] += ends * last_norm.bias / last_norm.bias.square().sum()
+        return model
+
+    return build
+
+
+def translated_here(model, tokenizer, texts, beams: int) -> tuple[list[list[int]], list[float]]:
+    """All hypotheses of all texts, each up to its end token; and their scores, if there is a beam."""
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    options = {"num_beams": beams, "num_return_sequences": beams, "max_new_tokens": LIMIT}
+    if beams > 1:
+        options |= {"length_penalty": 0.6, "early_stopping": True, "length_penalty_type": "length"}
+    found = model.generate(**batch, **options, return_dict_in_generate=True)
+    rows = [row[1:] for row in found.sequences.tolist()]
+    rows = [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+    return rows, found.sequences_scores.tolist() if beams > 1 else []
+
+
+def translated_there(folder, tokenizer, texts, beams: int, **options) -> tuple[list[list[int]], list[float]]:
+    translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    options = {"length_penalty": 0.6, "max_decoding_length": LIMIT, "min_decoding_length": 0, **options}
+    found = translator.translate_batch(
+        [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(texts).input_ids],
+        beam_size=beams,
+        num_hypotheses=beams,
+        return_end_token=True,
+        return_scores=True,
+        **options,
+    )
+    rows = [tokenizer.convert_tokens_to_ids(tokens) for each in found for tokens in each.hypotheses]
+    return rows, [score for each in found for score in each.scores]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_tokens_and_scores(model, tokenizer, texts, tmp_path, shape):
+    ours = model(**SHAPES[shape])
+    to_ctranslate2(ours, tokenizer, tmp_path / "out")
+    here, there = translated_here(ours, tokenizer, texts, 1), translated_there(tmp_path / "out", tokenizer, texts, 1)
+    assert here[0] == there[0]
+    here, there = translated_here(ours, tokenizer, texts, 4), translated_there(tmp_path / "out", tokenizer, texts, 4)
+    assert here[0] == there[0]
+    assert here[1] == pytest.approx(there[1], abs=1e-4)
+    assert len({len(row) for row in here[0]}) > 1  # or the end and the length penalty would not be tested
+
+
+def test_the_folder_is_enough(model, tokenizer, texts, tmp_path):
+    to_ctranslate2(model(), tokenizer, tmp_path / "out")
+    assert AutoTokenizer.from_pretrained(tmp_path / "out")(texts).input_ids == tokenizer(texts).input_ids
+    settings = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert (settings["decoder_start_token"], settings["eos_token"], settings["unk_token"]) == ("<s>", "</s>", "<unk>")
+    assert not settings["add_source_eos"]  # the tokenizer has put it there
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_another_type_become_float32(model, tokenizer, texts, tmp_path, dtype):
+    half = model().to(dtype)
+    to_ctranslate2(half, tokenizer, tmp_path / "out")
+    assert ctranslate2.Translator(str(tmp_path / "out")).compute_type == "float32"
+    expected = translated_here(half.float(), tokenizer, texts, 4)
+    assert translated_there(tmp_path / "out", tokenizer, texts, 4)[0] == expected[0]
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_quantised_copies_leave_the_model_as_it_is(model, tokenizer, texts, tmp_path, quantization):
+    ours = model()
+    before = {name: weight.clone() for name, weight in ours.state_dict().items()}
+    to_ctranslate2(ours, tokenizer, tmp_path / "out", quantization=quantization)
+    assert [name for name, weight in ours.state_dict().items() if not torch.equal(weight, before[name])] == []
+    to_ctranslate2(ours, tokenizer, tmp_path / "plain")
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("out", "plain")]
+    assert sizes[0] == sizes[1] if quantization == "float32" else sizes[0] < 0.8 * sizes[1]
+    here, there = translated_here(ours, tokenizer, texts, 1), translated_there(tmp_path / "out", tokenizer, texts, 1)
+    assert sum(a[0] == b[0] for a, b in zip(here[0], there[0], strict=True)) > len(texts) / 2
+
+
+def test_rows_that_no_token_uses(model, tokenizer, texts, tmp_path):
+    ours = model(vocab_size=320)
+    to_ctranslate2(ours, tokenizer, tmp_path / "out")
+    words = json.loads((tmp_path / "out" / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    assert words == [*tokenizer.convert_ids_to_tokens(range(300)), *(f"<unused {n}>" for n in range(300, 320))]
+
+
+@pytest.mark.parametrize("choices", [{}, {"output_bias": True}])
+def test_what_must_not_be_generated_is_not(model, tokenizer, texts, tmp_path, choices):
+    ours = model(ends=0, **choices)
+    rows, _ = translated_here(ours, tokenizer, texts, 1)
+    often = [token for token in {token for row in rows for token in row} if sum(token in row for row in rows) > 2]
+    forbidden = next(token for token in often if token != EOS)
+    ours.generation_config.bad_words_ids = [[forbidden]]
+    to_ctranslate2(ours, tokenizer, tmp_path / "out")
+    expected, _ = translated_here(ours, tokenizer, texts, 1)
+    assert expected != rows
+    assert translated_there(tmp_path / "out", tokenizer, texts, 1)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("choices", "positions"), [({}, 16), ({"position_embedding_type": "learned", "max_position_embeddings": 16}, 64)]
+)
+def test_no_position_is_made_up(model, tokenizer, texts, tmp_path, choices, positions):
+    to_ctranslate2(model(**choices), tokenizer, tmp_path / "out", positions=positions)
+    short = [text for text in texts if len(tokenizer(text).input_ids) <= 16]
+    assert short
+    limits = {"min_decoding_length": 16, "max_decoding_length": 16}
+    assert len(translated_there(tmp_path / "out", tokenizer, short[:1], 1, **limits)[0][0]) == 16
+    with pytest.raises(RuntimeError, match="positions >= 16"):
+        translated_there(tmp_path / "out", tokenizer, short[:1], 1, min_decoding_length=17, max_decoding_length=17)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"value_head_dim": 16}, r"value_head_dim \(16\) other than head_dim \(8\)"),
+        ({"head_dim": 4, "value_head_dim": 5}, r"value_head_dim \(5\) other than head_dim \(4\)"),
+        ({"activation_function": "mish"}, "no activation_function 'mish'"),
+        ({"eos_token_id": [2, 3]}, r"exactly one eos_token_id, not \[2, 3\]"),
+        ({"decoder_start_token_id": None}, "exactly one decoder_start_token_id"),
+        ({"vocab_size": 299}, "vocab_size is 299, but the tokenizer has 300 tokens"),
+    ],
+)
+def test_what_ctranslate2_lacks_is_named(tokenizer, tmp_path, choices, message):
+    model = build_model(**{"vocab_size": 300, **choices})
+    with pytest.raises(ValueError, match=message):
+        to_ctranslate2(model, tokenizer, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_quantization(model, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=r"quantization must be one of float32, .*, not 'int7'"):
+        to_ctranslate2(model(), tokenizer, tmp_path / "out", quantization="int7")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(model, tokenizer, tmp_path):
+    with pytest.raises(FileExistsError):
+        to_ctranslate2(model(), tokenizer, tmp_path)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    name = "vanilla_transformer.export.ctranslate2"
+    monkeypatch.delitem(sys.modules, name)
+    for each in [each for each in sys.modules if each.split(".")[0] == "ctranslate2"]:
+        monkeypatch.setitem(sys.modules, each, None)
+    with pytest.raises(ImportError, match=r'pip install "vanilla-transformer\[ctranslate2\]"'):
+        importlib.import_module(name)
