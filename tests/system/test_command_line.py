@@ -276,12 +276,13 @@ class TestTranslate:
         assert len(shortest.stdout) < len(done.stdout)
 
     def test_which_words_were_looked_at(self, run):
-        done = command("translate", "The dog is old.", "", "--model", run, "--attention")
+        done = command("translate", "The dog is old.", "", "--model", run, "--attention", "--prefix", "Der Hund")
         translation, alignment = done.stdout.splitlines()[0].split("\t")
-        pairs = [pair.split("=") for pair in alignment.split(" ")]
+        pairs = [pair.rsplit("=", 1) for pair in alignment.split(" ")]
         assert "".join(target for target, _ in pairs) == "".join(translation.split())
         assert {source for _, source in pairs} <= {"The", "dog", "is", "old", "."}
         assert done.stdout.splitlines()[1] == "\t"
+        assert [target for target, _ in pairs][:2] == ["Der", "Hund"]
         record = json.loads(command("translate", "The dog is old.", "--model", run, "--attention", "--json").stdout)
         assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
 
@@ -297,13 +298,14 @@ class TestTranslate:
         assert long.stdout.splitlines() == [alone[1], " ".join(alone)]
 
     def test_an_ensemble(self, run, corpus):
-        sentences = lines_of(corpus / "test.en")
-        alone = command("translate", "--model", run, *sentences)
-        twice = command("translate", "--model", run, "--model", run / "averaged", *sentences)
-        assert twice.stdout == alone.stdout
-        other = command("translate", "--model", run, "--model", run / "checkpoints" / "checkpoint-4", *sentences)
-        assert other.returncode == 0, other.stderr
-        assert other.stdout != alone.stdout
+        def scores(*models):
+            options = [option for model in models for option in ("--model", model)]
+            done = command("translate", "The dog is old.", *options, "--n-best", "2")
+            assert done.returncode == 0, done.stderr
+            return [float(line.split("\t")[1]) for line in done.stdout.splitlines()]
+
+        assert scores(run, run / "averaged") == pytest.approx(scores(run), abs=1e-3)
+        assert scores(run, run / "checkpoints" / "checkpoint-16") != pytest.approx(scores(run), abs=1e-3)
         scored = command("score", "--model", run, run, "--source", corpus / "test.en", "--target", corpus / "test.de")
         assert scored.returncode == 0, scored.stderr
 

@@ -130,7 +130,7 @@ def test_scores_of_a_model_that_is_trained_on_do_not_stay(recipe, copy, monkeypa
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vanilla_transformer.training.run._keep_models", killed)
+    monkeypatch.setattr("vanilla_transformer.training.run.keep_models", killed)
     with pytest.raises(KeyboardInterrupt):
         train(recipe(max_steps=32), copy, resume=True)
     assert not (copy / "scores.json").exists()

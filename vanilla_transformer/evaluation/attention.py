@@ -120,7 +120,7 @@ def _words(tokenizer: PreTrainedTokenizerBase, encoded, row: int) -> list[tuple[
         if number is not None:
             places.setdefault(number, []).append(place)
     for each in places.values():
-        if word := tokenizer.decode([ids[place] for place in each]).strip():
+        if word := "".join(tokenizer.decode([ids[place] for place in each]).split()):
             words.append((word, each))
     return words
 

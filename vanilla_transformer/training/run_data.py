@@ -83,7 +83,8 @@ class RunData:
         tokenizer = load_tokenizer(folder.tokenizer)
         languages = self.recipe.data.source_language, self.recipe.data.target_language
         encoded, records, fingerprints = {}, {}, self._fingerprints()
-        for name, corpus in ({} if self._streams else {"train": self.train}) | self.measured:
+        whole = self.measured if self._streams else {"train": self.train, **self.measured}
+        for name, corpus in whole.items():
             limits = self.recipe.data.limits if name == "train" else None  # nothing is left out of what is measured
             encoded[name], report = encode_corpus(corpus, tokenizer, *languages, limits)
             records[name] = {"fingerprint": fingerprints[name], **dataclasses.asdict(report)}
