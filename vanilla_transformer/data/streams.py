@@ -161,14 +161,15 @@ def persistently(action: Callable, name: str, patience: float):
     """What `action()` returns, tried again with growing pauses while a connection is broken.
 
     Raises:
+        FileNotFoundError: There is nothing to wait for.
         StreamLostError: It has been for `patience` seconds.
     """
     begun, delay = time.monotonic(), 1.0
     while True:
         try:
             return action()
-        except _never_there():
-            raise
+        except _never_there() as error:
+            raise FileNotFoundError(f"There is no {name}, or not for you ({_one_line(error)}).") from error
         except _broken_connections() as error:
             if time.monotonic() - begun > patience:
                 raise StreamLostError(f"{name} cannot be reached ({_one_line(error)}).") from error

@@ -39,6 +39,7 @@ class DataSettings:
         max_length_ratio: How many times longer one side may be than the other; null for any.
         stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
         buffer_pairs: With `stream`: pairs that are sorted by length and shuffled together.
+        patience: With `stream`: seconds without a new pair after which a broken connection ends the run.
     """
 
     source_language: str
@@ -52,6 +53,7 @@ class DataSettings:
     max_length_ratio: float | None = None
     stream: bool = False
     buffer_pairs: int = 200_000
+    patience: float = 3600.0
 
     def __post_init__(self):
         for language in (self.source_language, self.target_language):

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 # the text lies may change because its fingerprint may not.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit")),
-    *(f"data.{name}" for name in ("folder", "train", "validation", "test")),
+    *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 
 

@@ -43,8 +43,10 @@ class RunData:
         """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it."""
         data = recipe.data
         languages = data.source_language, data.target_language
-        opened = open_stream if data.stream else load_corpus
-        train = opened(data.train, *languages, folder=data.folder)
+        if data.stream:
+            train = open_stream(data.train, *languages, folder=data.folder, patience=data.patience)
+        else:
+            train = load_corpus(data.train, *languages, folder=data.folder)
         places = {"validation": data.validation, **data.test}
         return cls(
             recipe, train, {name: load_corpus(at, *languages, folder=data.folder) for name, at in places.items()}

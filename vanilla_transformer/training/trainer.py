@@ -83,7 +83,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def get_train_dataloader(self) -> DataLoader:
         if self.stream is not None:
             # Each process has its own stream, which accelerate would take for one that is to be dealt out.
-            return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory)
+            # A loader draws a seed when it begins: not from what dropout is drawn from, or a resumed run has another.
+            own = torch.Generator()
+            return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
         return self._loader(self.train_dataset, self.train_batches)

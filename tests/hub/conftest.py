@@ -1,0 +1,95 @@
+"""A Hub on loopback that the real clients talk to, each in a process of its own: they read where it is at import."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import islice
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from vanilla_transformer.data.phrasebook import phrasebook
+
+from .hubfaults import FaultyHub
+
+
+# The clients' own pauses between tries, which would make every broken answer cost a minute.
+IMPATIENT = """
+import datasets.config as settings
+from huggingface_hub.utils import _http
+for name in ("READ", "READ_SERVER_UNAVAILABLE", "READ_RATE_LIMIT", "OPEN"):
+    setattr(settings, f"STREAMING_{name}_RETRY_INTERVAL", 0.01)
+settings.USE_PARQUET_EXPORT = False
+for function in (_http.http_backoff, _http.http_stream_backoff.__wrapped__):
+    function.__kwdefaults__.update(base_wait_time=0.01, max_wait_time=0.02)
+"""
+
+
+@pytest.fixture
+def hub():
+    with FaultyHub() as served:
+        yield served
+        assert not served.unhandled, served.unhandled
+
+
+@pytest.fixture
+def hub_python(hub, tmp_path) -> Callable[..., subprocess.Popen]:
+    """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
+    started = []
+
+    def start(code: str, *arguments, **environment) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", IMPATIENT + code, *map(str, arguments)],
+            env={**os.environ, **hub.env(tmp_path / "home"), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def parquet_file(pairs: list[tuple[str, str]], languages: tuple[str, str], rows_per_group: int = 1000) -> bytes:
+    """Parquet as `datasets` writes translations."""
+    source, target = languages
+    kind = pa.struct([(source, pa.string()), (target, pa.string())])
+    rows = pa.array([{source: a, target: b} for a, b in pairs], type=kind)
+    features = {"translation": {"languages": [source, target], "_type": "Translation"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    table = pa.table({"translation": rows}).replace_schema_metadata(metadata)
+    file = io.BytesIO()
+    parquet.write_table(table, file, row_group_size=rows_per_group)
+    return file.getvalue()
+
+
+def pairs_from_phrasebook(split: str, count: int) -> list[tuple[str, str]]:
+    return [(pair["en"], pair["de"]) for pair in islice(phrasebook(split), count)]
+
+
+@pytest.fixture
+def wmt14(hub) -> list[tuple[str, str]]:
+    """Seeds wmt/wmt14 as it is laid out on the Hub; returns the training pairs (en, de), from the phrasebook."""
+    train, held_out = pairs_from_phrasebook("train", 1200), pairs_from_phrasebook("validation", 40)
+    files, card = {}, "---\nconfigs:\n"
+    for config in ("de-en", "fr-en"):
+        card += f"- config_name: {config}\n  data_files:\n"
+        languages = tuple(config.split("-"))
+        parts = {"train": [train[i::3] for i in range(3)], "validation": [held_out[:20]], "test": [held_out[20:]]}
+        for split, shards in parts.items():
+            card += f"  - split: {split}\n    path: {config}/{split}-*\n"
+            for number, shard in enumerate(shards):
+                turned = [(target, source) for source, target in shard]  # de-en: German comes first
+                name = f"{config}/{split}-{number:05d}-of-{len(shards):05d}.parquet"
+                files[name] = parquet_file(turned, languages, rows_per_group=50)
+    hub.seed("dataset", "wmt/wmt14", {"README.md": f"{card}---\n".encode(), **files})
+    return train

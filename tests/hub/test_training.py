@@ -1,0 +1,104 @@
+"""The WMT14 recipes from beginning to end, small: from the Hub, killed, resumed, through outages, on two processes."""
+
+import json
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+
+COMMAND = """
+import sys
+from vanilla_transformer.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+SMALL = {
+    "data.buffer_pairs": 300,
+    "tokenizer.vocab_size": 600,
+    "model.d_model": 32,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "model.encoder_attention_heads": 2,
+    "model.decoder_attention_heads": 2,
+    "model.encoder_ffn_dim": 64,
+    "model.decoder_ffn_dim": 64,
+    "training.update_tokens": 1000,
+    "training.max_tokens": 500,
+    "training.max_steps": 30,
+    "training.warmup_steps": 10,
+    "training.save_steps": 6,
+    "training.eval_steps": 6,
+    "training.logging_steps": 1,
+    "training.average_last": 2,
+    "evaluation.metrics": "[sacrebleu]",
+}
+
+
+def options(**more) -> list:
+    """The recipe's fields that are to differ; `__` stands for the dot."""
+    values = SMALL | {name.replace("__", "."): value for name, value in more.items()}
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
+def train(hub_python, recipe: str, output: Path, *more, **different):
+    return hub_python(COMMAND, "train", recipe, "--output", output, *more, *options(**different))
+
+
+def finished(process) -> str:
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def weights(output: Path) -> dict:
+    return load_file(output / "averaged" / "model.safetensors")
+
+
+def losses(output: Path) -> list:
+    records = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [(record["step"], record["loss"]) for record in records if "loss" in record]
+
+
+def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_path):
+    recipe = "wmt14_en_de_base"
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    errors = finished(train(hub_python, recipe, whole))
+    assert "An update has up to 1,000 source and target tokens (1 processes x 2 batches of 500)" in errors
+    assert (whole / "scores.json").exists()
+    assert [step for step, _ in losses(whole)] == list(range(1, 31))
+    for at in (6, 24):  # twice
+        process = train(hub_python, recipe, broken, "--resume")
+        while not (broken / "checkpoints" / f"checkpoint-{at}" / "trainer_state.json").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.kill()
+        process.communicate()
+    served = len(hub.log)
+    finished(train(hub_python, recipe, broken, "--resume"))
+    read_again = {event["path"] for event in hub.log[served:] if event["path"].startswith("/lfs/")}
+    assert read_again  # the stream was read from the Hub in this session too
+    assert losses(broken) == losses(whole)
+    expected = weights(whole)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
+
+
+def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub_python, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    finished(train(hub_python, "wmt14_en_de_base", whole))
+    process = train(hub_python, "wmt14_en_de_base", broken, data__patience=3)
+    while not (broken / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    lost = hub.fault("status", r"^/lfs/", times=10_000)
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 1
+    [told] = [line for line in errors.splitlines() if "cannot be read any more" in line]
+    assert "Go on from" in told
+    assert told.endswith("with --resume.")
+    lost["times"] = 0
+    finished(train(hub_python, "wmt14_en_de_base", broken, "--resume", data__patience=3))
+    assert losses(broken) == losses(whole)
+    expected = weights(whole)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
