@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class PairStream:
     patience: float = 3600.0
     stop: threading.Event = field(default_factory=threading.Event)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the identity: of another corpus it is another."""
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()

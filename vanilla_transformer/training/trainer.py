@@ -72,6 +72,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self.train_batches = None
         if self.stream is not None:
             args.ignore_data_skip = True  # it begins where it is to go on
+            self.stream_place = _StreamPlace(self.stream)
+            self.add_callback(self.stream_place)
         elif train_dataset is not None:
             self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
         if args.early_stopping_patience is not None:
@@ -223,7 +225,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         """Of every process, before the file that makes a checkpoint complete."""
         if self.stream is not None:
             Path(output_dir).mkdir(exist_ok=True)
-            write_json(Path(output_dir) / self._stream_file, self.stream.state_dict())
+            write_json(Path(output_dir) / self._stream_file, self.stream_place.state)
         super()._save_rng_state(output_dir)
 
     @property
@@ -239,6 +241,17 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         super()._save(output_dir, state_dict)
         for path in self.files_to_save:
             shutil.copy(path, output_dir or self.args.output_dir)
+
+
+class _StreamPlace(TrainerCallback):
+    """Where a stream was after the last update; it may have given more since, of an update that never came about."""
+
+    def __init__(self, stream: TokenBatchStream):
+        self.stream = stream
+        self.state = stream.state_dict()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.state = self.stream.state_dict()
 
 
 class _Clock:
