@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -382,3 +383,15 @@ def test_the_size_of_a_parquet_file_is_known_before_it_is_read(tmp_path):
     Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet")
     assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(PAIRS)
     assert open_stream("phrasebook:train:5", "en", "de").pairs is None
+
+
+def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = {"en": [pair[0] for pair in PAIRS], "de": [pair[1] for pair in PAIRS]}
+    Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet", batch_size=700)
+    arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
+    for calls in (9, 4, 1_000):
+        stream = open_stream("c.parquet", "en", "de", folder=tmp_path)
+        with nullcontext() if calls == 1_000 else pytest.raises(Stop):
+            prepare(stream, tokenizer, tmp_path / "output", **arguments, on_progress=stop_after(calls))
+    assert arrow_files(tmp_path / "output") == unbroken
