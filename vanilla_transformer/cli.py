@@ -7,12 +7,13 @@ from .commands.evaluation import evaluate
 from .commands.models import average, convert, export, tokenizer
 from .commands.parser import command_parser, overrides_from
 from .commands.pictures import plot
+from .commands.preparation import prepare
 from .commands.process import UsageError, configure_logging
 from .commands.training import recipes, train
 from .commands.translation import score, translate
 
 
-COMMANDS = (recipes, train, translate, score, evaluate, tokenizer, average, convert, export, plot)
+COMMANDS = (recipes, prepare, train, translate, score, evaluate, tokenizer, average, convert, export, plot)
 
 
 def main(arguments: list[str] | None = None) -> int:

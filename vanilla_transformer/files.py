@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
+
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 
 def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
@@ -150,3 +157,37 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir():
         if re.fullmatch(r"\..+\.[0-9a-f]{32}", path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keeps a second process out of a folder, which is made if it is missing (where the system has such locks).
+
+    Raises:
+        FileExistsError: Another process is in it, or it is no folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file: choose another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    deadline = time.monotonic() + 3  # the workers of a process that was killed hold on for the blink of an eye
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                message = f"Another process is at work in {folder}: wait for it, or choose another folder."
+                raise FileExistsError(message) from error
+            time.sleep(0.05)

@@ -1,13 +1,15 @@
 """From text to ids: what is dropped is counted by its reason, and what is kept says the same as before."""
 
+import copy
 from functools import cache
 
+import numpy as np
 import pytest
 from datasets import Dataset, List, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.encoding import EncodingReport, PairLimits, encode_corpus
+from vanilla_transformer.data.encoding import EncodingReport, PairLimits, encode_corpus, encode_pairs
 from vanilla_transformer.data.tokenizer import EOS_ID, TokenizerSettings, learn_tokenizer
 
 
@@ -91,6 +93,36 @@ def test_report_reads_as_a_sentence():
 
 text = st.text("abé ", max_size=8)
 limit = st.integers(2, 12)
+
+
+any_text = st.text() | st.text("ab <>/spdnku") | st.sampled_from(["</s>", "a <pad></s> b", "<s><unk>", " </s> "])
+
+
+@pytest.mark.parametrize("special_tokens_are_text", [True, False])
+@settings(deadline=None, max_examples=100)
+@given(texts=st.lists(any_text, min_size=1, max_size=6))
+def test_ids_are_those_that_the_tokenizer_gives(special_tokens_are_text, texts):
+    tokenizer = copy.deepcopy(bytes_tokenizer())
+    tokenizer.split_special_tokens = special_tokens_are_text
+    copied = copy.deepcopy(tokenizer)  # of which the backend has forgotten the setting
+    sources, targets, _ = encode_pairs(copied, [(text, text[::-1]) for text in texts])
+    assert [ids.tolist() for ids in sources] == tokenizer([text.strip() for text in texts]).input_ids
+    assert [ids.tolist() for ids in targets] == tokenizer([text[::-1].strip() for text in texts]).input_ids
+    assert {ids.dtype for ids in sources + targets} == {np.dtype("int32")}
+
+
+def test_special_tokens_in_a_text_are_text():
+    [[*source]], [[*target]], _ = encode_pairs(copy.deepcopy(bytes_tokenizer()), [("a</s>b", "<pad>")])
+    assert (len(source), len(target)) == (8, 7)
+    assert [source.index(EOS_ID), target.index(EOS_ID)] == [7, 6]
+    assert bytes_tokenizer().decode(source, skip_special_tokens=True) == "a</s>b"
+
+
+def test_a_tokenizer_that_pads_and_cuts_for_others_does_neither_here():
+    tokenizer = copy.deepcopy(bytes_tokenizer())
+    tokenizer(["a", "b" * 9], padding=True, truncation=True, max_length=4)
+    [first, second], _, _ = encode_pairs(tokenizer, [("a", "a"), ("b" * 9, "b")])
+    assert (len(first), len(second)) == (3, 11)
 
 
 @settings(deadline=None, max_examples=50)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ctranslate2 import Translator
+from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
@@ -373,6 +374,43 @@ class TestTranslate:
         assert "is a folder; name a text file in it" in done.stderr
 
 
+class TestPrepare:
+    def test_a_corpus_is_prepared_once(self, corpus, run, tmp_path):
+        options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
+        done = command("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == "Learned a vocabulary of 400 pieces.\n"
+        assert "of 600 pairs kept" in done.stdout
+        assert "target over 20 tokens" in done.stdout
+        prepared = tmp_path / "prepared"
+        for name in ("tokenizer.json", "tokenizer_config.json"):  # what a run learns of the same corpus
+            assert (prepared / "tokenizer" / name).read_bytes() == (run / "tokenizer" / name).read_bytes()
+        assert 0 < max(load_from_disk(str(prepared))["target_length"]) <= 20
+        again = command("prepare", corpus / "recipe.yaml", *options)
+        assert again.returncode == 0, again.stderr
+        assert "is complete already" in again.stderr
+        other = command("prepare", corpus / "recipe.yaml", *options, "--tokenizer", run / "tokenizer")
+        assert other.returncode == 1
+        assert len(other.stderr.splitlines()) == 1
+        assert "was begun with another vocabulary" in other.stderr
+
+    def test_a_given_vocabulary(self, corpus, run, tmp_path):
+        arguments = (corpus / "recipe.yaml", "--data.folder", corpus, "--tokenizer", run / "tokenizer")
+        done = command("prepare", *arguments, "--output", tmp_path / "prepared")
+        assert (done.returncode, done.stderr) == (0, "")
+        learned, given = (
+            AutoTokenizer.from_pretrained(folder / "tokenizer") for folder in (run, tmp_path / "prepared")
+        )
+        assert given.get_vocab() == learned.get_vocab()
+
+    def test_a_folder_that_is_something_else_is_left_alone(self, corpus, run):
+        before = sorted(run.rglob("*"))
+        done = command("prepare", corpus / "recipe.yaml", "--data.folder", corpus, "--output", run)
+        assert done.returncode == 1
+        assert "is no prepared corpus, it holds" in done.stderr
+        assert sorted(run.rglob("*")) == before
+
+
 class TestScore:
     def test_a_line_for_every_pair(self, run, tmp_path):
         targets = ["Der Hund ist alt.", "", "Ich bin hier."]
@@ -538,7 +576,8 @@ class TestOthers:
         assert "multi30k_en_de" in listed
 
     @pytest.mark.parametrize(
-        "name", ["train", "translate", "score", "evaluate", "tokenizer", "average", "export", "plot", "recipes"]
+        "name",
+        ["prepare", "train", "translate", "score", "evaluate", "tokenizer", "average", "export", "plot", "recipes"],
     )
     def test_help(self, name):
         done = command(name, "--help")

@@ -45,6 +45,20 @@ def scripted(trainer, monkeypatch, losses):
     return trainer
 
 
+# --------------------------------------------------------------------------------------------------------- batches
+
+
+def test_columns_of_lengths_are_used_instead_of_the_tokens():
+    rows = {"input_ids": [[5, 2]] * 4, "labels": [[5, 6, 2]] * 4}
+    lengths = {"source_length": [7, 2, 9, 4], "target_length": [3, 8, 1, 6]}  # not the truth, so that it shows
+    [read, counted] = (
+        trainer_module._token_batches(dataset.select([3, 0, 2]), 20, seed=0, shuffle=False)
+        for dataset in (Dataset.from_dict(rows | lengths), Dataset.from_dict(rows))
+    )
+    assert (read.source_lengths.tolist(), read.target_lengths.tolist()) == ([4, 7, 9], [6, 3, 1])
+    assert (counted.source_lengths.tolist(), counted.target_lengths.tolist()) == ([2, 2, 2], [3, 3, 3])
+
+
 # -------------------------------------------------------------------------------------------------------- training
 
 

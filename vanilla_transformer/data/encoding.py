@@ -94,9 +94,7 @@ def encode_pairs(
     kept_sources, kept_targets = [], []
     for start in range(0, len(pairs), 10_000):
         part = pairs[start : start + 10_000]
-        sources, targets = (
-            tokenizer([pair[side].strip() for pair in part], return_attention_mask=False).input_ids for side in (0, 1)
-        )
+        sources, targets = (_ids(tokenizer, [pair[side].strip() for pair in part]) for side in (0, 1))
         for source, target in zip(sources, targets, strict=True):
             reason = limits.reason_to_drop(len(source), len(target)) if limits else None
             if reason is not None:
@@ -108,6 +106,16 @@ def encode_pairs(
     report.source_tokens = sum(map(len, kept_sources))
     report.target_tokens = sum(map(len, kept_targets))
     return kept_sources, kept_targets, report
+
+
+def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[int]]:
+    """What `tokenizer(texts).input_ids` is, in three quarters of the time: without offsets into the text."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    # No copy and no saved file of a backend has this: unless it is set, a "</s>" in a text would be the end of it.
+    backend.encode_special_tokens = tokenizer.split_special_tokens
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
 def encode_corpus(

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,7 @@ class PairStream:
         bounded: Whether a unit may be held in memory.
         patience: Seconds without a single new pair after which reading is given up; 0: errors are raised as they are.
         stop: Set by whoever wants no more: a reader that waits for a connection then gives up at once.
+        pairs: How many pairs there are in all, where that is known without reading them.
     """
 
     name: str
@@ -47,6 +48,7 @@ class PairStream:
     bounded: bool = True
     patience: float = 3600.0
     stop: threading.Event = field(default_factory=threading.Event)
+    pairs: int | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -109,8 +111,16 @@ def open_stream(
     if isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (Path(folder) / where).is_file():
         return _parquet_stream(Path(folder) / where, languages)
     pairs_of(where, languages, Path(folder))  # so that what is missing shows at once
-    identity = {"corpus": str(where), "languages": languages}
+    identity = {"corpus": str(where), "bytes": _bytes_of(where, Path(folder)), "languages": languages}
     return PairStream(str(where), 1, lambda _: pairs_of(where, languages, Path(folder)), identity, False, patience=0.0)
+
+
+def _bytes_of(where, folder: Path) -> list[int]:
+    """Sizes of a corpus's files: another corpus may have the same names in another folder, or later in the same."""
+    parts = [where] if isinstance(where, (str, Path)) else where
+    places = [place for part in parts for place in (folder / part, folder / f"{part}.gz") if place.exists()]
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    return [file.stat().st_size for file in files if file.is_file()]
 
 
 def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float) -> PairStream:
@@ -133,14 +143,15 @@ def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float) -> 
 
 def _parquet_stream(path: Path, languages: tuple[str, str]) -> PairStream:
     from datasets import load_dataset
-    from pyarrow import ArrowException
+    from pyarrow import ArrowException, parquet
 
     try:
+        pairs = parquet.read_metadata(path).num_rows
         rows = load_dataset("parquet", data_files=str(path), split="train", streaming=True)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is no Parquet file ({_one_line(error)}): write or fetch it again.") from error
     identity = {"parquet": path.name, "bytes": path.stat().st_size, "languages": languages}
-    return _row_stream(str(path), rows, languages, identity, patience=60.0)
+    return replace(_row_stream(str(path), rows, languages, identity, patience=60.0), pairs=pairs)
 
 
 def _row_stream(name: str, rows, languages: tuple[str, str], identity: dict, patience: float) -> PairStream:
@@ -155,7 +166,7 @@ def _row_stream(name: str, rows, languages: tuple[str, str], identity: dict, pat
             yield pair_of(row, languages, f"{name}, unit {unit}, row {number}")
 
     bounded = groups.num_shards > rows.num_shards or known is None or known <= 10 * ROWS_PER_UNIT * units
-    return PairStream(name, units, open_unit, {**identity, "units": units}, bounded, patience)
+    return PairStream(name, units, open_unit, {**identity, "units": units}, bounded, patience, pairs=known)
 
 
 def persistently(action: Callable, name: str, patience: float):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
@@ -286,10 +287,15 @@ class _Clock:
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
-    def lengths(column: str) -> list[int]:
-        return [len(tokens) for tokens in dataset[column]]
+    lengths = (_lengths(dataset, "input_ids", "source_length"), _lengths(dataset, "labels", "target_length"))
+    return TokenBatchSampler(*lengths, max_tokens, seed=seed, shuffle=shuffle)
 
-    return TokenBatchSampler(lengths("input_ids"), lengths("labels"), max_tokens, seed=seed, shuffle=shuffle)
+
+def _lengths(dataset: Dataset, tokens: str, length: str) -> np.ndarray:
+    """(rows,) tokens of each row: a prepared corpus has them in a column, so that its tokens need not be read."""
+    if length in dataset.column_names:
+        return dataset.with_format("numpy", columns=[length])[:][length]
+    return np.array([len(row) for row in dataset[tokens]], dtype=np.int64)
 
 
 def _data_seed(args: VanillaTransformerTrainingArguments) -> int:

@@ -1,0 +1,397 @@
+"""A prepared corpus is the encoded corpus, whatever happened while it was made."""
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from datasets import Dataset, load_from_disk
+
+from vanilla_transformer.data.corpora import load_corpus
+from vanilla_transformer.data.encoding import PairLimits, encode_corpus
+from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.preparing import load_prepared, prepare
+from vanilla_transformer.data.streams import PairStream, open_stream
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
+from vanilla_transformer.files import alone_in
+
+
+LIMITS = PairLimits(40, 40, 1.5)
+PAIRS = [(row["en"], row["de"]) for row in islice(phrasebook("train"), 5_000)]
+PAIRS[3:5] = [("", "leer"), ("a special </s> token", "ein <pad> Zeichen")]
+
+# Prepares, and says on standard output how far it is.
+SCRIPT = """
+import multiprocessing, resource, sys
+from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.data.preparing import prepare
+from vanilla_transformer.data.streams import open_stream
+from vanilla_transformer.data.tokenizer import load_tokenizer
+
+folder, output, start_method = sys.argv[1:]
+multiprocessing.set_start_method(start_method)
+stream = open_stream(["c.en", "c.de"], "en", "de", folder=folder)
+prepare(
+    stream, load_tokenizer(folder + "/vocabulary"), output, limits=PairLimits(40, 40, 1.5), workers=2, shard_pairs=250,
+    on_progress=lambda step, pairs: print(step, pairs, flush=True),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """A folder with the corpus as text and a vocabulary."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for side, language in enumerate(("en", "de")):
+        (folder / f"c.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    texts = (text for pair in PAIRS for text in pair)
+    learn_tokenizer(texts, TokenizerSettings(vocab_size=300)).save_pretrained(folder / "vocabulary")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    return load_tokenizer(corpus / "vocabulary")
+
+
+@pytest.fixture(scope="module")
+def unbroken(corpus, tokenizer, tmp_path_factory) -> dict[str, bytes]:
+    """The Arrow files of the corpus in shards of 250 pairs."""
+    output = tmp_path_factory.mktemp("unbroken")
+    prepare(text_stream(corpus), tokenizer, output, limits=LIMITS, workers=1, shard_pairs=250)
+    return arrow_files(output)
+
+
+def text_stream(folder) -> PairStream:
+    return open_stream(["c.en", "c.de"], "en", "de", folder=folder)
+
+
+def stream_of(pairs, *unit_sizes) -> PairStream:
+    """Units of these sizes, and one with the rest."""
+    bounds = [0]
+    for size in unit_sizes:
+        bounds.append(bounds[-1] + size)
+    bounds.append(max(bounds[-1], len(pairs)))
+    return PairStream(
+        "the list", len(bounds) - 1, lambda unit: iter(pairs[bounds[unit] : bounds[unit + 1]]), {"pairs": len(pairs)}
+    )
+
+
+def arrow_files(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).rglob("*.arrow"))}
+
+
+def start(corpus, output, start_method="fork", **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, corpus, output, start_method],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        **options,
+    )
+
+
+class Stop(Exception):  # noqa: N818
+    """Raised to interrupt."""
+
+
+def stop_after(calls):
+    """A progress that is interrupted when it has been called so often."""
+    left = [calls]
+
+    def on_progress(step, pairs):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Stop
+
+    return on_progress
+
+
+class TestWhatIsWritten:
+    @pytest.mark.parametrize(
+        ("unit_sizes", "shard_pairs", "workers"),
+        [((), 10_000, 2), ((0, 1, 0, 700, 3_100, 0), 4_500, 3), ((2_000, 2_000), 2_000, 1), ((4_999,), 333, 2)],
+    )
+    def test_rows_are_those_of_encode_corpus(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
+        loaded = load_corpus(["c.en", "c.de"], "en", "de", folder=corpus)
+        expected, expected_report = encode_corpus(loaded, tokenizer, "en", "de", LIMITS)
+        stream = stream_of(PAIRS, *unit_sizes)
+        report = prepare(stream, tokenizer, tmp_path, limits=LIMITS, workers=workers, shard_pairs=shard_pairs)
+        assert report == expected_report
+        assert len(report.dropped) > 1
+        found = load_from_disk(str(tmp_path))
+        assert found.select_columns(["input_ids", "labels"])[:] == expected[:]
+        assert found["source_length"][:] == [len(ids) for ids in expected["input_ids"]]
+        assert found["target_length"][:] == [len(ids) for ids in expected["labels"]]
+        assert len(arrow_files(tmp_path)) == -(-len(PAIRS) // shard_pairs)
+
+    def test_it_is_what_datasets_would_write(self, corpus, tokenizer, tmp_path):
+        prepare(stream_of(PAIRS[:300]), tokenizer, tmp_path / "ours", workers=1)
+        found = load_from_disk(str(tmp_path / "ours"))
+        found.save_to_disk(str(tmp_path / "theirs"))
+        again = load_from_disk(str(tmp_path / "theirs"))
+        assert (again.features, again[:]) == (found.features, found[:])
+        state, their_state = (json.loads((tmp_path / name / "state.json").read_text()) for name in ("ours", "theirs"))
+        assert state.keys() == their_state.keys()
+
+    @pytest.mark.parametrize("start_method", ["spawn", "fork"])
+    def test_bytes_do_not_depend_on_the_workers(self, corpus, unbroken, tmp_path, start_method):
+        done = start(corpus, tmp_path, start_method)
+        _, errors = done.communicate(timeout=120)
+        assert (done.returncode, errors) == (0, "")
+        assert arrow_files(tmp_path) == unbroken
+
+    def test_the_folder_says_what_it_is_made_of(self, corpus, tokenizer, tmp_path):
+        report = prepare(text_stream(corpus), tokenizer, tmp_path, limits=LIMITS, shard_pairs=3_000)
+        dataset, loaded, record = load_prepared(tmp_path)
+        assert loaded.get_vocab() == tokenizer.get_vocab()
+        assert loaded.split_special_tokens
+        assert len(dataset) == report.kept == sum(shard["rows"] for shard in record["shards"])
+        assert record["report"]["dropped"] == report.dropped
+        assert record["corpus"]["languages"] == ["en", "de"]
+        assert record["limits"] == {"max_source_length": 40, "max_target_length": 40, "max_length_ratio": 1.5}
+        assert set(record["versions"]) == {"vanilla-transformer", "tokenizers", "transformers", "datasets"}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "data-00000.arrow", "data-00001.arrow", "dataset_info.json", "preparation.json", "state.json", "tokenizer",
+        }  # fmt: skip
+
+    def test_one_pair(self, tokenizer, tmp_path):
+        assert prepare(stream_of(PAIRS[:1]), tokenizer, tmp_path, limits=LIMITS).kept == 1
+        assert len(load_prepared(tmp_path)[0]) == 1
+
+    def test_a_shard_that_is_all_dropped_has_no_file(self, tokenizer, tmp_path):
+        pairs = [("a", "a"), *[("", "a")] * 5, ("b", "b")]
+        prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
+        assert list(arrow_files(tmp_path)) == ["data-00000.arrow", "data-00001.arrow"]
+        decoded = tokenizer.batch_decode(load_prepared(tmp_path)[0]["labels"][:], skip_special_tokens=True)
+        assert decoded == ["a", "b"]
+
+    @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")] * 3])
+    def test_nothing_left_is_an_error_that_says_why(self, tokenizer, tmp_path, pairs):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=f"No pair of the list is left to use: 0 of {len(pairs)} pairs kept"):
+                prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
+            assert not (tmp_path / "state.json").exists()
+
+    def test_reading_is_only_so_far_ahead_of_writing(self, tokenizer, tmp_path):
+        read, ahead = [0], []
+
+        def pairs(unit):
+            for pair in PAIRS[:1_000]:
+                read[0] += 1
+                yield pair
+
+        stream = PairStream("counted", 1, pairs)
+        on_progress = lambda step, pairs: ahead.append(read[0] - pairs)  # noqa: E731
+        prepare(stream, tokenizer, tmp_path, workers=2, shard_pairs=10, on_progress=on_progress)
+        assert 10 < max(ahead) <= 4 * 2 * 10
+
+
+class TestVocabulary:
+    def test_it_is_learned_from_the_corpus_once(self, corpus, tmp_path):
+        settings, steps = TokenizerSettings(vocab_size=300), []
+        with pytest.raises(Stop):
+            prepare(text_stream(corpus), settings, tmp_path, shard_pairs=250, on_progress=stop_after(5 + 3))
+        prepare(
+            text_stream(corpus), settings, tmp_path, shard_pairs=250, on_progress=lambda step, pairs: steps.append(step)
+        )
+        assert set(steps) == {"tokenising"}
+        assert load_prepared(tmp_path)[1].get_vocab() == load_tokenizer(corpus / "vocabulary").get_vocab()
+
+    def test_one_that_cannot_be_learned_may_be_another_the_next_time(self, corpus, tmp_path):
+        with pytest.raises(ValueError, match="at most"):
+            prepare(text_stream(corpus), TokenizerSettings(vocab_size=30_000), tmp_path)
+        prepare(text_stream(corpus), TokenizerSettings(vocab_size=300), tmp_path)
+        assert len(load_prepared(tmp_path)[1]) == 300
+
+
+class TestInterruptions:
+    @pytest.mark.parametrize("calls", [0, 1, 2, 7, 20])
+    def test_whatever_stops_it_it_goes_on_to_the_same_bytes(self, corpus, tokenizer, unbroken, tmp_path, calls):
+        arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
+        with pytest.raises(Stop):
+            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=stop_after(calls))
+        with pytest.raises(ValueError, match="is not finished, it has"):
+            load_prepared(tmp_path)
+        places = []
+        prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=lambda _, n: places.append(n))
+        assert arrow_files(tmp_path) == unbroken
+        assert places == list(range(250 * calls, 5_001, 250))
+
+    def test_in_the_middle_of_a_shard_of_several_chunks_and_units(self, tokenizer, tmp_path):
+        arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 4_500}
+        stream = stream_of(PAIRS * 2, 2_500, 0, 3_000)
+        prepare(stream, tokenizer, tmp_path / "unbroken", **arguments)
+        for calls in (2, 4, 2):  # chunks end at 2,000, 4,000, 4,500, 6,500 ...
+            with pytest.raises(Stop):
+                prepare(stream, tokenizer, tmp_path / "broken", **arguments, on_progress=stop_after(calls))
+            assert not list((tmp_path / "broken").glob(".*"))
+        prepare(stream, tokenizer, tmp_path / "broken", **arguments)
+        assert arrow_files(tmp_path / "broken") == arrow_files(tmp_path / "unbroken")
+
+    def test_killed_at_any_moment(self, corpus, unbroken, tmp_path):
+        seed = random.randrange(10**6)
+        draw = random.Random(seed)
+        for _ in range(3):
+            process = start(corpus, tmp_path / "output")
+            for _ in range(draw.randrange(0, 7)):
+                process.stdout.readline()
+            time.sleep(draw.random() / 50)
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGKILL, f"seed {seed}"
+            assert not (tmp_path / "output" / "state.json").exists(), f"seed {seed}"
+        process = start(corpus, tmp_path / "output")
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, f"seed {seed}: {errors}"
+        assert arrow_files(tmp_path / "output") == unbroken, f"seed {seed}"
+        assert not list((tmp_path / "output").glob(".*")), f"seed {seed}"
+
+    def test_a_worker_that_dies(self, corpus, tokenizer, unbroken, tmp_path):
+        def kill_a_worker(step, pairs):
+            if pairs == 1_000:
+                os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+        arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
+        with pytest.raises(ChildProcessError, match=r"has died.*do the same again"):
+            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=kill_a_worker)
+        assert not multiprocessing.active_children()
+        prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
+        assert arrow_files(tmp_path) == unbroken
+
+    def test_a_full_disk(self, corpus, unbroken, tmp_path):
+        # The vocabulary just fits, a shard does not.
+        largest = (corpus / "vocabulary" / "tokenizer.json").stat().st_size + 100
+        assert largest < len(unbroken["data-00000.arrow"])
+        process = start(
+            corpus, tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+        )
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "cannot be written ([Errno 27]" in errors.splitlines()[-1]
+        assert "Exception ignored" not in errors
+        assert not list(tmp_path.glob("*.arrow")) + list(tmp_path.glob(".*"))
+        process = start(corpus, tmp_path)
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+        assert arrow_files(tmp_path) == unbroken
+
+    def test_a_corpus_that_breaks_off_is_gone_on_with(self, tokenizer, tmp_path):
+        broken = [True]
+
+        def pairs(unit):
+            yield from PAIRS[:700]
+            if broken[0]:
+                raise ValueError("line 701 is not UTF-8")
+            yield from PAIRS[700:1000]
+
+        stream = PairStream("c", 1, pairs, {"c": 1})
+        with pytest.raises(ValueError, match="line 701"):
+            prepare(stream, tokenizer, tmp_path, workers=1, shard_pairs=100)
+        broken[0] = False
+        assert prepare(stream, tokenizer, tmp_path, workers=1, shard_pairs=100).pairs == 1000
+        prepare(stream_of(PAIRS[:1000]), tokenizer, tmp_path / "unbroken", workers=1, shard_pairs=100)
+        assert load_prepared(tmp_path)[0][:] == load_prepared(tmp_path / "unbroken")[0][:]
+
+
+class TestFolders:
+    def test_what_is_complete_is_left_as_it_is(self, tokenizer, tmp_path, caplog):
+        caplog.set_level("INFO")
+        report = prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        unreadable = PairStream("the list", 1, lambda unit: 1 / 0, {"pairs": 50})
+        assert prepare(unreadable, tokenizer, tmp_path) == report
+        assert "is complete already: 50 of 50 pairs kept" in caplog.text
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+    @pytest.mark.parametrize("finished", [True, False])
+    @pytest.mark.parametrize("what", ["corpus", "vocabulary", "limits", "shard_pairs"])
+    def test_begun_with_something_else(self, corpus, tokenizer, tmp_path, what, finished):
+        arguments = {"limits": LIMITS, "shard_pairs": 1_000}
+        if finished:
+            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
+        else:
+            with pytest.raises(Stop):
+                prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=stop_after(1))
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+        other = tmp_path.parent / f"{tmp_path.name}_other"
+        other.mkdir()
+        for language in ("en", "de"):  # the same names, in another folder
+            (other / f"c.{language}").write_text(f"{language}\n")
+        stream = text_stream(other if what == "corpus" else corpus)
+        texts = ["x"] if what == "vocabulary" else []
+        given = learn_tokenizer(texts, TokenizerSettings(vocab_size=260)) if texts else tokenizer
+        arguments |= {"limits": {"limits": None}, "shard_pairs": {"shard_pairs": 999}}.get(what, {})
+        with pytest.raises(ValueError, match=f"was begun with another {what}, .* give the same again"):
+            prepare(stream, given, tmp_path, **arguments)
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
+
+    def test_something_else_is_left_alone(self, tokenizer, tmp_path):
+        Dataset.from_dict({"a": [1]}).save_to_disk(str(tmp_path / "dataset"))
+        (tmp_path / "file").write_text("mine")
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(FileExistsError, match=r"is no prepared corpus, it holds data.*: choose another"):
+            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "dataset")
+        with pytest.raises(FileExistsError, match="is a file"):
+            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "file")
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    def test_two_at_a_time(self, tokenizer, tmp_path):
+        with alone_in(tmp_path), pytest.raises(FileExistsError, match="Another process is at work"):
+            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path)
+        assert prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path).kept == 5
+
+    def test_loading_says_what_is_missing(self, tokenizer, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
+            load_prepared(tmp_path / "none")
+        with pytest.raises(ValueError, match=r"is no prepared corpus, it has no preparation.json"):
+            load_prepared(tmp_path)
+
+    @pytest.mark.parametrize("damage", ["cut", "lost"])
+    def test_a_damaged_shard_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path, damage):
+        prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+        shard = tmp_path / "data-00001.arrow"
+        if damage == "cut":
+            os.truncate(shard, 100)
+        else:
+            shard.unlink()
+        with pytest.raises(ValueError, match=r"data-00001.arrow is missing or damaged: remove"):
+            load_prepared(tmp_path)
+        (tmp_path / "state.json").unlink()
+        with pytest.raises(ValueError, match=r"data-00001.arrow is missing or damaged: remove"):
+            prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+
+    @pytest.mark.parametrize("arguments", [{"workers": 0}, {"shard_pairs": 0}])
+    def test_numbers_out_of_range(self, tokenizer, tmp_path, arguments):
+        with pytest.raises(ValueError, match="must be at least 1"):
+            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "output", **arguments)
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_size_of_a_parquet_file_is_known_before_it_is_read(tmp_path):
+    rows = {"en": [pair[0] for pair in PAIRS], "de": [pair[1] for pair in PAIRS]}
+    Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet")
+    assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(PAIRS)
+    assert open_stream("phrasebook:train:5", "en", "de").pairs is None
+
+
+def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = {"en": [pair[0] for pair in PAIRS], "de": [pair[1] for pair in PAIRS]}
+    Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet", batch_size=700)
+    arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
+    for calls in (9, 4, 1_000):
+        stream = open_stream("c.parquet", "en", "de", folder=tmp_path)
+        with nullcontext() if calls == 1_000 else pytest.raises(Stop):
+            prepare(stream, tokenizer, tmp_path / "output", **arguments, on_progress=stop_after(calls))
+    assert arrow_files(tmp_path / "output") == unbroken
