@@ -32,7 +32,8 @@ def prepare(
     settings = load_recipe(recipe, overrides)
     data = settings.data
     vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
-    stream = open_stream(data.train, data.source_language, data.target_language, folder=data.folder)
+    languages = data.source_language, data.target_language
+    stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience)
     with _progress(stream.pairs) as show:
         report = prepare_corpus(stream, vocabulary, output, limits=data.limits, workers=workers, on_progress=show)
     print(f"{report}\nEverything is in {output}.")

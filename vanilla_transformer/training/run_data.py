@@ -1,10 +1,12 @@
 """The text of a run: what is trained on and measured on, the vocabulary, and the account of both."""
 
 import dataclasses
+import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
@@ -13,6 +15,7 @@ from ..data.batch_stream import TokenBatchStream
 from ..data.collator import TranslationCollator
 from ..data.corpora import corpus_fingerprint, load_corpus
 from ..data.encoding import encode_corpus
+from ..data.preparing import load_prepared
 from ..data.streams import PairStream, open_stream
 from ..data.tokenizer import learn_tokenizer, load_tokenizer
 from ..files import write_json, written_beside
@@ -25,17 +28,57 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
+class PreparedCorpus:
+    """What `prepare` made of a training corpus: rows of token ids, their tokenizer, and the account of both."""
+
+    pairs: Dataset
+    tokenizer: PreTrainedTokenizerFast
+    record: dict
+
+    @classmethod
+    def load(cls, recipe: Recipe) -> "PreparedCorpus":
+        """Loads the folder that a recipe names.
+
+        Raises:
+            FileNotFoundError, ValueError: There is no such folder, or it was prepared otherwise than the recipe says.
+        """
+        data = recipe.data
+        if data.stream or set(data.train) != {"prepared"}:
+            raise ValueError(
+                "data.train: {prepared: FOLDER} is read as a whole: leave out data.stream and other fields."
+            )
+        found = cls(*load_prepared(Path(data.folder) / data.train["prepared"]))
+        languages, limits = [data.source_language, data.target_language], dataclasses.asdict(data.limits)
+        for name, prepared, wanted in (
+            ("languages", found.record["corpus"]["languages"], languages),
+            ("limits", found.record["limits"], limits),
+        ):
+            if prepared != wanted:
+                raise ValueError(
+                    f"{data.train['prepared']} was prepared with the {name} {prepared}, and the recipe has {wanted}: "
+                    "prepare it again, or change the recipe."
+                )
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides the rows."""
+        decisive = {name: self.record[name] for name in ("corpus", "vocabulary", "limits")}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
 class RunData:
     """The corpora of a run.
 
     Attributes:
         recipe: What says where they are.
-        train: All training pairs, or a stream of them.
+        train: All training pairs, a stream of them, or what `prepare` made of them.
         measured: Validation and test sets by name.
     """
 
     recipe: Recipe
-    train: Dataset | PairStream
+    train: Dataset | PairStream | PreparedCorpus
     measured: dict[str, Dataset]
 
     @classmethod
@@ -43,7 +86,9 @@ class RunData:
         """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it."""
         data = recipe.data
         languages = data.source_language, data.target_language
-        if data.stream:
+        if isinstance(data.train, Mapping) and "prepared" in data.train:
+            train = PreparedCorpus.load(recipe)
+        elif data.stream:
             train = open_stream(data.train, *languages, folder=data.folder, patience=data.patience)
         else:
             train = load_corpus(data.train, *languages, folder=data.folder)
@@ -70,13 +115,16 @@ class RunData:
                 )
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
-        """Learns the vocabulary from the training text, unless the run has one."""
+        """Learns the vocabulary from the training text, or takes that of a prepared corpus, unless the run has one."""
         if folder.tokenizer.exists():
             return
-        tokenizer = learn_tokenizer(self._texts(), self.recipe.tokenizer, show_progress=show_progress)
+        if isinstance(self.train, PreparedCorpus):
+            tokenizer = self.train.tokenizer
+        else:
+            tokenizer = learn_tokenizer(self._texts(), self.recipe.tokenizer, show_progress=show_progress)
+            logger.info("Learned a %s vocabulary of %s pieces.", self.recipe.tokenizer.kind, f"{len(tokenizer):,}")
         with written_beside(folder.tokenizer) as beside:
             tokenizer.save_pretrained(beside)
-        logger.info("Learned a %s vocabulary of %s pieces.", self.recipe.tokenizer.kind, f"{len(tokenizer):,}")
 
     def encode(
         self, folder: RunFolder, arguments: VanillaTransformerTrainingArguments
@@ -84,23 +132,25 @@ class RunData:
         """Tokenizer, training pairs and validation pairs as ids; the account of them goes into the folder."""
         tokenizer = load_tokenizer(folder.tokenizer)
         languages = self.recipe.data.source_language, self.recipe.data.target_language
-        encoded, records, fingerprints = {}, {}, self._fingerprints()
-        whole = self.measured if self._streams else {"train": self.train, **self.measured}
-        for name, corpus in whole.items():
-            limits = self.recipe.data.limits if name == "train" else None  # nothing is left out of what is measured
-            encoded[name], report = encode_corpus(corpus, tokenizer, *languages, limits)
-            records[name] = {"fingerprint": fingerprints[name], **dataclasses.asdict(report)}
+        fingerprints = self._fingerprints()
+        if isinstance(self.train, PairStream):
+            train = self._batch_stream(tokenizer, arguments)
+            records = {"train": {"stream": self.train.identity}}
+        elif isinstance(self.train, PreparedCorpus):
+            train, records = self.train.pairs, {"train": self.train.record["report"]}
+        else:
+            train, report = encode_corpus(self.train, tokenizer, *languages, self.recipe.data.limits)
+            records = {"train": dataclasses.asdict(report)}
+            logger.info("train: %s", report)
+        encoded = {}
+        for name, corpus in self.measured.items():  # nothing is left out of what is measured
+            encoded[name], report = encode_corpus(corpus, tokenizer, *languages)
+            records[name] = dataclasses.asdict(report)
             logger.info("%s: %s", name, report)
-        if self._streams:
-            encoded["train"] = self._batch_stream(tokenizer, arguments)
-            records = {"train": {"fingerprint": fingerprints["train"], "stream": self.train.identity}} | records
+        records = {name: {"fingerprint": fingerprints[name], **record} for name, record in records.items()}
         if arguments.should_save:
             write_json(folder.data, records)
-        return tokenizer, encoded["train"], encoded["validation"]
-
-    @property
-    def _streams(self) -> bool:
-        return isinstance(self.train, PairStream)
+        return tokenizer, train, encoded["validation"]
 
     def _batch_stream(self, tokenizer, arguments: VanillaTransformerTrainingArguments) -> TokenBatchStream:
         return TokenBatchStream(
@@ -116,11 +166,12 @@ class RunData:
         )
 
     def _fingerprints(self) -> dict[str, str]:
-        train = self.train.fingerprint if self._streams else corpus_fingerprint(self.train)
+        whole = isinstance(self.train, Dataset)
+        train = corpus_fingerprint(self.train) if whole else self.train.fingerprint
         return {"train": train} | {name: corpus_fingerprint(corpus) for name, corpus in self.measured.items()}
 
     def _texts(self) -> Iterator[str]:
-        if not self._streams:
+        if isinstance(self.train, Dataset):
             yield from (text for pair in self.train["translation"] for text in pair.values())
             return
         for unit in range(self.train.units):
