@@ -2,6 +2,7 @@
 
 import ctypes
 import logging
+import os
 import sys
 
 
@@ -23,6 +24,11 @@ def configure_logging() -> None:
     from transformers.utils import logging as transformers_logging
 
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("vanilla_transformer").setLevel(logging.INFO)
+    logging.getLogger("vanilla_transformer").setLevel(logging.INFO if is_first_process() else logging.WARNING)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that speaks, of those that torchrun has started."""
+    return os.environ.get("RANK", "0") == "0"

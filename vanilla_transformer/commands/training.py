@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 
 from .evaluation import scores_table
-from .process import use_memory_well
+from .process import is_first_process, use_memory_well
 
 
 def train(recipe: str, *, output: Path | None = None, resume: bool = False, overrides: dict | None = None) -> None:
     """Trains a translator as a recipe says: vocabulary, training, averaging, scores, pictures.
 
     Any field of the recipe can be set on the command line: --training.max_steps 2000 --data.folder corpora
+
+    On several devices: torchrun --nproc_per_node 8 -m vanilla_transformer.cli train RECIPE
 
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
@@ -23,6 +25,8 @@ def train(recipe: str, *, output: Path | None = None, resume: bool = False, over
     use_memory_well()
     output = output or Path("runs") / Path(recipe).stem
     folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True)
+    if not is_first_process():
+        return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
     print(f"\nEverything is in {folder.path}. Translate with it:")
     print(f'  vanilla-transformer translate --model {folder.path} "..."')

@@ -228,6 +228,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             Path(output_dir).mkdir(exist_ok=True)
             write_json(Path(output_dir) / self._stream_file, self.stream_place.state)
         super()._save_rng_state(output_dir)
+        if self.args.world_size > 1:
+            torch.distributed.barrier()  # the first process then writes what makes the checkpoint complete
 
     @property
     def _stream_file(self) -> str:
@@ -240,8 +242,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
         super()._save(output_dir, state_dict)
-        for path in self.files_to_save:
-            shutil.copy(path, output_dir or self.args.output_dir)
+        if self.args.should_save:
+            for path in self.files_to_save:
+                shutil.copy(path, output_dir or self.args.output_dir)
 
 
 class _StreamPlace(TrainerCallback):
