@@ -18,7 +18,9 @@ from ..data.collator import TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
+from .safety import UpdateGuard
 from .schedule import create_noam_scheduler
+from .throughput import TokenCounter
 
 
 class VanillaTransformerTrainer(Seq2SeqTrainer):
@@ -32,6 +34,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
+
+    Attributes:
+        guard: Skips updates that are not finite. `train()` raises FloatingPointError, with a checkpoint, after too many.
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`.
@@ -69,6 +74,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self._clock = _Clock()
+        self._tokens = TokenCounter()
+        self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
+        self.add_callback(self.guard)
 
     # ------------------------------------------------------------------------------------------------- data
 
@@ -107,6 +115,18 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             )
             self._created_lr_scheduler = True  # so that a second train() begins its schedule anew
         return self.lr_scheduler
+
+    # ---------------------------------------------------------------------------------------------- updates
+
+    def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        self._tokens.saw(inputs)
+        return self.guard.saw(inputs, loss)
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: torch.Tensor | None = None):
+        """transformers 5.17 to 5.23 asks here for each update's norm, to log it: the guard needs no second one."""
+        self.guard.grad_norm = super()._get_grad_norm(model, grad_norm)
+        return self.guard.grad_norm
 
     # ------------------------------------------------------------------------------------------- validation
 
@@ -173,11 +193,22 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def train(self, *args, **kwargs):
         self._clock.start()
-        return super().train(*args, **kwargs)
+        self._tokens = TokenCounter()
+        self.guard.begin()
+        output = super().train(*args, **kwargs)
+        if self.guard.error is not None:
+            raise FloatingPointError(self.guard.error)
+        return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with `elapsed_seconds` of training without validation, over all sessions of a resumed run."""
+        """As in Trainer, with more of each training record: see `UpdateGuard.record` and `TokenCounter.record`.
+
+        Every record has `elapsed_seconds` of training without validation, over all sessions of a resumed run.
+        """
         self._clock.carry_on_from(self.state.log_history)
+        logs = {**logs, **self.guard.record(logs)}
+        if "loss" in logs:
+            logs |= self._tokens.record(self._clock.lap())
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
@@ -190,7 +221,7 @@ class _Clock:
     """Seconds of training: stopped during validation, continued when a run is resumed."""
 
     def __init__(self):
-        self.before = 0.0
+        self.before = self.lapped = 0.0
         self.since: float | None = None
         self.started = self.resumed = False
 
@@ -201,10 +232,17 @@ class _Clock:
     def carry_on_from(self, log_history: list[dict]) -> None:
         if self.started and not self.resumed:
             self.resumed = True
-            self.before += max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+            earlier = max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+            self.before += earlier
+            self.lapped += earlier
 
     def seconds(self) -> float:
         return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
+
+    def lap(self) -> float:
+        """Seconds since this was asked last, or since this session began."""
+        lapped, self.lapped = self.lapped, self.seconds()
+        return self.lapped - lapped
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
