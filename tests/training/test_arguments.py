@@ -109,6 +109,7 @@ def test_save_total_limit_follows_average_last(make):
     ("options", "message"),
     [
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
+        ({"max_skipped_updates": 0}, "max_skipped_updates must be at least 1, not 0"),
         ({"average_last": -1}, "average_last must be 0 or more, not -1"),
         ({"warmup_steps": 0}, "Noam schedule needs warmup_steps of at least 1"),
         ({"warmup_steps": 0.1}, "Noam schedule needs warmup_steps of at least 1"),
