@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .files import replaced_path
+
 
 _DOTS_PER_INCH = 150
 _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "tab:gray", "tab:blue", "tab:red"
@@ -228,14 +230,8 @@ def _printable(token: str) -> str:
 
 def _save(figure, path: str | os.PathLike) -> None:
     """Writes the figure beside its place and moves it there, so that a reader never meets half a picture."""
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        with warnings.catch_warnings():
-            # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
-            figure.savefig(unfinished, format="png", dpi=_DOTS_PER_INCH, bbox_inches="tight")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
+        # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        figure.savefig(unfinished, format="png", dpi=_DOTS_PER_INCH, bbox_inches="tight")

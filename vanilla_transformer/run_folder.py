@@ -35,6 +35,7 @@ class RunFolder:
         self.best = self.path / "best"
         self.averaged = self.path / "averaged"
         self.log = self.path / "log.jsonl"
+        self.not_finite = self.path / "not_finite.jsonl"
         self.scores = self.path / "scores.json"
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"

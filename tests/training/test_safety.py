@@ -199,7 +199,9 @@ def texts_of_update(trainer, tokenizer, update, accumulation=1):
     def text(name):
         return [tokenizer.decode(row[name], skip_special_tokens=True) for row in rows]
 
-    return [{"update": update, "source": s, "target": t} for s, t in zip(text("input_ids"), text("labels"))]
+    return [
+        {"update": update, "source": s, "target": t} for s, t in zip(text("input_ids"), text("labels"), strict=True)
+    ]
 
 
 def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_model, tokenizer, tmp_path):

@@ -33,7 +33,8 @@ from ..run_folder import RunFolder, find_model, load_model
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
-from .progress import LogFile, ProgressBar, StopOnRequest, is_regular
+from .checkpoints import finish_what_was_cut_short, is_regular, trainer_state
+from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
 from .trainer import VanillaTransformerTrainer
 
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
 # the text lies may change because its fingerprint may not.)
 _MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit")),
+    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test")),
 }
 
@@ -72,7 +73,9 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
         ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
+        FloatingPointError: Too many updates in a row were not finite; a checkpoint was saved.
         Interrupted: SIGINT came; a checkpoint was saved.
+        OSError: A checkpoint could not be saved; those before it are whole.
     """
     folder = RunFolder(output)
     corpora = _corpora(recipe)
@@ -133,6 +136,7 @@ def _open_folder(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset],
 def _clear_failed_start(folder: RunFolder) -> None:
     """A run that ended before its first checkpoint begins anew; a folder that is no run is left alone."""
     ours = {folder.recipe, folder.environment, folder.data, folder.tokenizer, folder.checkpoints, folder.log}
+    ours |= {folder.learning_curve, folder.not_finite}  # there may be an evaluation before the first checkpoint
     found = sorted(folder.path.iterdir())
     strangers = [path.name for path in found if path not in ours]
     if strangers or (found and not folder.environment.exists()):
@@ -265,13 +269,13 @@ def _make_trainer(
 
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
-    checkpoints, max_steps = folder.good_checkpoints(), trainer.args.max_steps
-    for damaged in folder.bad_checkpoints():
-        logger.warning("%s is not complete and is left out.", damaged)
+    max_steps = trainer.args.max_steps
     if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
         return
     folder.finished.unlink(missing_ok=True)
-    if checkpoints and _ended(state := _trainer_state(checkpoints[-1]), trainer.args):
+    finish_what_was_cut_short(folder, trainer.args.save_steps, trainer.args.save_total_limit)
+    checkpoints = folder.good_checkpoints()
+    if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
         write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
     folder.scores.unlink(missing_ok=True)  # they are an earlier model's
@@ -281,7 +285,9 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
                 raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
         logger.info("Going on from %s.", checkpoints[-1])
     stop = StopOnRequest()
-    trainer.add_callback(stop)
+    for callback in (stop, LearningCurve(folder.learning_curve)):
+        trainer.add_callback(callback)
+    trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request
     with _on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     if stop.requested and trainer.state.global_step < max_steps:
@@ -298,10 +304,6 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
     return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
 
 
-def _trainer_state(checkpoint: Path) -> dict:
-    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-
-
 @contextlib.contextmanager
 def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
     """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
@@ -311,7 +313,7 @@ def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
 
     def request(number, frame):
-        stop.requested = True
+        stop.request()
         signal.signal(signal.SIGINT, before)
         logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
 
@@ -326,9 +328,9 @@ def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, r
     """Saves the best checkpoint's model and the average of the last ones, ready to use with the recipe's decoding."""
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
-    best = folder.checkpoints / Path(_trainer_state(final)["best_model_checkpoint"] or final).name
+    best = folder.checkpoints / Path(trainer_state(final)["best_model_checkpoint"] or final).name
     best = best if best in checkpoints else final
-    regular = [c for c in checkpoints if c == final or is_regular(_trainer_state(c)["global_step"], args.save_steps)]
+    regular = [c for c in checkpoints if c == final or is_regular(trainer_state(c)["global_step"], args.save_steps)]
     last = regular[-args.average_last :] if args.average_last else []
     for sources, output in (([best], folder.best), (last, folder.averaged)):
         if not sources:

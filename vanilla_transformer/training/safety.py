@@ -96,7 +96,7 @@ class UpdateGuard(TrainerCallback):
         control.should_log = control.should_save = control.should_training_stop = True
 
     def _measure(self, model: torch.nn.Module, args) -> tuple[float, float]:
-        """Loss and gradient norm of the update under way, which all processes see alike; the only wait for the device."""
+        """Loss and gradient norm of this update, the same in all processes; the only wait for the device."""
         norm = self.grad_norm
         if norm is None:
             norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])

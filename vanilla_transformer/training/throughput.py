@@ -33,8 +33,8 @@ class TokenCounter:
             seconds: The time that it took.
 
         Returns:
-            `target_tokens_per_second`, and `real_share`: tokens per cell of sources and targets, from 0 to 1. Nothing if
-            nothing was counted.
+            `target_tokens_per_second`, and `real_share`: tokens per cell of sources and targets, from 0 to 1. Nothing
+            if nothing was counted.
         """
         cells, real = self.cells, self.real
         self.__init__()

@@ -18,6 +18,7 @@ from ..data.collator import TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
+from .checkpoints import saving
 from .safety import UpdateGuard
 from .schedule import create_noam_scheduler
 from .throughput import TokenCounter
@@ -36,7 +37,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         files_to_save: Files that every saved model gets a copy of, say the recipe.
 
     Attributes:
-        guard: Skips updates that are not finite. `train()` raises FloatingPointError, with a checkpoint, after too many.
+        guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`.
@@ -210,6 +211,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if "loss" in logs:
             logs |= self._tokens.record(self._clock.lap())
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
+
+    def _save_checkpoint(self, *args, **kwargs) -> None:
+        """transformers 5.17 to 5.23 writes all of a checkpoint here."""
+        with saving(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}")):
+            super()._save_checkpoint(*args, **kwargs)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
         super()._save(output_dir, state_dict)
