@@ -4,7 +4,7 @@
 
 A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL after a time drawn
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
-and so on until it is done and compared with the unbroken run. Then the next run begins, until there were enough kills.
+and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until there were enough kills.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -133,10 +133,11 @@ def check_restart(messages: str, whole: list[str], killed: bool) -> int:
 
 
 def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
-    """Kills a run at most so many times, until it is done; the kills, and from which update each restart went on."""
+    """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
     records, restarts = [], []
     while True:
-        seconds = moments.uniform(0, life) if len(records) < kills else None
+        trained = (folder / "finished.json").exists()  # killed over and over it would only be scored again and again
+        seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
         killed, messages, _ = run(folder, seconds)
         if records:

@@ -58,7 +58,12 @@ class ProgressBar(TrainerCallback):
         self.bar.set_postfix(self.shown)
 
     def on_train_end(self, args, state, control, **kwargs):
-        self.bar.close()
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the bar as it is; else one that an error cut short would be drawn once more, below the error."""
+        if self.bar is not None:
+            self.bar.close()
 
 
 class LearningCurve(TrainerCallback):

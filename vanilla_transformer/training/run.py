@@ -288,8 +288,13 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     for callback in (stop, LearningCurve(folder.learning_curve)):
         trainer.add_callback(callback)
     trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request
-    with _on_interrupt(stop):
-        trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+    try:
+        with _on_interrupt(stop):
+            trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+    finally:
+        for bar in trainer.callback_handler.callbacks:
+            if isinstance(bar, ProgressBar):
+                bar.close()
     if stop.requested and trainer.state.global_step < max_steps:
         last = folder.good_checkpoints()[-1]
         raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
