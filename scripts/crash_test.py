@@ -4,7 +4,8 @@
 
 A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL after a time drawn
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
-and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until there were enough kills.
+and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
+there were enough kills.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -132,18 +133,22 @@ def check_restart(messages: str, whole: list[str], killed: bool) -> int:
     return expected
 
 
-def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
-    """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
+def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int], float]:
+    """Kills a run at most so many times, until it has been trained.
+
+    Returns:
+        The kills, the updates from which the restarts went on, and the seconds that the last session took.
+    """
     records, restarts = [], []
     while True:
         trained = (folder / "finished.json").exists()  # killed over and over it would only be scored again and again
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
-        killed, messages, _ = run(folder, seconds)
+        killed, messages, lived = run(folder, seconds)
         if records:
             restarts.append(check_restart(messages, before, killed))
         if not killed:
-            return records, restarts
+            return records, restarts, lived
         left = state_of(folder)
         if before and not left["whole"]:
             sys.exit(f"{folder} had {before[-1]} before it was killed, and has no whole checkpoint now.")
@@ -164,8 +169,10 @@ def main() -> int:
         print(f"The unbroken run takes {life:.1f} s.", file=sys.stderr, flush=True)
         while len(kills) < options.kills:
             folder = Path(place, f"run-{len(runs) + 1}")
-            its_kills, restarts = crash(folder, options.kills - len(kills), life, moments)
+            its_kills, restarts, lived = crash(folder, options.kills - len(kills), life, moments)
             kills += its_kills
+            if not its_kills:  # drawn too late, because others need the machine less than at first
+                life = lived
             found = result_of(folder)
             differs = [name for name in expected if found[name] != expected[name]]
             runs.append({"run": folder.name, "kills": len(its_kills), "restarts_from": restarts, "differs": differs})

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from ..run_folder import RunFolder
 
 
@@ -43,7 +41,7 @@ def saving(checkpoint: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have errors of their own
+    except Exception as error:  # torch, safetensors and tokenizers have kinds of their own for a full disk
         if _has_its_state(checkpoint):  # which is written last: what failed came after it, say sending it to the Hub
             raise
         shutil.rmtree(checkpoint, ignore_errors=True)
