@@ -2,32 +2,37 @@
 
     python scripts/crash_test.py --kills 50 --json crash_test.json
 
-A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL after a time drawn
+A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL at a moment drawn
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
 and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
-there were enough kills.
+there were enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the machine
+has to do.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TextIO
 
+import psutil
 import torch
 
 from vanilla_transformer.run_folder import RunFolder
 
 
 ROOT = Path(__file__).resolve().parents[1]
-# A checkpoint every three updates, of which the last two and the best one are kept: much is written and removed.
+# A checkpoint every two updates, of which only two are kept: much is written and removed.
 SETTINGS = {
     "data.train": "phrasebook:train:300",
     "data.validation": "phrasebook:validation:4",
@@ -37,11 +42,12 @@ SETTINGS = {
     **{f"model.{name}": 1 for name in ("encoder_layers", "decoder_layers")},
     **{f"model.{side}_attention_heads": 2 for side in ("encoder", "decoder")},
     "model.dropout": 0.1,
-    "training.max_steps": 90,
-    "training.warmup_steps": 30,
+    "training.max_steps": 160,
+    "training.warmup_steps": 40,
     "training.max_tokens": 256,
-    "training.eval_steps": 3,
-    "training.save_steps": 3,
+    "training.eval_steps": 40,
+    "training.save_steps": 2,
+    "training.load_best_model_at_end": "false",
     "training.logging_steps": 1,
     "training.average_last": 2,
     "training.save_total_limit": 2,
@@ -51,7 +57,7 @@ SETTINGS = {
 MODELS = ("averaged/model.safetensors", "best/model.safetensors")
 
 
-def start(folder: Path) -> subprocess.Popen:
+def start(folder: Path, messages: TextIO) -> subprocess.Popen:
     settings = [word for name, value in SETTINGS.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "vanilla_transformer.cli", "train", "phrasebook", "--output", folder, "--resume"]
     return subprocess.Popen(
@@ -59,49 +65,49 @@ def start(folder: Path) -> subprocess.Popen:
         cwd=ROOT,
         env={**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
+        stderr=messages,
     )
 
 
-def run(folder: Path, seconds: float | None = None) -> tuple[bool, str, float]:
-    """Starts or resumes a run and kills it after so many seconds; whether it was killed, its messages and its life."""
-    started = time.monotonic()
-    process = start(folder)
-    try:
-        _, messages = process.communicate(timeout=seconds)
-        killed = False
-    except subprocess.TimeoutExpired:
-        process.kill()
-        _, messages = process.communicate()
-        killed = process.returncode < 0
-    if not killed and process.returncode != 0:
-        sys.exit(f"{folder} could not go on:\n{messages}")
-    return killed, messages, time.monotonic() - started
+def run(folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
+    """Starts or resumes a run and kills it at a moment; whether it was killed, its messages and its life."""
+    messages = folder.with_suffix(".messages")
+    with messages.open("w", encoding="utf-8") as file:
+        process = start(folder, file)
+        life = 0.0
+        while process.poll() is None:
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                times = psutil.Process(process.pid).cpu_times()
+                life = times.user + times.system or life
+            if moment is not None and life >= moment:
+                time.sleep(random.random() * 0.02)  # the system counts in steps of 0.01 s
+                process.kill()
+                break
+            time.sleep(0.002)
+        process.wait()
+    text = messages.read_text(encoding="utf-8")
+    if process.returncode not in (0, -signal.SIGKILL):
+        sys.exit(f"{folder} could not go on:\n{text}")
+    return process.returncode != 0, text, life
 
 
-def state_of(folder: Path) -> dict:
+def state_of(folder: Path, since: float) -> dict:
     """What a kill left: updates in the log, whole checkpoints, and what was being written or removed."""
     run = RunFolder(folder)
     whole, damaged = run.good_checkpoints(), run.bad_checkpoints()
-    updates = run.log.read_text(encoding="utf-8").count('"loss"') if run.log.exists() else None
     # Saving adds the newest folder and removing takes from an old one, whichever file comes first.
     newest = max((int(path.name.split("-")[1]) for path in (*whole, *damaged)), default=None)
     names = [{file.name for file in path.iterdir()} for path in whole]
     shortened = [path for path, has in zip(whole, names, strict=True) if has != max(names, key=len)]
-    saving = [path for path in damaged if path.name == f"checkpoint-{newest}"]
-    return {
-        "updates": updates,
-        "whole": [path.name for path in whole],
-        "while": "saving" if saving else "removing" if damaged or shortened else moment(folder, updates),
-    }
-
-
-def moment(folder: Path, updates: int | None) -> str:
-    if (folder / "finished.json").exists():
-        return "averaging, scoring"
-    return "training" if updates is not None else "starting"
+    if run.finished.exists():
+        phase = "averaging, scoring"
+    elif any(path.name == f"checkpoint-{newest}" for path in damaged):
+        phase = "saving"
+    elif damaged or shortened:
+        phase = "removing"
+    else:  # the log is written anew when training begins
+        phase = "training" if run.log.exists() and run.log.stat().st_mtime > since else "starting"
+    return {"whole": [path.name for path in whole], "while": phase}
 
 
 def result_of(folder: Path) -> dict:
@@ -133,23 +139,20 @@ def check_restart(messages: str, whole: list[str], killed: bool) -> int:
     return expected
 
 
-def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int], float]:
-    """Kills a run at most so many times, until it has been trained.
-
-    Returns:
-        The kills, the updates from which the restarts went on, and the seconds that the last session took.
-    """
+def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
+    """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
     records, restarts = [], []
     while True:
         trained = (folder / "finished.json").exists()  # killed over and over it would only be scored again and again
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
-        killed, messages, lived = run(folder, seconds)
+        started = time.time()
+        killed, messages, _ = run(folder, seconds)
         if records:
             restarts.append(check_restart(messages, before, killed))
         if not killed:
-            return records, restarts, lived
-        left = state_of(folder)
+            return records, restarts
+        left = state_of(folder, started)
         if before and not left["whole"]:
             sys.exit(f"{folder} had {before[-1]} before it was killed, and has no whole checkpoint now.")
         records.append({"run": folder.name, "seconds": round(seconds, 2), **left})
@@ -169,10 +172,8 @@ def main() -> int:
         print(f"The unbroken run takes {life:.1f} s.", file=sys.stderr, flush=True)
         while len(kills) < options.kills:
             folder = Path(place, f"run-{len(runs) + 1}")
-            its_kills, restarts, lived = crash(folder, options.kills - len(kills), life, moments)
+            its_kills, restarts = crash(folder, options.kills - len(kills), life, moments)
             kills += its_kills
-            if not its_kills:  # drawn too late, because others need the machine less than at first
-                life = lived
             found = result_of(folder)
             differs = [name for name in expected if found[name] != expected[name]]
             runs.append({"run": folder.name, "kills": len(its_kills), "restarts_from": restarts, "differs": differs})
