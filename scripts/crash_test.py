@@ -92,13 +92,15 @@ def run(folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
 
 
 def state_of(folder: Path, since: float) -> dict:
-    """What a kill left: updates in the log, whole checkpoints, and what was being written or removed."""
+    """What a kill left of a session that began at that time: whole checkpoints, and what it was doing."""
     run = RunFolder(folder)
     whole, damaged = run.good_checkpoints(), run.bad_checkpoints()
     # Saving adds the newest folder and removing takes from an old one, whichever file comes first.
     newest = max((int(path.name.split("-")[1]) for path in (*whole, *damaged)), default=None)
     names = [{file.name for file in path.iterdir()} for path in whole]
     shortened = [path for path, has in zip(whole, names, strict=True) if has != max(names, key=len)]
+    # A session that was killed before it could clear up leaves those of the one before as they were.
+    damaged, shortened = ([path for path in paths if path.stat().st_mtime > since] for paths in (damaged, shortened))
     if run.finished.exists():
         phase = "averaging, scoring"
     elif any(path.name == f"checkpoint-{newest}" for path in damaged):
