@@ -4,6 +4,10 @@ import json
 import logging
 import math
 import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tqdm import tqdm
@@ -119,6 +123,25 @@ class StopOnRequest(TrainerCallback):
 
     def request(self) -> None:
         self.requested = True
+
+    @contextmanager
+    def on_interrupt(self) -> Iterator[None]:
+        """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def request(number, frame):
+            self.request()
+            signal.signal(signal.SIGINT, before)
+            logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
+
+        signal.signal(signal.SIGINT, request)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def on_step_end(self, args, state, control, **kwargs):
         if is_regular(state.global_step, args.save_steps):

@@ -7,8 +7,6 @@ import logging
 import os
 import platform
 import shutil
-import signal
-import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -289,7 +287,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
         trainer.add_callback(callback)
     trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request
     try:
-        with _on_interrupt(stop):
+        with stop.on_interrupt():
             trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     finally:
         for bar in trainer.callback_handler.callbacks:
@@ -307,26 +305,6 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
         return state["global_step"] >= args.max_steps
     waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
     return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
-
-
-@contextlib.contextmanager
-def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
-    """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def request(number, frame):
-        stop.request()
-        signal.signal(signal.SIGINT, before)
-        logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
-
-    signal.signal(signal.SIGINT, request)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
