@@ -89,9 +89,22 @@ class TestLearningCurve:
         assert_is_a_picture(path)
         losses, bleu, minutes = panels
         curves = {line.get_label(): line.get_xydata().tolist() for line in losses.lines}
+        best = curves.pop("best validation loss: 3.900")
+        assert [y for _, y in best] == [3.9, 3.9]
         assert curves == {"training loss": [[100, 6.1], [200, 4.2]], "validation loss": [[100, 5.5], [200, 3.9]]}
         assert bleu.lines[0].get_xydata().tolist() == [[100, 1.3], [200, 17.0]]
         assert minutes.lines[0].get_xydata().tolist() == [[33 / 60, 1.3], [66 / 60, 17.0]]
+
+    def test_marks_where_updates_were_skipped(self, path, panels):
+        counts = enumerate([0, 1250, 0, 4])
+        log = [{"step": n, "loss": math.nan if count else 2.0, "skipped_updates": count} for n, count in counts]
+        plot_learning_curve(log, path)
+        curves = {line.get_label(): line.get_xdata() for line in panels[0].lines}
+        assert {label: list(updates) for label, updates in curves.items()} == {
+            "training loss": [0, 2],
+            "skipped updates: 1,254": [1, 3],
+        }
+        assert [text.get_text() for text in panels[0].get_legend().get_texts()] == list(curves)
 
     @pytest.mark.parametrize(
         ("names", "expected"),

@@ -42,7 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         # What users can mend has a message of its own; of anything else its kind is the best hint.
-        kind = "" if isinstance(error, (ValueError, OSError, ImportError)) else f"{type(error).__name__}: "
+        kind = (
+            ""
+            if isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
+            else f"{type(error).__name__}: "
+        )
         print(f"vanilla-transformer: {kind}{' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

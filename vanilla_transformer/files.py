@@ -80,6 +80,21 @@ def _decoded(line: bytes, name: str, number: int) -> str:
 
 
 @contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Adds the name of the file to errors that lack it: that of a full disk comes with writing, which knows no names.
+
+    Raises:
+        OSError: As inside, with `path`.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
 def replaced_file(path: Path) -> Iterator[TextIO]:
     """Gives a file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
@@ -94,10 +109,16 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
         return
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: make it first.")
+    with replaced_path(path) as beside, named_in_errors(path), beside.open("w", encoding="utf-8") as file:
+        yield file
+
+
+@contextmanager
+def replaced_path(path: Path) -> Iterator[Path]:
+    """Gives a place to write a file at, which takes that of `path` if nothing went wrong and vanishes otherwise."""
     beside = _beside(path)
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            yield file
+        yield beside
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

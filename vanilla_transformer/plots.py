@@ -12,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from .files import replaced_path
+
 
 _DOTS_PER_INCH = 150
 _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "tab:gray", "tab:blue", "tab:red"
+_SKIPPED_COLOR = "black"
 _SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_PICTURE = 1.6, 0.26, 30.0  # inches, of attention pictures
 _LONGEST_TOKEN = 18  # characters of a tick label; longer tokens would leave the heat map no room
 _MARKED_POINTS = 80  # up to so many points of a curve are drawn as dots too: a curve of one point is no line
@@ -23,13 +26,14 @@ _MARKED_POINTS = 80  # up to so many points of a curve are drawn as dots too: a 
 def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathLike) -> None:
     """Draws the losses of a training run and, where the log has it, the validation BLEU.
 
-    Up to three panels: training and validation loss against updates; BLEU against updates; BLEU against minutes of
-    training. What the log lacks is left out.
+    Up to three panels: training and validation loss against updates, with a cross wherever updates were skipped; BLEU
+    against updates; BLEU against minutes of training. What the log lacks is left out.
 
     Args:
         log: Records as in transformers' `TrainerState.log_history`. Those of training have "step" and "loss", those of
             evaluation "step" and "eval_loss", "eval_bleu" (0 to 100) or both; any may have "elapsed_seconds". Losses
-            are in nats per target token. Records of other kinds are passed over.
+            are in nats per target token. "skipped_updates" is their number since the record before. Records of other
+            kinds are passed over.
         path: The PNG file to write.
 
     Raises:
@@ -51,6 +55,8 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
     panels = figure.subplot_mosaic(rows)
     if losses:
         _draw_losses(panels["loss"], losses)
+        _draw_skipped(panels["loss"], *_series(log, "step", "skipped_updates"))
+        _add_legend(panels["loss"], "upper right")
     if bleu_by_step[0]:
         if losses:
             panels["bleu"].sharex(panels["loss"])
@@ -156,9 +162,9 @@ def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike) -> None
 
 
 def _series(log: Sequence[Mapping[str, float]], x_name: str, y_name: str) -> tuple[list[float], list[float]]:
-    """Returns the x and y values of the records that have both; a value that was not finite is None in the log."""
+    """Returns the x and y values of the records that have both; one that is not finite is None in a log file."""
     points = [(record.get(x_name), record.get(y_name)) for record in log]
-    points = [(x, y) for x, y in points if x is not None and y is not None]
+    points = [(x, y) for x, y in points if x is not None and y is not None and math.isfinite(y)]
     return [x for x, _ in points], [y for _, y in points]
 
 
@@ -176,9 +182,19 @@ def _draw_losses(axes, losses: Mapping[str, tuple[Sequence[float], Sequence[floa
     colors = {"training loss": _TRAINING_COLOR, "validation loss": _VALIDATION_COLOR}
     for label, (steps, values) in losses.items():
         axes.plot(steps, values, label=label, color=colors[label], marker=_marker(values), markersize=4)
+    if validation := losses.get("validation loss", ([], []))[1]:
+        best = min(validation)
+        axes.axhline(best, color=_VALIDATION_COLOR, linestyle=":", label=f"best validation loss: {best:.3f}")
     axes.set(xlabel="updates", ylabel="loss per target token (nats)")
     _finish_axes(axes, whole_numbers=True)
-    _add_legend(axes, "upper right")
+
+
+def _draw_skipped(axes, steps: Sequence[float], skipped: Sequence[int]) -> None:
+    """Marks where updates were skipped, at the lower edge."""
+    where = [step for step, count in zip(steps, skipped, strict=True) if count]
+    if where:
+        label, edge = f"skipped updates: {sum(skipped):,}", axes.get_xaxis_transform()
+        axes.plot(where, [0.02] * len(where), "x", color=_SKIPPED_COLOR, transform=edge, label=label, clip_on=False)
 
 
 def _draw_bleu(axes, x_values: Sequence[float], bleu: Sequence[float], x_label: str) -> None:
@@ -228,14 +244,8 @@ def _printable(token: str) -> str:
 
 def _save(figure, path: str | os.PathLike) -> None:
     """Writes the figure beside its place and moves it there, so that a reader never meets half a picture."""
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        with warnings.catch_warnings():
-            # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
-            figure.savefig(unfinished, format="png", dpi=_DOTS_PER_INCH, bbox_inches="tight")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
+        # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        figure.savefig(unfinished, format="png", dpi=_DOTS_PER_INCH, bbox_inches="tight")

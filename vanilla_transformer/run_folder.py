@@ -35,6 +35,7 @@ class RunFolder:
         self.best = self.path / "best"
         self.averaged = self.path / "averaged"
         self.log = self.path / "log.jsonl"
+        self.not_finite = self.path / "not_finite.jsonl"
         self.scores = self.path / "scores.json"
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"
@@ -83,11 +84,6 @@ def _has_whole_files(checkpoint: Path) -> bool:
     except (OSError, SafetensorError):
         return False
     return all(zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*"))  # what torch.save writes
-
-
-def trainer_state(checkpoint: Path) -> dict:
-    """What Trainer has written down about a checkpoint."""
-    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
 
 
 def find_model(path: str | Path) -> Path:

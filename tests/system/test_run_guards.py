@@ -55,7 +55,7 @@ def test_one_process_per_folder(recipe, copy):
     descriptor = os.open(copy, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with pytest.raises(FileExistsError, match="Another process is training in"):
+        with pytest.raises(FileExistsError, match="Another process is at work in"):
             train(recipe(), copy, resume=True)
     finally:
         os.close(descriptor)
@@ -77,12 +77,15 @@ def test_a_finished_run_whose_checkpoints_went_is_not_begun_anew(recipe, copy):
 def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
     for name in ("averaged", "best", "translations"):
         shutil.rmtree(copy / name)
-    for name in ("finished.json", "scores.json", "learning_curve.png", "attention.png"):
+    for name in ("finished.json", "scores.json", "attention.png"):
         (copy / name).unlink()
+    assert (copy / "learning_curve.png").exists()  # it is drawn after an evaluation, before the checkpoint
+    (copy / "not_finite.jsonl").write_text("{}\n")
     for checkpoint in (copy / "checkpoints").iterdir():
         (checkpoint / "trainer_state.json").unlink()
     train(recipe(), copy, resume=True)
     assert json.loads((copy / "scores.json").read_bytes()) == json.loads((run / "scores.json").read_bytes())
+    assert not (copy / "not_finite.jsonl").exists()  # nothing of the run that was begun before
 
 
 def test_a_run_that_is_made_longer_is_one_that_was_longer_from_the_start(recipe, tmp_path):

@@ -9,7 +9,7 @@ from transformers import Seq2SeqTrainingArguments
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments as Arguments
 
 
-NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience"}
+NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience", "max_skipped_updates"}
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
 

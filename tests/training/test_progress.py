@@ -4,7 +4,13 @@ import json
 import math
 from types import SimpleNamespace
 
-from vanilla_transformer.training.progress import LogFile
+import pytest
+from transformers import TrainerCallback, TrainerState
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar
+from vanilla_transformer.training.recipe import load_recipe
+from vanilla_transformer.training.run import train
 
 
 def strict(text):
@@ -22,3 +28,137 @@ def test_a_diverged_loss_is_null_in_the_log(tmp_path):
     log.on_log(None, state, None)
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [strict(line) for line in lines] == [{"loss": None, "step": 1}, {"loss": None, "eval_bleu": 1.5, "step": 2}]
+
+
+# ------------------------------------------------------------------------------------------------------ while it trains
+
+
+def test_speed_and_padding_are_those_of_the_batches_since_the_last_record(make_trainer, clock):
+    class Work(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            clock.seconds += 4
+
+    options = {"max_steps": 4, "logging_steps": 2, "gradient_accumulation_steps": 2}
+    trainer = make_trainer(max_tokens=24, callbacks=[Work()], **options)
+    batches = list(trainer.train_batches)[:8]
+    assert len(batches) == 8
+    trainer.train()
+    pairs = trainer.train_dataset
+    records = [record for record in trainer.state.log_history if "loss" in record]
+    for record, seen in zip(records, (batches[:4], batches[4:]), strict=True):
+        sides = [[[len(pairs[i][name]) for i in batch] for batch in seen] for name in ("input_ids", "labels")]
+        real = [sum(map(sum, lengths)) for lengths in sides]
+        cells = sum(len(batch) * max(batch) for lengths in sides for batch in lengths)
+        assert record["target_tokens_per_second"] == pytest.approx(real[1] / 8, abs=0.05)
+        assert record["real_share"] == pytest.approx(sum(real) / cells, abs=5e-5)
+        assert record["real_share"] < 1
+    assert len(records) == 2
+
+
+def test_speed_after_a_resume_counts_the_session_only(make_trainer, clock, tmp_path):
+    class Work(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            clock.seconds += 4
+
+    options = {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    straight = make_trainer(callbacks=[Work()], **options)
+    straight.train()
+    resumed = make_trainer(callbacks=[Work()], **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-2"))
+    speeds = [
+        [record["target_tokens_per_second"] for record in trainer.state.log_history if "loss" in record]
+        for trainer in (straight, resumed)
+    ]
+    assert speeds[0] == speeds[1]
+
+
+def test_the_bar_shows_what_is_logged(capsys):
+    bar, state = ProgressBar(), TrainerState(max_steps=10, global_step=3)
+    bar.on_train_begin(None, state, None)
+    record = {"loss": 2.5, "learning_rate": 0.00125, "target_tokens_per_second": 12345.6, "real_share": 0.93}
+    bar.on_log(None, state, None, logs={**record, "skipped_updates": 0})
+    bar.on_log(None, state, None, logs={"eval_loss": 1.75, "eval_bleu": 31.25})
+    assert bar.shown == {
+        "loss": "2.5",
+        "rate": "1.25e-03",
+        "target tokens/s": "12,346",
+        "padding": "7.0%",
+        "validation loss": "1.75",
+        "BLEU": "31.2",
+    }
+    bar.on_log(None, state, None, logs={"loss": math.nan, "skipped_updates": 2})
+    assert (bar.shown["loss"], bar.shown["skipped"]) == ("nan", "2")
+    bar.on_train_end(None, state, None)
+    shown = capsys.readouterr().err
+    assert "padding=7.0%" in shown
+    assert "3/10 [" in shown  # updates, then the time that has passed and that remains
+
+
+# ---------------------------------------------------------------------------------------------------------- the picture
+
+
+def evaluated(curve, *records, main=True):
+    state = TrainerState(is_world_process_zero=main, log_history=list(records))
+    curve.on_evaluate(None, state, None)
+
+
+def test_the_learning_curve_is_drawn_anew_at_each_evaluation(make_trainer, tmp_path):
+    picture, seen = tmp_path / "curve.png", []
+
+    class Look(TrainerCallback):
+        def on_evaluate(self, args, state, control, **kwargs):
+            seen.append(picture.read_bytes())
+
+    options = {"eval_strategy": "steps", "eval_steps": 1}
+    make_trainer(max_steps=3, callbacks=[LearningCurve(picture), Look()], **options).train()
+    assert len(set(seen)) == 3
+    assert all(png.startswith(b"\x89PNG") and png.rstrip().endswith(b"IEND\xaeB`\x82") for png in seen)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "checkpoints"] == ["curve.png"]
+
+
+def test_only_the_main_process_draws(tmp_path):
+    evaluated(LearningCurve(tmp_path / "curve.png"), {"step": 1, "loss": 2.0}, main=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_that_cannot_be_drawn_ends_nothing_and_is_told_once(tmp_path, caplog):
+    curve = LearningCurve(tmp_path / "no such folder" / "curve.png")
+    for step in (1, 2):
+        evaluated(curve, {"step": step, "loss": 2.0})
+    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
+        f"The learning curve {curve.path} could not be drawn"
+    ]
+
+
+# ----------------------------------------------------------------------------------------------- other people's reports
+
+
+def test_a_recipe_can_report_to_what_transformers_reports_to(corpus_recipe, tmp_path, monkeypatch):
+    reported = []
+
+    class Reporter(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            reported.append(dict(logs))
+
+    monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "tensorboard", Reporter)
+    train(load_recipe(corpus_recipe, {"training.report_to": "tensorboard"}), tmp_path / "run")
+    losses = [logs for logs in reported if "loss" in logs]
+    assert len(losses) == 2
+    assert all(logs["target_tokens_per_second"] > 0 and 0 < logs["real_share"] <= 1 for logs in losses)
+    assert sum("eval_bleu" in logs for logs in reported) == 1
+
+
+@pytest.fixture
+def corpus_recipe(tmp_path):
+    recipe = """
+description: Two updates.
+data: {source_language: en, target_language: de, train: "phrasebook:train:60", validation: "phrasebook:validation:4"}
+tokenizer: {vocab_size: 300}
+model: {d_model: 16, encoder_layers: 1, decoder_layers: 1, encoder_attention_heads: 2, decoder_attention_heads: 2,
+        encoder_ffn_dim: 16, decoder_ffn_dim: 16}
+training: {max_tokens: 256, max_steps: 2, warmup_steps: 2, eval_steps: 2, save_steps: 2, logging_steps: 1,
+           average_last: 1, generation_num_beams: 1, generation_max_length: 5}
+decoding: {num_beams: 1, max_new_tokens: 5}
+"""
+    (tmp_path / "recipe.yaml").write_text(recipe, encoding="utf-8")
+    return tmp_path / "recipe.yaml"

@@ -12,7 +12,8 @@ _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`.
+    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`,
+    `max_skipped_updates`.
 
     Changed defaults, beside what transformers has:
 
@@ -38,6 +39,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `accelerator_config` | even_batches off | on | no pair is trained on twice to make processes even |
     | `logging_steps` | 100 | 500 | the learning curve is drawn from the log |
     | `learning_rate` | 1.0 | 5e-5 | under the Noam schedule, which it multiplies; without it 5e-5 |
+    | `logging_nan_inf_filter` | False | True | updates that are not finite are skipped and counted, not covered up |
     | `restore_callback_states_from_checkpoint` | True | False | a resumed run stops early when the unbroken one would |
 
     `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch.
@@ -53,6 +55,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         early_stopping_patience: Stop after so many evaluations without a better `metric_for_best_model`; None: never.
+        max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, schedule
+            and count go on, and the log counts it under `skipped_updates`. After so many in a row training stops with a
+            checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient scaler
+            skips by itself.)
 
     Raises:
         ValueError: For a value that cannot be meant, naming the argument.
@@ -63,6 +69,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
+    max_skipped_updates: int = field(default=10, metadata={"help": "updates in a row that may be skipped"})
 
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
@@ -81,6 +88,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     predict_with_generate: bool = True
     remove_unused_columns: bool = False
     report_to: str | list[str] | None = "none"
+    logging_nan_inf_filter: bool = False
     ddp_find_unused_parameters: bool | None = False
     restore_callback_states_from_checkpoint: bool = True
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
@@ -96,6 +104,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
+        if self.max_skipped_updates < 1:
+            raise ValueError(f"max_skipped_updates must be at least 1, not {self.max_skipped_updates}.")
         if self.noam_factor is not None and not (self.warmup_steps >= 1 and self.noam_factor > 0):
             raise ValueError(
                 f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "

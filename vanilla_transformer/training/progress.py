@@ -1,20 +1,43 @@
 """What a person sees of a training run, and how that person can stop it."""
 
 import json
+import logging
 import math
-import re
 import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from ..files import write_text
+from ..files import named_in_errors, write_text
+from ..plots import plot_learning_curve
+from .checkpoints import extra_checkpoints, is_regular
+
+
+logger = logging.getLogger(__name__)
+
+# What the bar shows of the log, under which name and how.
+_SHOWN = {
+    "loss": ("loss", "{:.3g}"),
+    "learning_rate": ("rate", "{:.2e}"),
+    "target_tokens_per_second": ("target tokens/s", "{:,.0f}"),
+    "real_share": ("padding", "{:.1%}"),
+    "skipped_updates": ("skipped", "{:d}"),
+    "eval_loss": ("validation loss", "{:.3g}"),
+    "eval_bleu": ("BLEU", "{:.3g}"),
+}
 
 
 class ProgressBar(TrainerCallback):
-    """One line on the terminal: updates done and to do, the latest loss and the latest validation scores."""
+    """One line on the terminal: updates done and to do, the time it takes, and the latest of what is logged.
+
+    That is loss, learning rate, target tokens per second, the share of padding, and validation loss and BLEU.
+    """
 
     def __init__(self):
         self.bar: tqdm | None = None
@@ -29,12 +52,41 @@ class ProgressBar(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         if self.bar is None or self.bar.disable:
             return
-        names = {"loss": "loss", "eval_loss": "validation loss", "eval_bleu": "BLEU"}
-        self.shown |= {names[key]: f"{value:.3g}" for key, value in (logs or {}).items() if key in names}
+        values = dict(logs or {})
+        if "real_share" in values:
+            values["real_share"] = 1 - values["real_share"]
+        for key, (name, form) in _SHOWN.items():
+            if key in values:
+                self.shown[name] = form.format(values[key])
+        if self.shown.get("skipped") == "0":  # a word that nobody wants to see without need
+            del self.shown["skipped"]
         self.bar.set_postfix(self.shown)
 
     def on_train_end(self, args, state, control, **kwargs):
-        self.bar.close()
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the bar as it is; else one that an error cut short would be drawn once more, below the error."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+class LearningCurve(TrainerCallback):
+    """Draws the learning curve anew after each evaluation; if that fails, training goes on without it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.failed = False
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        if not state.is_world_process_zero:
+            return
+        try:
+            plot_learning_curve(state.log_history, self.path)
+        except Exception as error:
+            if not self.failed:
+                logger.warning("The learning curve %s could not be drawn: %s", self.path, error)
+            self.failed = True
 
 
 class LogFile(TrainerCallback):
@@ -49,7 +101,7 @@ class LogFile(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero:
-            with self.path.open("a", encoding="utf-8") as file:
+            with named_in_errors(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(_json_line(state.log_history[-1]))
 
 
@@ -70,10 +122,32 @@ class StopOnRequest(TrainerCallback):
         self.requested = False
         self.made_room = 0
 
+    def request(self) -> None:
+        self.requested = True
+
+    @contextmanager
+    def on_interrupt(self) -> Iterator[None]:
+        """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def request(number, frame):
+            self.request()
+            signal.signal(signal.SIGINT, before)
+            logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
+
+        signal.signal(signal.SIGINT, request)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     def on_step_end(self, args, state, control, **kwargs):
         self.requested = self._any_process_asks(args)
         if is_regular(state.global_step, args.save_steps):
-            self._make_room(args, len(self._extra(args, state)))
+            self._make_room(args, len(_extra(args, state)))
         elif self.requested:
             self.make_room_for_one(args)
         if self.requested:
@@ -81,8 +155,8 @@ class StopOnRequest(TrainerCallback):
             control.should_training_stop = True
 
     def on_save(self, args, state, control, **kwargs):
-        if is_regular(state.global_step, args.save_steps):
-            for folder in self._extra(args, state):
+        if is_regular(state.global_step, args.save_steps) and state.is_world_process_zero:
+            for folder in _extra(args, state):
                 shutil.rmtree(folder)
         self._make_room(args, -self.made_room)
 
@@ -103,15 +177,6 @@ class StopOnRequest(TrainerCallback):
         args.save_total_limit += checkpoints
         self.made_room += checkpoints
 
-    @staticmethod
-    def _extra(args, state) -> list[Path]:
-        """The checkpoints that are one more than the run would have; the best one stays as long as it is the best."""
-        best = Path(state.best_model_checkpoint or "").name
-        found = [path for path in Path(args.output_dir).glob("checkpoint-*") if path.name != best]
-        steps = {path: re.fullmatch(r"checkpoint-(\d+)", path.name) for path in found}
-        return [path for path, step in steps.items() if step and not is_regular(int(step[1]), args.save_steps)]
 
-
-def is_regular(step: int, save_steps: float) -> bool:
-    """Whether the run saves a checkpoint at this update, stopped or not."""
-    return step % save_steps == 0
+def _extra(args, state) -> list[Path]:
+    return extra_checkpoints(Path(args.output_dir), args.save_steps, state.best_model_checkpoint)

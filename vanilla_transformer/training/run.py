@@ -7,9 +7,6 @@ import logging
 import os
 import platform
 import shutil
-import signal
-import threading
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,31 +17,27 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.streams import StreamLostError
-from ..files import remove_leftovers, write_json, write_text
+from ..files import alone_in, remove_leftovers, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..plots import plot_learning_curve
-from ..run_folder import RunFolder, trainer_state
+from ..run_folder import RunFolder
 from .arguments import VanillaTransformerTrainingArguments
-from .progress import LogFile, ProgressBar, StopOnRequest
+from .checkpoints import finish_what_was_cut_short, trainer_state
+from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
 
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
-
 logger = logging.getLogger(__name__)
 
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
 # the text lies may change because its fingerprint may not.)
 _MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit")),
+    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 
@@ -68,16 +61,19 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
         ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
+        FloatingPointError: Too many updates in a row were not finite; a checkpoint was saved.
         Interrupted: SIGINT came; a checkpoint was saved.
+        OSError: A checkpoint could not be saved, or the stream is lost; the checkpoints before it are whole.
     """
     folder = RunFolder(output)
     arguments = _arguments(folder, recipe)
     data = RunData.open(recipe)
-    with _alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
+    with alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
         with arguments.main_process_first(local=False, desc="vocabulary"):
             if arguments.process_index == 0:
                 _open_folder(folder, recipe, data, resume, arguments.world_size)
                 data.make_tokenizer(folder, show_progress)
+                finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
         set_seed(arguments.seed)
         tokenizer, pairs, validation = data.encode(folder, arguments)
         trainer = _make_trainer(folder, recipe, arguments, tokenizer, pairs, validation, show_progress)
@@ -91,24 +87,6 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
 
 
 # ------------------------------------------------------------------------------------------------------------- begin
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Keeps a second process from training in the same folder at the same time (where the system has such locks)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FileExistsError(f"Another process is training in {folder}: wait, or choose another one.") from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool, processes: int) -> None:
@@ -129,6 +107,7 @@ def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool,
 def _clear_failed_start(folder: RunFolder) -> None:
     """A run that ended before its first checkpoint begins anew; a folder that is no run is left alone."""
     ours = {folder.recipe, folder.environment, folder.data, folder.tokenizer, folder.checkpoints, folder.log}
+    ours |= {folder.learning_curve, folder.not_finite}  # there may be an evaluation before the first checkpoint
     found = sorted(folder.path.iterdir())
     strangers = [path.name for path in found if path not in ours]
     if strangers or (found and not folder.environment.exists()):
@@ -223,8 +202,6 @@ def _make_trainer(
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
     checkpoints, max_steps, is_main = folder.good_checkpoints(), trainer.args.max_steps, trainer.is_world_process_zero()
-    for damaged in folder.bad_checkpoints():
-        logger.warning("%s is not complete and is left out.", damaged)
     if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
         return
     if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
@@ -240,12 +217,18 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
         for stale in (folder.finished, folder.scores):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()
-    trainer.add_callback(stop)
-    with _on_interrupt(stop):
-        try:
+    for callback in (stop, LearningCurve(folder.learning_curve)):
+        trainer.add_callback(callback)
+    trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request
+    try:
+        with stop.on_interrupt():
             trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
-        except StreamLostError as error:
-            raise StreamLostError(f"{error} {_saved_as_it_is(trainer, stop, folder)}") from error
+    except StreamLostError as error:
+        raise StreamLostError(f"{error} {_saved_as_it_is(trainer, stop, folder)}") from error
+    finally:
+        for bar in trainer.callback_handler.callbacks:
+            if isinstance(bar, ProgressBar):
+                bar.close()
     if stop.requested and trainer.state.global_step < max_steps:
         last = folder.good_checkpoints()[-1]
         raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
@@ -268,23 +251,3 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
         return state["global_step"] >= args.max_steps
     waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
     return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
-
-
-@contextlib.contextmanager
-def _on_interrupt(stop: StopOnRequest) -> Iterator[None]:
-    """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def request(number, frame):
-        stop.requested = True
-        signal.signal(signal.SIGINT, before)
-        logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
-
-    signal.signal(signal.SIGINT, request)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -15,11 +15,11 @@ from ..files import replaced_folder, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..plots import plot_attention
-from ..run_folder import RunFolder, find_model, load_model, trainer_state
+from ..run_folder import RunFolder, find_model, load_model
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
-from .progress import is_regular
+from .checkpoints import is_regular, trainer_state
 from .recipe import Recipe
 
 

@@ -23,7 +23,10 @@ from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
+from .checkpoints import saving
+from .safety import UpdateGuard
 from .schedule import create_noam_scheduler
+from .throughput import TokenCounter
 
 
 class VanillaTransformerTrainer(Seq2SeqTrainer):
@@ -38,6 +41,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
+
+    Attributes:
+        guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`.
@@ -80,6 +86,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self._clock = _Clock()
+        self._tokens = TokenCounter()
+        self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
+        self.add_callback(self.guard)
 
     # ------------------------------------------------------------------------------------------------- data
 
@@ -140,6 +149,18 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             )
             self._created_lr_scheduler = True  # so that a second train() begins its schedule anew
         return self.lr_scheduler
+
+    # ---------------------------------------------------------------------------------------------- updates
+
+    def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        self._tokens.saw(inputs)
+        return self.guard.saw(inputs, loss)
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: torch.Tensor | None = None):
+        """transformers 5.17 to 5.23 asks here for each update's norm, to log it: the guard needs no second one."""
+        self.guard.grad_norm = super()._get_grad_norm(model, grad_norm)
+        return self.guard.grad_norm
 
     # ------------------------------------------------------------------------------------------- validation
 
@@ -216,7 +237,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
             self.stream.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
         self._clock.start()
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        self._tokens = TokenCounter()
+        self.guard.begin()
+        output = super().train(resume_from_checkpoint, *args, **kwargs)
+        if self.guard.error is not None:
+            raise FloatingPointError(self.guard.error)
+        return output
 
     def save_checkpoint(self) -> None:
         """Saves a checkpoint of the last update now. Only between updates, and with one process."""
@@ -236,9 +262,20 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with `elapsed_seconds` of training without validation, over all sessions of a resumed run."""
+        """As in Trainer, with more of each training record: see `UpdateGuard.record` and `TokenCounter.record`.
+
+        Every record has `elapsed_seconds` of training without validation, over all sessions of a resumed run.
+        """
         self._clock.carry_on_from(self.state.log_history)
+        logs = {**logs, **self.guard.record(logs)}
+        if "loss" in logs:
+            logs |= self._tokens.record(self._clock.lap())
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
+
+    def _save_checkpoint(self, *args, **kwargs) -> None:
+        """transformers 5.17 to 5.23 writes all of a checkpoint here."""
+        with saving(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}")):
+            super()._save_checkpoint(*args, **kwargs)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
         super()._save(output_dir, state_dict)
@@ -262,7 +299,7 @@ class _Clock:
     """Seconds of training: stopped during validation, continued when a run is resumed."""
 
     def __init__(self):
-        self.before = 0.0
+        self.before = self.lapped = 0.0
         self.since: float | None = None
         self.started = self.resumed = False
 
@@ -273,10 +310,17 @@ class _Clock:
     def carry_on_from(self, log_history: list[dict]) -> None:
         if self.started and not self.resumed:
             self.resumed = True
-            self.before += max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+            earlier = max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+            self.before += earlier
+            self.lapped += earlier
 
     def seconds(self) -> float:
         return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
+
+    def lap(self) -> float:
+        """Seconds since this was asked last, or since this session began."""
+        lapped, self.lapped = self.lapped, self.seconds()
+        return self.lapped - lapped
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

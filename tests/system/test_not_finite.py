@@ -1,0 +1,31 @@
+"""A run that has nothing but updates that are not finite ends with a clear line, a file and a checkpoint."""
+
+import json
+
+from vanilla_transformer.run_folder import RunFolder
+
+from .conftest import command
+
+
+def test_a_learning_rate_beyond_all_bounds(corpus, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    # The first update leaves numbers whose products overflow; none after it can be done.
+    settings = {"noam_factor": "1e30", "eval_steps": 12, "save_steps": 12, "max_skipped_updates": 4}
+    typed = ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder.path]
+    typed += [word for name, value in settings.items() for word in (f"--training.{name}", value)]
+    for last in (5, 9):  # which can be resumed, and has as many tries as the first time
+        done = command(*typed, *(["--resume"] if last > 5 else []))
+        assert done.returncode == 1
+        said = done.stderr.splitlines()[-1]
+        assert said.startswith(f"vanilla-transformer: Stopped after update {last}: 4 updates in a row were skipped")
+        assert str(folder.not_finite) in said
+        assert f"checkpoint-{last}" in said
+        assert [path.name for path in folder.good_checkpoints()][-1] == f"checkpoint-{last}"
+        rows = [json.loads(line) for line in folder.not_finite.read_text(encoding="utf-8").splitlines()]
+        assert f"The {len(rows)} pairs of update {last} are in" in said
+        lines = {name: (corpus / f"train.{name}").read_text(encoding="utf-8").splitlines() for name in ("en", "de")}
+        pairs = set(zip(lines["en"], lines["de"], strict=True))
+        assert rows
+        assert all(row["update"] == last and (row["source"], row["target"]) in pairs for row in rows)
+        skipped = [record["skipped_updates"] for record in folder.log_records() if "loss" in record]
+        assert skipped == [0, *[1] * (last - 1)]

@@ -1,0 +1,298 @@
+"""Updates that are not finite change nothing, are counted, and stop a run that has nothing else."""
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+from accelerate.optimizer import AcceleratedOptimizer
+from torch.utils.data import DataLoader
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from vanilla_transformer.data.collator import TranslationCollator
+from vanilla_transformer.training.safety import UpdateGuard
+
+
+SAVED = {"save_strategy": "steps", "save_steps": 100, "save_total_limit": 9}
+
+
+class PoisonedGradient(TrainerCallback):
+    """Makes one number of one gradient NaN or infinite at some updates."""
+
+    def __init__(self, model, updates, value=math.nan):
+        self.update = 0
+        parameter = model.get_parameter("model.encoder.layers.0.fc1.weight")
+        parameter.register_hook(lambda gradient: self.poisoned(gradient, value) if self.update in updates else None)
+
+    @staticmethod
+    def poisoned(gradient, value):
+        gradient = gradient.clone()
+        gradient[3, 5] = value
+        return gradient
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.update = state.global_step + 1
+
+
+class PoisonedLoss(TrainerCallback):
+    """Changes the loss at some updates."""
+
+    def __init__(self, model, updates, change):
+        self.update = 0
+
+        def hook(module, arguments, output):
+            if self.update in updates:
+                output.loss = change(output.loss)
+
+        model.register_forward_hook(hook)
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.update = state.global_step + 1
+
+
+class Snapshots(TrainerCallback):
+    """What parameters and optimizer held after each update (0: at the beginning)."""
+
+    def __init__(self):
+        self.after = {}
+
+    def on_step_end(self, args, state, control, *, model, optimizer, **kwargs):
+        self.after[state.global_step] = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+
+    on_train_begin = on_step_end
+
+
+def same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def logged(trainer, name):
+    return [record[name] for record in trainer.state.log_history if name in record]
+
+
+def identity(tensor):
+    return tensor
+
+
+POISONS = {
+    "gradient nan": lambda model, updates: PoisonedGradient(model, updates),
+    "gradient inf": lambda model, updates: PoisonedGradient(model, updates, -math.inf),
+    "loss nan": lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss * math.nan),
+    "loss inf, gradients finite": lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss + math.inf),
+    "loss finite, gradients not": lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss * 3e37),
+}
+
+
+@pytest.mark.parametrize("optim", ["adamw_torch_fused", "adamw_torch", "sgd"])
+@pytest.mark.parametrize("poison", POISONS)
+def test_a_skipped_update_changes_nothing_but_the_count(poison, optim, make_trainer, make_model):
+    model, seen = make_model(), Snapshots()
+    trainer = make_trainer(model, max_steps=5, optim=optim, weight_decay=0.1, callbacks=[seen])
+    trainer.add_callback(POISONS[poison](model, {1, 3}))
+    trainer.train()
+    assert trainer.state.global_step == 5
+    unchanged = [update for update in range(1, 6) if same(seen.after[update], seen.after[update - 1])]
+    assert unchanged == [1, 3]
+    assert logged(trainer, "skipped_updates") == [1, 0, 1, 0, 0]
+    assert logged(trainer, "learning_rate") == logged(make_and_train(make_trainer, max_steps=5), "learning_rate")
+    assert all(torch.isfinite(weight).all() for weight in model.parameters())
+
+
+def make_and_train(make_trainer, *arguments, **options):
+    trainer = make_trainer(*arguments, **options)
+    trainer.train()
+    return trainer
+
+
+def test_with_clipping_too(make_trainer, make_model):
+    model, seen = make_model(), Snapshots()
+    trainer = make_trainer(model, max_grad_norm=0.5, callbacks=[seen, PoisonedGradient(model, {2})])
+    trainer.train()
+    assert same(seen.after[2], seen.after[1])
+    assert not same(seen.after[3], seen.after[2])
+
+
+def test_with_bfloat16(make_trainer, make_model):
+    model, seen = make_model(), Snapshots()
+    trainer = make_trainer(model, bf16=True, callbacks=[seen, PoisonedLoss(model, {2}, lambda loss: loss * 3e37)])
+    trainer.train()
+    assert logged(trainer, "skipped_updates") == [0, 1, 0]
+    assert same(seen.after[2], seen.after[1])
+    assert not same(seen.after[3], seen.after[2])
+
+
+def test_one_bad_batch_of_an_accumulated_update_spoils_it(make_trainer, make_model):
+    class SecondOfUpdate2(PoisonedGradient):
+        def on_step_begin(self, args, state, control, **kwargs):
+            self.update = 0
+
+        def on_substep_end(self, args, state, control, **kwargs):
+            self.update = state.global_step + 1
+
+    model, seen = make_model(), Snapshots()
+    callbacks = [seen, SecondOfUpdate2(model, {2})]
+    trainer = make_trainer(model, gradient_accumulation_steps=2, callbacks=callbacks)
+    trainer.train()
+    assert logged(trainer, "skipped_updates") == [0, 1, 0]
+    assert same(seen.after[2], seen.after[1])
+
+
+def test_without_anything_to_skip_nothing_is_different(make_trainer, make_model):
+    guarded = make_and_train(make_trainer, make_model(dropout=0.3), max_steps=6)
+    plain = make_trainer(make_model(dropout=0.3), max_steps=6)
+    plain.remove_callback(UpdateGuard)
+    plain.train()
+    assert same(guarded.model.state_dict(), plain.model.state_dict())
+    assert same(guarded.optimizer.state_dict(), plain.optimizer.state_dict())
+    assert logged(guarded, "loss") == logged(plain, "loss")
+
+
+def test_the_guard_needs_nobody_to_tell_it_the_norm(make_trainer, make_model, monkeypatch):
+    # transformers may stop asking for the norm where the trainer listens.
+    model, seen = make_model(), Snapshots()
+    trainer = make_trainer(model, callbacks=[seen, PoisonedGradient(model, {2})])
+    monkeypatch.setattr(trainer, "_get_grad_norm", lambda model, grad_norm=None: grad_norm)
+    trainer.train()
+    assert logged(trainer, "skipped_updates") == [0, 1, 0]
+    assert same(seen.after[2], seen.after[1])
+
+
+# ------------------------------------------------------------------------------------------------------------- the log
+
+
+def test_the_logged_loss_is_that_of_the_updates_that_were_done(make_trainer, make_model):
+    def trained(**options):
+        model = make_model(dropout=0.0)
+        poison = PoisonedLoss(model, {2, 5, 6}, lambda loss: loss * math.nan)
+        return make_and_train(make_trainer, model, max_steps=8, callbacks=[poison], **options)
+
+    single, windows = trained(), trained(logging_steps=2)
+    losses = logged(single, "loss")
+    assert [math.isnan(loss) for loss in losses] == [False, True, False, False, True, True, False, False]
+    assert logged(windows, "skipped_updates") == [1, 0, 2, 0]
+    expected = [losses[0], (losses[2] + losses[3]) / 2, math.nan, (losses[6] + losses[7]) / 2]
+    assert logged(windows, "loss") == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    mean = sum(loss for loss in losses if loss == loss) / 5
+    assert logged(windows, "train_loss") == pytest.approx([mean], rel=1e-6)
+
+
+def test_transformers_filter_hides_nothing(make_trainer, make_model):
+    model = make_model()
+    poison = PoisonedLoss(model, {2}, lambda loss: loss * math.nan)
+    trainer = make_and_train(make_trainer, model, callbacks=[poison], logging_nan_inf_filter=True)
+    assert [math.isnan(loss) for loss in logged(trainer, "loss")] == [False, True, False]
+
+
+# ------------------------------------------------------------------------------------------------------ when to give up
+
+
+def texts_of_update(trainer, tokenizer, update, accumulation=1):
+    """The pairs of an update of the first epoch."""
+    batches = list(trainer.train_batches)[(update - 1) * accumulation : update * accumulation]
+    rows = [trainer.train_dataset[i] for batch in batches for i in batch]
+
+    def text(name):
+        return [tokenizer.decode(row[name], skip_special_tokens=True) for row in rows]
+
+    return [
+        {"update": update, "source": s, "target": t} for s, t in zip(text("input_ids"), text("labels"), strict=True)
+    ]
+
+
+def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_model, tokenizer, tmp_path):
+    options = {"max_steps": 8, "max_skipped_updates": 2, "max_tokens": 30, **SAVED}
+    model, seen = make_model(dropout=0.3), Snapshots()
+    # 1 alone is not two in a row.
+    trainer = make_trainer(model, callbacks=[seen, PoisonedGradient(model, {1, 3, 4})], **options)
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-4"
+    with pytest.raises(FloatingPointError) as stopped:
+        trainer.train()
+    file = tmp_path / "checkpoints" / "not_finite.jsonl"
+    assert str(file) in str(stopped.value)
+    assert str(checkpoint) in str(stopped.value)
+    assert "Stopped after update 4: 2 updates in a row were skipped" in str(stopped.value)
+    assert "\n" not in str(stopped.value)
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert rows == texts_of_update(trainer, tokenizer, 4)
+    assert len(rows) > 1
+    assert logged(trainer, "skipped_updates") == [1, 0, 1, 1]
+
+    # Going on: the same as a run in which these updates had been skipped and nobody had stopped.
+    resumed = make_trainer(make_model(seed=5, dropout=0.3), **options)
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    model = make_model(dropout=0.3)
+    patient = make_trainer(
+        model, callbacks=[PoisonedGradient(model, {1, 3, 4})], **options | {"max_skipped_updates": 9}
+    )
+    patient.train()
+    assert resumed.state.global_step == 8
+    assert same(resumed.model.state_dict(), patient.model.state_dict())
+    assert logged(resumed, "loss")[4:] == logged(patient, "loss")[4:]
+
+
+def test_the_file_has_the_pairs_of_all_batches_of_an_update(make_trainer, make_model, tokenizer, tmp_path):
+    model = make_model()
+    trainer = make_trainer(
+        model,
+        callbacks=[PoisonedGradient(model, {1, 2})],
+        max_skipped_updates=2,
+        gradient_accumulation_steps=2,
+        max_tokens=30,
+        **SAVED,
+    )
+    with pytest.raises(FloatingPointError):
+        trainer.train()
+    lines = (tmp_path / "checkpoints" / "not_finite.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == texts_of_update(trainer, tokenizer, 2, accumulation=2)
+
+
+def test_a_trainer_that_was_stopped_can_be_used_again(make_trainer, make_model):
+    model = make_model()
+    poison = PoisonedGradient(model, {2, 3})
+    trainer = make_trainer(model, callbacks=[poison], max_skipped_updates=2)
+    with pytest.raises(FloatingPointError):
+        trainer.train()
+    trainer.remove_callback(poison)
+    poison.update = 0
+    trainer.train()
+    assert trainer.state.global_step == 3
+
+
+# ---------------------------------------------------------------------------------------------------- gradient scaling
+
+
+def test_overflows_under_a_gradient_scaler_are_the_scalers(make_trainer, tokenizer, pairs, tmp_path):
+    # Driven by hand: accelerate has no scaler for the CPU.
+    trainer = make_trainer()
+    model, trainer_args = trainer.model, trainer.args
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    guard = UpdateGuard(1, tmp_path / "not_finite.jsonl")
+    optimizer = AcceleratedOptimizer(inner, device_placement=False, scaler=scaler)
+    batch = next(iter(DataLoader(pairs, batch_size=4, collate_fn=TranslationCollator())))
+    state, control = TrainerState(is_world_process_zero=True), TrainerControl()
+    before = copy.deepcopy(model.state_dict())
+    for spoil in (identity, lambda gradient: gradient * math.inf):
+        hook = model.get_parameter("model.encoder.layers.0.fc1.weight").register_hook(spoil)
+        guard.on_step_begin(trainer_args, state, control)
+        loss = model(**batch).loss
+        scaler.scale(loss).backward()
+        guard.saw(batch, loss.detach())
+        guard.on_pre_optimizer_step(trainer_args, state, control, model=model, optimizer=optimizer)
+        optimizer.step()
+        guard.on_step_end(trainer_args, state, control, processing_class=tokenizer)
+        hook.remove()
+        optimizer.zero_grad()
+        if spoil is identity:
+            done = copy.deepcopy(model.state_dict())
+    assert not same(before, done)
+    assert optimizer.step_was_skipped
+    assert scaler.get_scale() == 2.0
+    assert same(model.state_dict(), done)
+    assert guard.error is None
+    assert guard.record({"loss": 1.0})["skipped_updates"] == 0
