@@ -177,7 +177,9 @@ class TokenBatchStream(IterableDataset):
         if sources:
             seed = np.random.SeedSequence((self.seed, self.rank, begin.epoch, begin.unit, begin.row))
             lengths = [len(source) for source in sources], [len(target) for target in targets]
-            batches = list(TokenBatchSampler(*lengths, self.max_tokens, seed=int(seed.generate_state(1)[0])))
+            batches = list(
+                TokenBatchSampler(*lengths, self.max_tokens, seed=int(seed.generate_state(1)[0]), coarse=True)
+            )
         return _Pool(begin, end, sources, targets, batches, report)
 
     def _rows(self, begin: _Place, readers: Executor) -> Iterator[tuple[_Place, Pair | None]]:

@@ -19,6 +19,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         max_tokens: Budget of a batch: pairs times longest source, and pairs times longest target, are at most this
             (section 5.1: about 25,000 source and 25,000 target tokens).
         seed: What the order is drawn from, together with the epoch.
+        coarse: For batches of many pairs: neighbouring target lengths are put together, so that there are enough pairs
+            of like target length to be cut into batches of like source length.
         shuffle: False gives the sorted order in every epoch, for evaluation.
 
     Raises:
@@ -32,6 +34,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         max_tokens: int,
         *,
         seed: int = 0,
+        coarse: bool = False,
         shuffle: bool = True,
     ):
         self.source_lengths = np.asarray(source_lengths, dtype=np.int64)
@@ -41,6 +44,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.seed = seed
         self.shuffle = shuffle
         self.epoch = 0
+        self._band_of = np.arange(self.target_lengths.max() + 1)  # of each target length; here its own
+        if coarse:
+            self._band_of = _bands(self.source_lengths, self.target_lengths, max_tokens)
         order = self._sorted(np.arange(len(self.source_lengths)))
         self._bounds = _cut(self.source_lengths[order], self.target_lengths[order], max_tokens)
 
@@ -86,8 +92,17 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def _sorted(self, pairs: np.ndarray) -> np.ndarray:
         """Sorts by target length, then source length up and down by turns, so that all neighbours are alike."""
-        source, target = self.source_lengths[pairs], self.target_lengths[pairs]
-        return pairs[np.lexsort((np.where(target % 2, -source, source), target))]
+        source, band = self.source_lengths[pairs], self._band_of[self.target_lengths[pairs]]
+        return pairs[np.lexsort((np.where(band % 2, -source, source), band))]
+
+
+def _bands(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:
+    """For each target length the number of its band: bands of about as many tokens each, (longest target + 1,)."""
+    tokens = np.bincount(target_lengths, weights=np.maximum(source_lengths, target_lengths))
+    # As many as each of them will have batches, or a few more: measured best for 50,000 to 400,000 pairs of WMT14's
+    # lengths in batches of 4,000 to 25,000 tokens.
+    bands = max(1, round(1.4 * (tokens.sum() / max_tokens) ** 0.5))
+    return ((tokens.cumsum() - tokens) * bands / tokens.sum()).astype(int)
 
 
 def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:
