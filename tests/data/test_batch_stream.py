@@ -1,0 +1,242 @@
+"""Batches out of a stream: every pair once, the same order always, exact from any place, in bounded memory."""
+
+import itertools
+import json
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.batch_stream import TokenBatchStream
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.data.streams import PairStream, StreamLostError
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+
+
+ROWS = 40
+
+
+def unit_of(number: int):
+    """Pairs that tell where they are from, of very different lengths."""
+    rng = np.random.default_rng(number)
+    for row in range(ROWS):
+        yield f"{number} {row}" + " a" * int(rng.integers(0, 30)), f"{number} {row}" + " b" * int(rng.integers(0, 30))
+
+
+def made_up(units: int = 12, bounded: bool = True, **more) -> PairStream:
+    return PairStream("made up", units, unit_of, {"units": units}, bounded, **more)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer((side for pair in unit_of(0) for side in pair), TokenizerSettings(vocab_size=270))
+
+
+@pytest.fixture(scope="module")
+def new(tokenizer):
+    def build(pairs=None, **choices):
+        choices = {"buffer_pairs": 150, "seed": 3, "passes": 2, **choices}
+        return TokenBatchStream(pairs or made_up(), tokenizer, choices.pop("max_tokens", 200), **choices)
+
+    return build
+
+
+def as_text(batch) -> tuple:
+    return tuple((tuple(pair["input_ids"]), tuple(pair["labels"])) for pair in batch)
+
+
+@pytest.fixture(scope="module")
+def whole(new):
+    return [as_text(batch) for batch in new()]
+
+
+def test_every_pair_comes_once_in_each_pass(new, whole, tokenizer):
+    expected = Counter(
+        (tuple(tokenizer(source).input_ids), tuple(tokenizer(target).input_ids))
+        for number in range(12)
+        for source, target in unit_of(number)
+    )
+    assert Counter(itertools.chain(*(as_text(batch) for batch in new(passes=1)))) == expected
+    assert Counter(itertools.chain(*whole)) == expected + expected
+
+
+def test_no_batch_is_over_its_budget(whole):
+    for batch in whole:
+        for side in (0, 1):
+            assert len(batch) * max(len(pair[side]) for pair in batch) <= 200
+
+
+def test_passes_seeds_and_pools_have_orders_of_their_own(new, whole):
+    assert whole == [as_text(batch) for batch in new()]
+    half = len(whole) // 2
+    assert set(whole[:half]) != set(whole[half:])
+    assert whole != [as_text(batch) for batch in new(seed=4)]
+    first_of_each = [batch[0] for batch in whole[:8]]
+    assert len({len(pair[1]) for pair in first_of_each}) > 4  # not by length, as within a pool
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("readers", [1, 7])
+def test_the_number_of_readers_changes_nothing(new, whole, readers, bounded):
+    assert [as_text(batch) for batch in new(made_up(bounded=bounded), readers=readers)] == whole
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_stopped_anywhere_any_number_of_times(new, whole, data):
+    found, state = [], None
+    for _ in range(data.draw(st.integers(1, 4))):
+        stream = new(readers=data.draw(st.integers(1, 3)))
+        if state is not None:
+            stream.load_state_dict(json.loads(state))
+        batches = iter(stream)
+        found += map(as_text, itertools.islice(batches, data.draw(st.integers(0, len(whole) // 3))))
+        state = json.dumps(stream.state_dict())
+        batches.close()
+    stream = new()
+    stream.load_state_dict(json.loads(state))
+    assert found + [as_text(batch) for batch in stream] == whole
+    assert stream.report.pairs == 2 * 12 * ROWS
+
+
+def test_going_on_reads_one_pool_and_not_the_corpus_again(new):
+    read = []
+
+    def counted(number):
+        for pair in unit_of(number):
+            read.append(pair)
+            yield pair
+
+    pairs = PairStream("counted", 100, counted, {}, bounded=False)
+    stream = new(pairs, passes=1)
+    batches = iter(stream)
+    for _ in itertools.takewhile(lambda _: stream.report.pairs < 3000, batches):
+        pass
+    state = stream.state_dict()
+    batches.close()
+    read.clear()
+    again = new(pairs, passes=1)
+    again.load_state_dict(state)
+    next(batches := iter(again))
+    batches.close()
+    assert len(read) <= 2 * (150 + ROWS)  # the pool, the one after it, and the beginnings of the units they begin in
+
+
+@pytest.mark.parametrize(("units", "world_size"), [(90, 3), (90, 4), (5, 2), (1, 3)])
+def test_each_pair_is_one_processes(new, units, world_size):
+    shares = [
+        list(itertools.chain(*map(as_text, new(made_up(units), rank=rank, world_size=world_size, passes=1))))
+        for rank in range(world_size)
+    ]
+    assert Counter(itertools.chain(*shares)).most_common(1)[0][1] == 1
+    assert sum(map(len, shares)) == units * ROWS
+    assert max(map(len, shares)) - min(map(len, shares)) <= max(ROWS, units)
+
+
+@pytest.mark.parametrize(("units", "rank"), [(90, 1), (3, 0)])
+def test_a_process_of_several_goes_on_exactly(new, units, rank):
+    choices = {"rank": rank, "world_size": 2, "passes": 1}
+    expected = [as_text(batch) for batch in new(made_up(units), **choices)]
+    stream = new(made_up(units), **choices)
+    batches = iter(stream)
+    begun = [as_text(next(batches)) for _ in range(len(expected) // 2)]
+    state = stream.state_dict()
+    batches.close()
+    again = new(made_up(units), **choices)
+    again.load_state_dict(state)
+    assert begun + [as_text(batch) for batch in again] == expected
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": PairLimits(50, 50)}],
+    ids=lambda other: next(iter(other)),
+)
+def test_another_stream_does_not_go_on_from_this_one(new, other):
+    state = new().state_dict()
+    with pytest.raises(ValueError, match=f"cannot go on from where it was: {next(iter(other))} was"):
+        new(**other).load_state_dict(state)
+    with pytest.raises(ValueError, match="cannot go on from where it was: corpus was"):
+        new(made_up(13)).load_state_dict(state)
+
+
+def test_what_is_dropped_is_counted(new):
+    stream = new(limits=PairLimits(20, 256), passes=1)
+    kept = sum(map(len, stream))
+    assert stream.report.pairs == 12 * ROWS
+    assert stream.report.kept == kept < 12 * ROWS
+    assert stream.report.dropped == {"source over 20 tokens": 12 * ROWS - kept}
+
+
+def test_a_corpus_of_which_nothing_is_left_does_not_go_round_for_ever(new):
+    with pytest.raises(ValueError, match=f"No pair of made up is left to use: 0 of {12 * ROWS} pairs kept"):
+        next(iter(new(limits=PairLimits(1, 1), passes=None)))
+
+
+def test_a_pair_over_the_budget_is_an_error_and_no_thread_stays(new):
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="more than max_tokens = 10 allows"):
+        list(new(max_tokens=10))
+    assert threading.active_count() == before
+
+
+def test_a_broken_stream_goes_on_behind_the_last_pair(new, whole):
+    failures = iter([3, 0, 39, 12] * 20)
+    left = {"times": 60}
+
+    def breaking(number):
+        at = next(failures, None)
+        for row, pair in enumerate(unit_of(number)):
+            if row == at and left["times"]:
+                left["times"] -= 1
+                raise ConnectionResetError("gone")
+            yield pair
+
+    stream = PairStream("breaking", 12, breaking, {"units": 12}, patience=60)
+    stream.stop.wait = lambda seconds: None  # no pauses
+    assert [as_text(batch) for batch in new(stream)] == whole
+    assert left["times"] < 60
+
+
+def test_a_stream_that_stays_broken_is_given_up(new):
+    def broken(number):
+        yield from itertools.islice(unit_of(number), 5)
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(StreamLostError, match="made of glass cannot be read any more"):
+        list(new(PairStream("made of glass", 12, broken, {}, patience=0.1)))
+
+
+def test_who_leaves_does_not_wait_for_a_broken_stream(new):
+    def broken(number):
+        if number == 0:
+            yield from unit_of(number)
+        else:
+            raise ConnectionResetError("gone")
+
+    pairs = PairStream("broken", 2, broken, {}, bounded=False, patience=3600)
+    batches = iter(
+        new(
+            pairs,
+            buffer_pairs=10,
+            seed=next(s for s in range(99) if np.random.default_rng((s, 0)).permutation(2)[0] == 0),
+        )
+    )
+    next(batches)
+    closing = threading.Thread(target=batches.close)
+    closing.start()
+    closing.join(timeout=20)
+    assert not closing.is_alive()
+
+
+def test_coarse_batches_are_fuller_where_batches_are_few():
+    rng = np.random.default_rng(0)
+    source = rng.integers(5, 80, size=20_000)
+    target = np.clip(source + rng.integers(-15, 16, size=20_000), 2, None)
+    fine, coarse = (TokenBatchSampler(source, target, 25_000, coarse=choice) for choice in (False, True))
+    assert coarse.real_share() > fine.real_share() + 0.03
+    assert sorted(itertools.chain(*coarse)) == list(range(20_000))
