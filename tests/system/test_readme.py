@@ -59,6 +59,8 @@ def folder(tmp_path_factory):
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]
             arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
+        if arguments[0] == "prepare":
+            arguments += ["--tokenizer.vocab_size", "500"]
         if arguments[0] == "tokenizer":
             arguments += ["--vocab-size", "500"]
         done = command(*arguments, cwd=folder)
