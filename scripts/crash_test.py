@@ -6,8 +6,8 @@ A run of a few seconds is started as `vanilla-transformer train ... --resume` an
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
 and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
 there were enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the machine
-has to do. Few of them fall into the moments in which a checkpoint is saved or an old one removed; `--around-saves` waits
-for such a one each time.
+has to do. Few of them fall into the moments in which a checkpoint is saved or an old one removed: with
+`--around-saves` each kill waits for such a moment. (How many it then hits is in the figures.)
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
