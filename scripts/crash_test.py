@@ -6,7 +6,8 @@ A run of a few seconds is started as `vanilla-transformer train ... --resume` an
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
 and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
 there were enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the machine
-has to do.
+has to do. Few of them fall into the moments in which a checkpoint is saved or an old one removed: with
+`--around-saves` each kill waits for such a moment. (How many it then hits is in the figures.)
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -69,8 +70,9 @@ def start(folder: Path, messages: TextIO) -> subprocess.Popen:
     )
 
 
-def run(folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
+def run(folder: Path, moment: float | None = None, around_save: bool = False) -> tuple[bool, str, float]:
     """Starts or resumes a run and kills it at a moment; whether it was killed, its messages and its life."""
+    before = unfinished(folder)
     messages = folder.with_suffix(".messages")
     with messages.open("w", encoding="utf-8") as file:
         process = start(folder, file)
@@ -79,16 +81,23 @@ def run(folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
             with contextlib.suppress(psutil.Error):  # it has just ended
                 times = psutil.Process(process.pid).cpu_times()
                 life = times.user + times.system or life
-            if moment is not None and life >= moment:
-                time.sleep(random.random() * 0.02)  # the system counts in steps of 0.01 s
+            if moment is not None and life >= moment and not (around_save and unfinished(folder) <= before):
+                # The system counts in steps of 0.01 s, and a save with the removal after it takes some of them.
+                time.sleep(random.random() * (0.05 if around_save else 0.02))
                 process.kill()
                 break
-            time.sleep(0.002)
+            time.sleep(0.0005 if around_save else 0.002)
         process.wait()
     text = messages.read_text(encoding="utf-8")
     if process.returncode not in (0, -signal.SIGKILL):
         sys.exit(f"{folder} could not go on:\n{text}")
     return process.returncode != 0, text, life
+
+
+def unfinished(folder: Path) -> set[str]:
+    """The checkpoints without the file that is written last."""
+    found = (folder / "checkpoints").glob("checkpoint-*")
+    return {path.name for path in found if not (path / "trainer_state.json").exists()}
 
 
 def state_of(folder: Path, since: float) -> dict:
@@ -141,7 +150,9 @@ def check_restart(messages: str, whole: list[str], killed: bool) -> int:
     return expected
 
 
-def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
+def crash(
+    folder: Path, kills: int, life: float, moments: random.Random, around_saves: bool
+) -> tuple[list[dict], list[int]]:
     """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
     records, restarts = [], []
     while True:
@@ -149,7 +160,7 @@ def crash(folder: Path, kills: int, life: float, moments: random.Random) -> tupl
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
         started = time.time()
-        killed, messages, _ = run(folder, seconds)
+        killed, messages, _ = run(folder, seconds, around_saves)
         if records:
             restarts.append(check_restart(messages, before, killed))
         if not killed:
@@ -165,6 +176,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=1, help="decides when to kill")
+    parser.add_argument("--around-saves", action="store_true", help="kill only while or after one is saved")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     options = parser.parse_args()
     moments, kills, runs = random.Random(options.seed), [], []
@@ -174,7 +186,7 @@ def main() -> int:
         print(f"The unbroken run takes {life:.1f} s.", file=sys.stderr, flush=True)
         while len(kills) < options.kills:
             folder = Path(place, f"run-{len(runs) + 1}")
-            its_kills, restarts = crash(folder, options.kills - len(kills), life, moments)
+            its_kills, restarts = crash(folder, options.kills - len(kills), life, moments, options.around_saves)
             kills += its_kills
             found = result_of(folder)
             differs = [name for name in expected if found[name] != expected[name]]
@@ -188,6 +200,7 @@ def main() -> int:
         "equal_runs": sum(not r["differs"] for r in runs),
         "unbroken_seconds": round(life, 1),
         "seed": options.seed,
+        "only_around_saves": options.around_saves,
     }
     print("| run | kills | restarts from update | equal to the unbroken run |\n| --- | --- | --- | --- |")
     for r in runs:
