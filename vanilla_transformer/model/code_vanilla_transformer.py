@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig  # noqa: F401
     from .conversion_vanilla_transformer import from_marian  # noqa: F401
     from .dropout_vanilla_transformer import dropout  # noqa: F401
+    from .ensemble_vanilla_transformer import EnsembleForConditionalGeneration  # noqa: F401
     from .generation_vanilla_transformer import PaperGeneration  # noqa: F401
     from .loss_vanilla_transformer import linear_cross_entropy  # noqa: F401
     from .modeling_vanilla_transformer import VanillaTransformerModel  # noqa: F401
