@@ -1,9 +1,7 @@
 """A small corpus, a small recipe, and one small trained run for all tests of the command line."""
 
 import json
-import os
 import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -12,6 +10,8 @@ import sentencepiece
 from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer, set_seed
 
 from vanilla_transformer.data.phrasebook import phrasebook
+
+from .warm_process import run_command
 
 
 RECIPE = """
@@ -52,13 +52,15 @@ evaluation:
 
 def command(*arguments, **options) -> subprocess.CompletedProcess:
     """Runs `vanilla-transformer` as a process of its own, as a user does."""
+    words = [*map(str, arguments)]
+    if words[0] != "prepare":  # which forks workers itself, and is to do so from where a user's process does
+        return run_command(words, **options)
     return subprocess.run(
-        [sys.executable, "-m", "vanilla_transformer.cli", *map(str, arguments)],
+        [sys.executable, "-m", "vanilla_transformer.cli", *words],
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=300,
-        env={**os.environ, "PYTHONUTF8": "1"},
         check=False,
         **options,
     )
