@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
