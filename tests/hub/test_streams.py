@@ -32,7 +32,7 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 30},  # more than any client of itself bears
+        {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client of itself bears
         {"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3},  # a shard that vanishes and comes back
         {"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -84,6 +85,7 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
     assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub_python, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(train(hub_python, "wmt14_en_de_base", whole))

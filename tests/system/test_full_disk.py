@@ -51,7 +51,9 @@ def whole(folder):
 
 
 # Room for less than half the weights, for the weights but not the optimizer's state, and for all but the end.
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.1, marks=pytest.mark.slow), 0.5, pytest.param(0.95, marks=pytest.mark.slow)]
+)
 def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
     folder, filler = disk / "run", disk / "filler"
     assert train(corpus, folder, "--training.max_steps", 8).returncode == 0

@@ -93,7 +93,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, tmp_path):
     assert json.loads((two / "environment.json").read_text())["processes"] == 2
 
 
-@pytest.mark.parametrize("data", [(), STREAM], ids=["files", "stream"])
+@pytest.mark.parametrize("data", [pytest.param((), marks=pytest.mark.slow), STREAM], ids=["files", "stream"])
 def test_killed_and_resumed_on_two_processes_is_exact(corpus, tmp_path, data):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     on_two("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", whole, *data)
