@@ -55,7 +55,7 @@ def command(*arguments, **options) -> subprocess.CompletedProcess:
     """Runs `vanilla-transformer` as a process of its own, as a user does."""
     words = [*map(str, arguments)]
     # `prepare` forks workers itself, and is to do so from where a user's process does.
-    if words[0] != "prepare" and options.keys() <= {"input", "cwd"}:
+    if words[:1] != ["prepare"] and options.keys() <= {"input", "cwd"}:
         return run_command(words, **options)
     return subprocess.run(
         [sys.executable, "-m", "vanilla_transformer.cli", *words],
