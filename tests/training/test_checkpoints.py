@@ -72,7 +72,9 @@ def test_the_newest_is_the_one_of_most_updates(run):
 
 
 def test_no_checkpoint_is_no_trouble(run):
-    finish_what_was_cut_short(run(), 10, 2)
+    folder = run()
+    finish_what_was_cut_short(folder, 10, 2)
+    assert folder.good_checkpoints() == folder.bad_checkpoints() == []
 
 
 def test_a_save_that_failed_leaves_nothing(tmp_path):
