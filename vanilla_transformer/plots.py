@@ -4,6 +4,7 @@ Every figure is a `matplotlib.figure.Figure` of its own, never pyplot's: drawing
 and leaves a notebook's own figures and settings alone.
 """
 
+import itertools
 import math
 import os
 import warnings
@@ -158,6 +159,35 @@ def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike) -> None
     image = axes.imshow(table, vmin=-limit, vmax=limit, cmap="RdBu_r", interpolation="nearest", aspect="auto")
     axes.set(xlabel="dimension", ylabel="position")
     figure.colorbar(image, ax=axes, label="value")
+    _save(figure, path)
+
+
+def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *, metric: str, title: str = "") -> None:
+    """Draws how well systems translate groups of sentences: a panel per way to group, a line per system.
+
+    Args:
+        groups: By what the groups are made of, say "words in the source": `Group`s with a label, a number of segments
+            and a score per system.
+        path: The PNG file to write.
+        metric: The name of the score.
+        title: A line above the picture.
+
+    Raises:
+        ValueError: If there is nothing to draw.
+    """
+    if not any(groups.values()):
+        raise ValueError("nothing to draw: there are no groups of sentences")
+    figure = _new_figure(width=1 + 5.5 * len(groups), height=4.5, title=title)
+    panels = figure.subplots(1, len(groups), squeeze=False)[0]
+    for axes, (heading, found) in zip(panels, groups.items(), strict=True):
+        for system, style in zip(found[0].values, itertools.cycle("osD^v"), strict=False):
+            axes.plot([group.values[system] for group in found], label=system, marker=style, markersize=5)
+        labels = [f"{group.label}\n{group.segments:,}" for group in found]
+        axes.set_xticks(range(len(labels)), labels, fontsize=8)
+        axes.set(xlabel=f"{heading}; number of sentences below", ylabel=metric, ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        _add_legend(axes, "lower right")
     _save(figure, path)
 
 

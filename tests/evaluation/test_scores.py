@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from vanilla_transformer.evaluation.scores import (
-    METRICS,
-    Score,
-    perplexity,
-    score_translations,
-    tokenize_for_multi30k,
-)
+from vanilla_transformer.evaluation.metric_names import METRICS
+from vanilla_transformer.evaluation.scores import Score, perplexity, score_translations
+from vanilla_transformer.evaluation.tokenizers import Multi30kTokenizer
 
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -43,6 +39,11 @@ def needs(folder):
 def read_lines(path):
     # Not splitlines(), which also splits at U+2028 and the like.
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def tokenize_for_multi30k(sentences, language):
+    tokenizer = Multi30kTokenizer(language)
+    return [tokenizer(sentence.lower()) for sentence in sentences]
 
 
 def score(hypotheses, references, metric, target_language="de"):
@@ -206,7 +207,7 @@ class TestScoreTranslations:
         assert {result.test_set for result in scores} == {"flickr 2016"}
         assert all(isinstance(result, Score) and result.signature for result in scores)
 
-    @pytest.mark.parametrize("metric", METRICS)
+    @pytest.mark.parametrize("metric", sorted(set(METRICS) - {"ter", "nist"}))
     def test_is_100_for_the_references_and_0_for_empty_hypotheses(self, metric):
         assert score(REFERENCES, REFERENCES, metric).value == pytest.approx(100)
         assert score([""] * len(REFERENCES), REFERENCES, metric).value == 0
@@ -227,8 +228,8 @@ class TestScoreTranslations:
     def test_refuses_what_would_be_scored_by_characters(self):
         with pytest.raises(TypeError, match="hypotheses must be a sequence of strings"):
             score_translations("abc", ["a", "b", "c"], ["chrf"], target_language="de")
-        with pytest.raises(TypeError, match=r"references\[0\] must be a string, got list"):
-            score_translations(HYPOTHESES, [REFERENCES], ["chrf"], target_language="de")
+        with pytest.raises(TypeError, match=r"references\[0\] must be a string, got NoneType"):
+            score_translations(["a"], [None], ["chrf"], target_language="de")
         with pytest.raises(TypeError, match=r"write \['chrf'\]"):
             score_translations(HYPOTHESES, REFERENCES, "chrf", target_language="de")
 

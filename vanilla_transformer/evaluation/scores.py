@@ -5,23 +5,27 @@ which smoothing. Post (2018), "A Call for Clarity in Reporting BLEU Scores", ask
 here no score exists without one.
 """
 
-import difflib
 import math
-import re
-import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .metric_names import METRICS, check_metric, language_code
 
 
-METRICS = {
-    "sacrebleu": "BLEU on detokenised text with case: sacreBLEU's default, the number to report first",
-    "sacrebleu_lowercase": "BLEU on detokenised, lower-cased text (case-insensitive sacreBLEU)",
-    "bleu_lowercase_tokenized": "BLEU on lower-cased, Moses-tokenised text, the Multi30k literature's number",
-    "chrf": "chrF2: F-score of character n-grams, kinder than BLEU to rich morphology",
-    "exact_match": "percentage of hypotheses identical to their reference",
-}
-"""The name of each metric that `score_translations` knows, with one line that explains it."""
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric, Signature
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Score",
+    "compare_systems",
+    "perplexity",
+    "perplexity_scores",
+    "score_segments",
+    "score_translations",
+]
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,14 @@ class Score:
 
     Attributes:
         metric: One of `METRICS`.
-        value: The score, from 0 to 100.
+        value: The score: from 0 to 100, but for "ter" (which may be more) and "nist" (which has no bound).
         signature: What exactly was computed, in sacreBLEU's notation. Compare scores only where signatures agree.
         test_set: The name of the test set, if the caller gave one.
         detail: What the value is made of, such as BLEU's n-gram precisions, brevity penalty and lengths in tokens.
+        statistics: The numbers of `detail`, by name. Lengths are in tokens, `length_ratio` is that of the hypotheses to
+            the references; precisions are percentages.
+        mean: Mean of the score over the bootstrap's samples; None without a bootstrap.
+        confidence: Half the width of the interval around `mean` that has 95 % of the samples; None without a bootstrap.
     """
 
     metric: str
@@ -41,24 +49,54 @@ class Score:
     signature: str
     test_set: str = ""
     detail: str = ""
+    statistics: dict[str, float | list[float]] = field(default_factory=dict)
+    mean: float | None = None
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one system differs from the baseline in one metric.
+
+    Attributes:
+        system: The system's name.
+        baseline: The name of the system that it is compared with.
+        metric: One of `METRICS`.
+        difference: Score of the system minus that of the baseline.
+        bootstrap_p: p-value by paired bootstrap resampling (Koehn, 2004): how often a difference as large would come up
+            if the systems were equally good.
+        randomization_p: The same by approximate randomisation (Riezler and Maxwell, 2005), the stricter test.
+        signatures: Of both tests, with their numbers of samples and their seed.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    difference: float
+    bootstrap_p: float
+    randomization_p: float
+    signatures: tuple[str, str]
 
 
 def score_translations(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
     metrics: Sequence[str],
     *,
     target_language: str,
     test_set: str = "",
+    resamples: int = 0,
 ) -> list[Score]:
-    """Scores translations against one reference each.
+    """Scores translations against one reference each, or several.
 
     Args:
         hypotheses: The system's detokenised translations, one string per segment.
-        references: The untouched references, in the same order.
+        references: The untouched references, in the same order; or a list of such lists, each of which has another
+            reference for every segment.
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the language translated into, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
         test_set: Name of the test set, copied into each score.
+        resamples: Bootstrap samples that confidence intervals are taken from; sacreBLEU's usual number is 1,000.
 
     Returns:
         One `Score` for each name in `metrics`.
@@ -69,34 +107,132 @@ def score_translations(
         TypeError: If hypotheses or references are anything but sequences of strings. A single string is refused too:
             it would be scored character by character.
     """
+    from .metrics import build_metric
+
     _check_metrics(metrics)
-    _check_segments(hypotheses, references)
-    language = _language_code(target_language)
-    return [_score(metric, hypotheses, references, language, test_set) for metric in metrics]
+    reference_lists = _reference_lists(references)
+    _check_segments({"hypotheses": hypotheses}, reference_lists)
+    language_code(target_language)
+    scores = []
+    for name in metrics:
+        metric = build_metric(name, target_language)
+        found = metric.corpus_score(list(hypotheses), reference_lists, n_bootstrap=resamples)
+        detail, statistics = _details(found)
+        has_interval = resamples > 1
+        scores.append(
+            Score(
+                metric=name,
+                value=float(found.score),
+                signature=_signature(metric, metric.get_signature()),
+                test_set=test_set,
+                detail=detail,
+                statistics=statistics,
+                mean=float(found._mean) if has_interval else None,
+                confidence=float(found._ci) if has_interval else None,
+            )
+        )
+    return scores
 
 
-def tokenize_for_multi30k(sentences: Sequence[str], language: str) -> list[str]:
-    """Lower-cases, normalises the punctuation of, and Moses-tokenises sentences as Multi30k's own script does.
+def score_segments(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    metrics: Sequence[str],
+    *,
+    target_language: str,
+) -> list[dict[str, float]]:
+    """Scores each translation alone.
 
-    The script is `scripts/task1-tokenize.sh` of the repository multi30k/dataset: `lowercase.perl |
-    normalize-punctuation.perl -l LANGUAGE | tokenizer.perl -l LANGUAGE`. Lower-casing comes first, which matters: Moses
-    would take the beard of "rasiert seinen Bart." for the abbreviation "Bart." and keep the full stop on it. The order,
-    the escaping (`"` becomes `&quot;`) and sacremoses' `perl_parity` are right because with them the texts have the
-    length of the files published there as `data/task1/tok`, to the character, and test_2016_flickr.de has the 12,103
-    words that Wu et al. (2021) print.
+    BLEU of a single sentence is smoothed ("exp") and taken over no longer n-grams than the sentence has, in all its
+    variants. NIST keeps the weights of n-grams that all references together give.
 
     Args:
-        sentences: Detokenised sentences.
-        language: Code of their language, such as `"de"`.
+        hypotheses: As for `score_translations`.
+        references: As for `score_translations`.
+        metrics: As for `score_translations`.
+        target_language: As for `score_translations`.
 
     Returns:
-        One string per sentence, its tokens separated by single spaces.
-    """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+        For each segment the value of each metric, by name.
 
-    normalizer = MosesPunctNormalizer(lang=language, perl_parity=True)
-    tokenizer = MosesTokenizer(lang=language)
-    return [tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True) for line in sentences]
+    Raises:
+        ValueError, TypeError: As `score_translations`.
+    """
+    from .metrics import build_metric
+
+    _check_metrics(metrics)
+    reference_lists = _reference_lists(references)
+    _check_segments({"hypotheses": hypotheses}, reference_lists)
+    language_code(target_language)
+    segments: list[dict[str, float]] = [{} for _ in hypotheses]
+    for name in metrics:
+        metric = build_metric(name, target_language, for_sentences=True)
+        # The statistics that sacreBLEU keeps for its tests: one row per segment, taken with all references known.
+        rows = metric._extract_corpus_statistics(list(hypotheses), reference_lists)
+        for segment, row in zip(segments, rows, strict=True):
+            segment[name] = float(metric._aggregate_and_compute([row]).score)
+    return segments
+
+
+def compare_systems(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    metrics: Sequence[str],
+    *,
+    target_language: str,
+    resamples: int = 1000,
+    trials: int = 10_000,
+) -> list[Comparison]:
+    """Tests whether systems differ from the first of them by more than chance, with both of sacreBLEU's paired tests.
+
+    Args:
+        systems: Translations of the same segments by the name of the system, the baseline first.
+        references: As for `score_translations`.
+        metrics: Names from `METRICS`.
+        target_language: As for `score_translations`.
+        resamples: Samples of the paired bootstrap.
+        trials: Shufflings of the approximate randomisation.
+
+    Returns:
+        A comparison for each system but the first, and each metric.
+
+    Raises:
+        ValueError, TypeError: As `score_translations`; and if there are fewer than two systems.
+    """
+    from sacrebleu.significance import PairedTest
+
+    from .metrics import build_metric
+
+    _check_metrics(metrics)
+    reference_lists = _reference_lists(references)
+    _check_segments(systems, reference_lists)
+    language_code(target_language)
+    if len(systems) < 2:
+        raise ValueError(f"a comparison needs two systems or more, got {len(systems)}")
+    baseline, *others = systems
+    comparisons = []
+    for name in metrics:
+        metric = build_metric(name, target_language)
+        values, signatures = {}, []
+        named = [(system, list(texts)) for system, texts in systems.items()]
+        for kind, samples in (("bs", resamples), ("ar", trials)):
+            found_signatures, results = PairedTest(named, {name: metric}, reference_lists, kind, samples)()
+            [(column, signature)] = found_signatures.items()
+            signatures.append(_signature(metric, signature))
+            values[kind] = results[column]
+        for place, system in enumerate(others, start=1):
+            comparisons.append(
+                Comparison(
+                    system=system,
+                    baseline=baseline,
+                    metric=name,
+                    difference=float(values["bs"][place].score - values["bs"][0].score),
+                    bootstrap_p=float(values["bs"][place].p_value),
+                    randomization_p=float(values["ar"][place].p_value),
+                    signatures=tuple(signatures),
+                )
+            )
+    return comparisons
 
 
 def perplexity(negative_log_likelihood_per_token: float) -> float:
@@ -119,97 +255,96 @@ def perplexity(negative_log_likelihood_per_token: float) -> float:
         return math.inf
 
 
+def perplexity_scores(
+    log_probabilities: Sequence[float],
+    tokens: Sequence[int],
+    references: Sequence[str],
+    *,
+    vocabulary_size: int,
+    test_set: str = "",
+) -> list[Score]:
+    """Perplexity of a model on references, per token of its vocabulary and per word; label smoothing is no part of it.
+
+    The end of a sentence counts as a token and as a word: it is predicted too. Words are what stands between spaces.
+
+    Args:
+        log_probabilities: Of each reference given its source, its end included, in nats.
+        tokens: How many tokens that is, the end included.
+        references: The references as text, to count their words.
+        vocabulary_size: Tokens of the vocabulary, for the signature: only within one are perplexities per token
+            comparable, as the paper says under its Table 3. Those per word are comparable on the same text.
+        test_set: Name of the test set, copied into each score.
+
+    Returns:
+        The scores "perplexity_per_token" and "perplexity_per_word".
+    """
+    nats = -math.fsum(log_probabilities)
+    words = sum(len(reference.split()) + 1 for reference in references)
+    common = f"smoothing:no|vocabulary:{vocabulary_size}"
+    return [
+        Score(
+            f"perplexity_per_{unit}",
+            perplexity(nats / count),
+            f"per:{unit}|{common}",
+            test_set,
+            f"{nats:.1f} nats, {count} {unit}s with the ends of {len(references)} sentences",
+        )
+        for unit, count in (("token", sum(tokens)), ("word", words))
+    ]
+
+
 def _check_metrics(metrics: Sequence[str]) -> None:
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a list of names, got the string {metrics!r}; write [{metrics!r}]")
     for metric in metrics:
-        if metric not in METRICS:
-            nearest = difflib.get_close_matches(metric, METRICS, n=1, cutoff=0.0)[0]
-            raise ValueError(f"unknown metric {metric!r}; did you mean {nearest!r}? Known are: {', '.join(METRICS)}")
+        check_metric(metric)
 
 
-def _check_segments(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    for name, segments in (("hypotheses", hypotheses), ("references", references)):
+def _reference_lists(references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    """The lists of references, whether one list of texts was given or several."""
+    if isinstance(references, str):
+        raise TypeError("references must be a sequence of strings, one per segment; got one string")
+    if not references or any(isinstance(each, str) or not isinstance(each, Sequence) for each in references):
+        return [list(references)]
+    return [list(each) for each in references]
+
+
+def _check_segments(systems: Mapping[str, Sequence[str]], reference_lists: list[list[str]]) -> None:
+    names = ["references"] if len(reference_lists) == 1 else [f"references[{i}]" for i in range(len(reference_lists))]
+    for name, segments in [*systems.items(), *zip(names, reference_lists, strict=True)]:
         if isinstance(segments, str):
             raise TypeError(f"{name} must be a sequence of strings, one per segment; got one string")
         for index, segment in enumerate(segments):
             if not isinstance(segment, str):
                 raise TypeError(f"{name}[{index}] must be a string, got {type(segment).__name__}")
-    if len(hypotheses) != len(references):
-        raise ValueError(
-            f"every hypothesis needs its reference: got {len(hypotheses)} hypotheses and {len(references)} references"
-        )
-    if not hypotheses:
-        raise ValueError("nothing to score: hypotheses and references are empty")
+    for system, hypotheses in systems.items():
+        for name, segments in zip(names, reference_lists, strict=True):
+            if len(hypotheses) != len(segments):
+                raise ValueError(
+                    f"every hypothesis needs its reference: got {len(hypotheses)} {system} and {len(segments)} {name}"
+                )
+        if not hypotheses:
+            raise ValueError(f"nothing to score: {system} and references are empty")
 
 
-def _language_code(target_language: str) -> str:
-    """Returns the bare language code; Moses would take `"de_DE"` or `"German"` for an unknown language in silence."""
-    code = re.split("[-_]", target_language)[0].lower()
-    if not re.fullmatch("[a-z]{2,3}", code):
-        raise ValueError(f"target_language must be a language code such as 'de' or 'de_DE', got {target_language!r}")
-    return code
+def _signature(metric: "Metric", signature: "Signature") -> str:
+    """sacreBLEU's signature, with what our tokenizers do before they tokenise."""
+    normalization = getattr(getattr(metric, "tokenizer", None), "normalization", None)
+    text = str(signature)
+    return text if normalization is None else text.replace("|tok:", f"|norm:{normalization}|tok:")
 
 
-def _score(metric: str, hypotheses: Sequence[str], references: Sequence[str], language: str, test_set: str) -> Score:
-    if metric == "sacrebleu":
-        value, signature, detail = _bleu(hypotheses, references)
-    elif metric == "sacrebleu_lowercase":
-        value, signature, detail = _bleu(hypotheses, references, lowercase=True)
-    elif metric == "bleu_lowercase_tokenized":
-        value, signature, detail = _bleu_lowercase_tokenized(hypotheses, references, language)
-    elif metric == "chrf":
-        value, signature, detail = _chrf(hypotheses, references)
-    else:
-        value, signature, detail = _exact_match(hypotheses, references)
-    return Score(metric, value, signature, test_set, detail)
-
-
-def _bleu(hypotheses: Sequence[str], references: Sequence[str], **settings) -> tuple[float, str, str]:
-    """Returns value, signature and detail of sacreBLEU's corpus BLEU; `settings` are those of its `BLEU` class."""
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(**settings)
-    bleu = metric.corpus_score(hypotheses, [references])
-    precisions = "/".join(f"{precision:.1f}" for precision in bleu.precisions)
-    # In the words of Moses' multi-bleu.perl, so that lines from papers can be compared by eye.
-    lengths = f"ratio={bleu.ratio:.3f} hyp_len={bleu.sys_len} ref_len={bleu.ref_len}"
-    return bleu.score, str(metric.get_signature()), f"{precisions} (BP={bleu.bp:.3f} {lengths})"
-
-
-def _bleu_lowercase_tokenized(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
-) -> tuple[float, str, str]:
-    tokenized_hypotheses = tokenize_for_multi30k(hypotheses, language)
-    tokenized_references = tokenize_for_multi30k(references, language)
-    # `force` tells sacreBLEU that scoring tokenised text is intended; multi-bleu.perl does not smooth.
-    value, signature, detail = _bleu(
-        tokenized_hypotheses, tokenized_references, tokenize="none", force=True, smooth_method="none"
-    )
-    tokenizer = f"norm:moses-perlparity|tok:moses-sacremoses-{version('sacremoses')}-{language}-escaped"
-    signature = signature.replace("case:mixed", "case:lc").replace("tok:none", tokenizer)
-    return value, signature, detail
-
-
-def _chrf(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str, str]:
-    from sacrebleu.metrics import CHRF
-
-    metric = CHRF()
-    value = metric.corpus_score(hypotheses, [references]).score
-    return value, str(metric.get_signature()), ""
-
-
-def _exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str, str]:
-    identical = sum(
-        unicodedata.normalize("NFC", hypothesis) == unicodedata.normalize("NFC", reference)
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    )
-    signature = f"nrefs:1|case:mixed|norm:nfc|version:{_own_version()}"
-    return 100 * identical / len(references), signature, f"{identical} of {len(references)} identical"
-
-
-def _own_version() -> str:
-    try:
-        return version("vanilla-transformer")
-    except PackageNotFoundError:  # imported from a checkout that was never installed
-        return "checkout"
+def _details(found) -> tuple[str, dict[str, float | list[float]]]:
+    """What a score of sacreBLEU is made of: for people, in the words of Moses' multi-bleu.perl, and for programs."""
+    if not hasattr(found, "precisions"):
+        return getattr(found, "_verbose", "") or "", {}
+    statistics = {
+        "precisions": [float(precision) for precision in found.precisions],
+        "brevity_penalty": float(found.bp),
+        "length_ratio": float(found.ratio),
+        "hypothesis_length": int(found.sys_len),
+        "reference_length": int(found.ref_len),
+    }
+    precisions = "/".join(f"{precision:.1f}" for precision in found.precisions)
+    lengths = f"ratio={found.ratio:.3f} hyp_len={found.sys_len} ref_len={found.ref_len}"
+    return f"{precisions} (BP={found.bp:.3f} {lengths})", statistics

@@ -17,7 +17,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.encoding import PairLimits
 from ..data.tokenizer import TokenizerSettings
-from ..evaluation.scores import METRICS
+from ..evaluation.metric_names import METRICS
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
 from .arguments import VanillaTransformerTrainingArguments

@@ -1,0 +1,156 @@
+"""Where two systems differ: on which sentences, at which lengths, on which words."""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .metric_names import LOWER_IS_BETTER
+from .scores import score_segments, score_translations
+
+
+FREQUENCY_EDGES = (1, 10, 100, 1000, 10_000)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that one system translates better than another.
+
+    Attributes:
+        segment: Its number, from 1.
+        values: Score of the sentence by system.
+    """
+
+    segment: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The sentences that have something in common, and how well each system translates them.
+
+    Attributes:
+        label: What they have in common, say "11–15".
+        segments: How many there are.
+        values: Score of all of them together, by system.
+    """
+
+    label: str
+    segments: int
+    values: dict[str, float]
+
+
+def largest_differences(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    metric: str,
+    *,
+    target_language: str,
+    count: int = 5,
+) -> dict[str, list[Difference]]:
+    """The sentences on which the first system and each of the others differ most.
+
+    Args:
+        systems: Translations of the same segments by the name of the system.
+        references: Lists of references, each with another one of every segment.
+        metric: What sentences are scored by.
+        target_language: As for `score_translations`.
+        count: How many sentences that the first system does better, and how many that the other does.
+
+    Returns:
+        By the other system's name: first those that it does better, the largest gain first; then those that it does
+        worse, the largest loss first. Sentences of equal score are left out.
+    """
+    common = {"target_language": target_language}
+    scores = {
+        name: [each[metric] for each in score_segments(texts, references, [metric], **common)]
+        for name, texts in systems.items()
+    }
+    first, *others = systems
+    sign = -1 if metric in LOWER_IS_BETTER else 1
+    found = {}
+    for other in others:
+        gains = [sign * (b - a) for a, b in zip(scores[first], scores[other], strict=True)]
+        order = sorted(range(len(gains)), key=lambda i: -gains[i])
+        better = [i for i in order[:count] if gains[i] > 0]
+        worse = [i for i in reversed(order[-count:]) if gains[i] < 0] if count else []
+        found[other] = [
+            Difference(i + 1, {name: scores[name][i] for name in (first, other)}) for i in [*better, *worse]
+        ]
+    return found
+
+
+def scores_by_group(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    metric: str,
+    labels: Sequence[str],
+    order: Sequence[str],
+    *,
+    target_language: str,
+) -> list[Group]:
+    """Scores the sentences of each group by themselves.
+
+    Args:
+        systems: As for `largest_differences`.
+        references: As for `largest_differences`.
+        metric: One of `METRICS`.
+        labels: Which group each segment belongs to.
+        order: The labels in the order wanted; groups without segments are left out.
+        target_language: As for `score_translations`.
+    """
+    groups = []
+    for label in order:
+        members = [i for i, each in enumerate(labels) if each == label]
+        if not members:
+            continue
+        texts = [[reference[i] for i in members] for reference in references]
+        values = {}
+        for name, translations in systems.items():
+            chosen = [translations[i] for i in members]
+            [score] = score_translations(chosen, texts, [metric], target_language=target_language)
+            values[name] = score.value
+        groups.append(Group(label, len(members), values))
+    return groups
+
+
+def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], list[str]]:
+    """Groups of about the same number of sentences, by how many words they have.
+
+    Returns:
+        The label of each sentence, and the labels from short to long.
+    """
+    lengths = [len(source.split()) for source in sources]
+    ordered = sorted(lengths)
+    edges = sorted({ordered[len(ordered) * i // groups] for i in range(groups)})
+    ends = [edge - 1 for edge in edges[1:]] + [ordered[-1]]
+    names = [f"{start}" if start == end else f"{start}–{end}" for start, end in zip(edges, ends, strict=True)]
+    return [names[bisect_right(edges, length) - 1] for length in lengths], names
+
+
+def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Groups by how often the rarest word of a sentence stands in the training text, whatever its case.
+
+    Args:
+        sources: The sentences.
+        training_text: Lines of the source side of what the systems were trained on; read once, never held.
+
+    Returns:
+        The label of each sentence, and the labels from rare to frequent.
+    """
+    words = [_words(source) for source in sources]
+    wanted = {word for each in words for word in each}
+    counts: Counter = Counter()
+    for line in training_text:
+        counts.update(word for word in _words(line) if word in wanted)
+    names = ["never"]
+    names += [f"{low:,}–{high - 1:,}" for low, high in pairwise(FREQUENCY_EDGES)]
+    names.append(f"{FREQUENCY_EDGES[-1]:,} or more")
+    rarest = [min((counts[word] for word in each), default=0) for each in words]
+    return [names[bisect_right(FREQUENCY_EDGES, count)] for count in rarest], names
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())

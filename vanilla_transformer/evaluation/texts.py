@@ -1,0 +1,183 @@
+"""Texts that are scored, segment by segment: plain, JSON lines, or the SGM files of WMT."""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..files import text_lines
+
+
+ROLES = ("source", "reference", "hypothesis")
+
+_ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # those of XML: the text of a test set may hold any other
+
+
+@dataclass(frozen=True)
+class Text:
+    """A source, a reference, or what a system made of the source.
+
+    Attributes:
+        name: What tables and errors call it.
+        segments: Its segments, as a rule sentences.
+        ids: Of SGM, the document and number of each segment.
+        language: Code of its language, where the file says so.
+    """
+
+    name: str
+    segments: list[str]
+    ids: list[tuple[str, str]] | None = None
+    language: str | None = None
+
+
+def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]:
+    """Reads a file of segments.
+
+    Args:
+        path: One of
+            FILE.sgm, .sgml (or .gz of it): WMT's, with a document's segments in `<seg id=...>`; several systems or
+            translators (`sysid`) are several texts;
+            FILE.jsonl: on each line a string, or an object that has the role ("reference": ...; also "references", a
+            list, the same number on each line), a `translation` by language codes or such codes themselves, or what
+            `translate --json` writes;
+            any other file: UTF-8 text, a segment on each line, plain or .gz.
+        role: "source", "reference" or "hypothesis".
+        language: Code of the language, for JSON lines that have the segment by it, and to be compared with SGM's own.
+
+    Returns:
+        One text; several where the file has several references or systems.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: There is no such file.
+        ValueError: It is empty, malformed, or of another language; the message has the file and the line.
+    """
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if suffix in (".sgm", ".sgml"):
+        texts = _sgm(path, role, language)
+    elif suffix == ".jsonl":
+        texts = _jsonl(path, role, language)
+    else:
+        texts = [Text(path.name, list(text_lines(path)))]
+    if not texts or not texts[0].segments:
+        raise ValueError(f"{path} is empty: there is nothing to score.")
+    return texts
+
+
+def aligned(texts: Sequence[Text]) -> list[Text]:
+    """The texts with their segments in the order of the first one.
+
+    Raises:
+        ValueError: A text lacks segments, or has too many.
+    """
+    return [texts[0], *(_in_order_of(texts[0], text) for text in texts[1:])]
+
+
+def _in_order_of(first: Text, text: Text) -> Text:
+    if first.ids is not None and text.ids is not None:
+        places = dict(zip(text.ids, text.segments, strict=True))
+        for document, number in first.ids:
+            if (document, number) not in places:
+                raise ValueError(
+                    f"{text.name} lacks segment {number} of document {document!r}, which {first.name} has."
+                )
+        if len(places) > len(first.ids):
+            document, number = next(iter(places.keys() - set(first.ids)))
+            raise ValueError(f"{text.name} has a segment {number} of {document!r}, which {first.name} lacks.")
+        return replace(text, segments=[places[place] for place in first.ids], ids=first.ids)
+    if len(first.segments) != len(text.segments):
+        raise ValueError(
+            f"{first.name} has {len(first.segments)} segments and {text.name} {len(text.segments)}: segment k of one "
+            "must belong to segment k of the other."
+        )
+    return text
+
+
+def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
+    """SGM is no XML: its text may hold a bare `&`, and its tags stay open."""
+    tags = re.compile(r"<(?P<tag>\w+)(?P<attributes>[^>]*)>", flags=re.IGNORECASE)
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    declared, system, document, waiting = None, path.name, "", None
+    for number, line in enumerate(text_lines(path), start=1):
+        line = line if waiting is None else f"{waiting} {line}"
+        waiting = None
+        for tag in tags.finditer(line):
+            name, attributes = tag["tag"].lower(), _attributes(tag["attributes"])
+            if name in ("refset", "tstset", "srcset"):
+                declared = attributes.get("srclang" if name == "srcset" else "trglang", declared)
+            elif name == "doc":
+                system, document = attributes.get("sysid", path.name), attributes.get("docid", "")
+            elif name == "seg":
+                text, end, _ = line[tag.end() :].partition("</seg>")
+                if not end:
+                    waiting = line[tag.start() :]
+                    break
+                segment = _ENTITIES.sub(lambda entity: html.unescape(entity[0]), text).strip()
+                found.setdefault(system, []).append((document, attributes.get("id", str(number)), segment))
+    if waiting is not None:
+        raise ValueError(f"{path}: the last segment does not end (</seg> is missing): fetch the file again.")
+    if not found:
+        raise ValueError(f"{path} holds no <seg>: it is no SGM file of segments.")
+    if declared not in (None, "any") and language is not None and not _same_language(declared, language):
+        raise ValueError(f"{path} is in {declared!r} by its own words, but the {role} is to be in {language!r}.")
+    return [_checked_sgm(path, name, segments, len(found) > 1, declared) for name, segments in found.items()]
+
+
+def _checked_sgm(path: Path, system: str, segments: list[tuple[str, str, str]], many: bool, declared) -> Text:
+    ids = [(document, number) for document, number, _ in segments]
+    if len(set(ids)) < len(ids):
+        document, number = next(place for place in ids if ids.count(place) > 1)
+        raise ValueError(f"{path} has segment {number} of document {document!r} more than once.")
+    language = None if declared == "any" else declared
+    return Text(f"{path.name}:{system}" if many else path.name, [text for *_, text in segments], ids, language)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    found = re.findall(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", text)
+    return {name.lower(): double or single or bare for name, double, single, bare in found}
+
+
+def _same_language(one: str, other: str) -> bool:
+    return re.split("[-_]", one.lower())[0] == re.split("[-_]", other.lower())[0]
+
+
+def _jsonl(path: Path, role: str, language: str | None) -> list[Text]:
+    columns: list[list[str]] = []
+    for number, line in enumerate(text_lines(path), start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
+        segments = list(_segments_of(row, role, language))
+        if not segments or not all(isinstance(segment, str) for segment in segments):
+            keys = ", ".join(map(repr, row)) if isinstance(row, dict) else "none"
+            wanted = repr(role) if language is None else f"{role!r} or {language!r}"
+            raise ValueError(f"{path}, line {number} has no text under {wanted}; its keys are: {keys}.")
+        if columns and len(segments) != len(columns):
+            raise ValueError(f"{path}, line {number} has {len(segments)} {role}s, but the lines before {len(columns)}.")
+        columns = columns or [[] for _ in segments]
+        for column, segment in zip(columns, segments, strict=True):
+            column.append(segment)
+    names = [path.name] if len(columns) == 1 else [f"{path.name}:{i}" for i in range(1, len(columns) + 1)]
+    return [Text(name, column) for name, column in zip(names, columns, strict=True)]
+
+
+def _segments_of(row, role: str, language: str | None) -> Iterator:
+    if isinstance(row, str):
+        yield row
+    elif isinstance(row, dict):
+        pair = row.get("translation")
+        if role in row:
+            yield row[role]
+        elif role == "reference" and isinstance(row.get("references"), list):
+            yield from row["references"]
+        elif role == "hypothesis" and isinstance(row.get("translations"), list) and row["translations"]:
+            best = row["translations"][0]  # of those that `translate --json` found
+            yield best.get("text") if isinstance(best, dict) else best
+        elif role == "hypothesis" and "translation_text" in row:
+            yield row["translation_text"]
+        elif language is not None and isinstance(pair, dict) and language in pair:
+            yield pair[language]
+        elif language is not None and language in row:
+            yield row[language]
