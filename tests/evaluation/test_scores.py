@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.evaluation.metric_names import METRICS
-from vanilla_transformer.evaluation.scores import Score, perplexity, score_translations
+from vanilla_transformer.evaluation.metrics import NIST
+from vanilla_transformer.evaluation.scores import (
+    Score,
+    compare_systems,
+    perplexity,
+    perplexity_scores,
+    score_segments,
+    score_translations,
+)
+from vanilla_transformer.evaluation.texts import aligned, read_texts
 from vanilla_transformer.evaluation.tokenizers import Multi30kTokenizer
 
 
@@ -177,15 +188,190 @@ class TestSacrebleu:
         assert result.value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
         assert result.signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{sacrebleu.__version__}"
 
+
+def published_scores():
+    if not WMT17.is_dir():
+        return []
+    with (WMT17 / "scores.tsv").open(encoding="utf-8", newline="") as table:
+        return list(csv.DictReader(table, delimiter="\t"))
+
+
+def of_wmt17(system, metric):
+    return score(read_lines(WMT17 / f"system.{system}.de"), read_lines(WMT17 / "reference.de"), metric)
+
+
+class TestPublishedScores:
+    """Of newstest2017, as the WMT scorers gave them."""
+
     @needs(WMT17)
-    @pytest.mark.parametrize("system", ["online-F.0.en-de", "C-3MA.4959.en-de", "uedin-nmt.4722.en-de"])
-    def test_equals_the_published_scores_of_wmt17(self, system):
-        with (WMT17 / "scores.tsv").open(encoding="utf-8", newline="") as table:
-            published = {row["system"]: row for row in csv.DictReader(table, delimiter="\t")}[system]
-        hypotheses, references = read_lines(WMT17 / f"system.{system}.de"), read_lines(WMT17 / "reference.de")
-        result = score(hypotheses, references, "sacrebleu")
-        assert result.value == pytest.approx(float(published["bleu_mteval13a"]), abs=0.01)
-        assert "ref_len=61287)" in result.detail
+    def test_there_are_sixteen_systems(self):
+        assert len(published_scores()) == 16
+
+    @pytest.mark.parametrize("published", published_scores(), ids=lambda row: row["system"])
+    def test_bleu_and_chrf(self, published):
+        columns = {"sacrebleu": "bleu_mteval13a", "sacrebleu_intl": "bleu_mteval14_intl"}
+        columns |= {"chrf": "chrf", "chrf++": "chrf++"}
+        given = {metric: float(published[column]) for metric, column in columns.items() if published[column]}
+        assert "sacrebleu" in given
+        for metric, value in given.items():
+            assert of_wmt17(published["system"], metric).value == pytest.approx(value, abs=0.01)
+
+    @pytest.mark.parametrize(
+        "published",
+        [
+            # Published with three digits. All sixteen take a minute and a half.
+            pytest.param(row, marks=[] if row["system"].startswith(("online-F", "SYSTRAN")) else pytest.mark.slow)
+            for row in published_scores()
+        ],
+        ids=lambda row: row["system"],
+    )
+    def test_ter(self, published):
+        value = 100 * float(published["ter_tercom"])
+        assert of_wmt17(published["system"], "ter").value == pytest.approx(value, abs=0.05 + 1e-9)
+
+    @needs(WMT15)
+    @pytest.mark.parametrize(("order", "bleu", "nist"), [
+        # newstest2015, 100 sentences: what mteval-v13a.pl printed as cumulative scores.
+        (1, 0.5415, 4.4488), (2, 0.4012, 5.0043), (3, 0.3044, 5.0520), (4, 0.2318, 5.0564), (5, 0.1784, 5.0564),
+        (6, 0.1362, 5.0564), (7, 0.1031, 5.0564), (8, 0.0754, 5.0564), (9, 0.0493, 5.0564),
+    ])  # fmt: skip
+    def test_mteval(self, order, bleu, nist):
+        [reference] = read_texts(WMT15 / "newstest2015-100sents-enru-ref.ru.sgm", "reference", "ru")
+        [system] = read_texts(WMT15 / "newstest2015-100sents-enru-google.ru.sgm", "hypothesis", "ru")
+        reference, system = aligned([reference, system])
+        texts = (system.segments, [reference.segments])
+        assert BLEU(max_ngram_order=order).corpus_score(*texts).score / 100 == pytest.approx(bleu, abs=5e-5)
+        assert NIST(max_ngram_order=order).corpus_score(*texts).score == pytest.approx(nist, abs=5e-5)
+        if order == 4:
+            assert score(system.segments, reference.segments, "sacrebleu", "ru").value == pytest.approx(23.18, abs=5e-3)
+        if order == 5:
+            assert score(system.segments, reference.segments, "nist", "ru").value == pytest.approx(5.0564, abs=5e-5)
+
+    @needs(WMT15)
+    def test_multi_bleu(self):
+        # README.upstream.txt: "BLEU = 23.17, 53.8/29.6/17.6/10.3 (BP=1.000, ratio=1.074, hyp_len=1989, ref_len=1852)".
+        result = score(read_lines(WMT15 / "google.ru"), read_lines(WMT15 / "ref.ru"), "bleu_pretokenized", "ru")
+        assert result.value == pytest.approx(23.17, abs=5e-3)
+        assert result.detail == "53.8/29.6/17.6/10.3 (BP=1.000 ratio=1.074 hyp_len=1989 ref_len=1852)"
+
+
+class TestNist:
+    def test_by_hand(self):
+        # References: "a b a c" and "a b d d"; 8 words, of them 3 a, 2 b, 1 c, 2 d; "a b" twice after 3 a.
+        # Matching in "a b c x": a, b, c of 4 words, and "a b" of 3 pairs; nothing longer ("a b a", "b a c" ...).
+        words = (math.log2(8 / 3) + math.log2(8 / 2) + math.log2(8 / 1)) / 4
+        pairs = math.log2(3 / 2) / 3
+        system, references = ["a b c x", ""], ["a b a c", "a b d d"]
+        found = NIST().corpus_score(system, [references])
+        # Half as long as the references: penalty exp(-ln 2 / ln(1.5)^2 * ln(1/2)^2).
+        penalty = math.exp(-math.log(2) / math.log(1.5) ** 2 * math.log(0.5) ** 2)
+        assert found.score == pytest.approx(penalty * (words + pairs), abs=1e-9)
+
+    def test_two_thirds_of_the_length_halve_it(self):
+        [long] = score_translations(["a b c d"] * 3, ["a b c d"] * 3, ["nist"], target_language="de")
+        short = NIST().corpus_score(["a b c d", "a b c d", ""], [["a b c d"] * 3])
+        assert short.score == pytest.approx(long.value / 2, rel=1e-9)
+
+    def test_folds_the_case_of_ascii_only(self):
+        assert score(["HUND"], ["hund"], "nist").value == score(["hund"], ["hund"], "nist").value
+        assert score(["ÄÖ"], ["äö"], "nist").value == 0
+
+
+class TestSeveralReferences:
+    OTHER = ["Ein Mann mit orangem Hut starrt auf etwas.", *REFERENCES[1:]]
+
+    @pytest.mark.parametrize("metric", sorted(set(METRICS) - {"nist"}))  # to which n-grams would be less rare
+    def test_another_reference_never_hurts(self, metric):
+        [one] = score_translations(HYPOTHESES, REFERENCES, [metric], target_language="de")
+        [two] = score_translations(HYPOTHESES, [REFERENCES, HYPOTHESES], [metric], target_language="de")
+        assert (two.value < one.value) if metric == "ter" else (two.value > one.value)
+        assert "nrefs:2" in two.signature
+
+    def test_equals_sacrebleu(self):
+        [found] = score_translations(HYPOTHESES, [REFERENCES, self.OTHER], ["sacrebleu"], target_language="de")
+        assert found.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES, self.OTHER]).score
+
+    def test_each_must_be_complete(self):
+        with pytest.raises(ValueError, match=r"4 hypotheses and 3 references\[1\]"):
+            score_translations(HYPOTHESES, [REFERENCES, self.OTHER[:3]], ["chrf"], target_language="de")
+
+
+class TestConfidence:
+    def test_is_sacrebleus(self):
+        [found] = score_translations(HYPOTHESES, REFERENCES, ["sacrebleu"], target_language="de", resamples=300)
+        expected = BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=300)
+        assert (found.mean, found.confidence) == (expected._mean, expected._ci)
+        assert found.confidence > 0
+        assert "bs:300|seed:12345" in found.signature
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_every_metric_has_it(self, metric):
+        [found] = score_translations(HYPOTHESES, REFERENCES, [metric], target_language="de", resamples=50)
+        assert abs(found.mean - found.value) <= max(3 * found.confidence, 0.25 * abs(found.value))
+        [without] = score_translations(HYPOTHESES, REFERENCES, [metric], target_language="de")
+        assert (without.mean, without.confidence) == (None, None)
+        assert without.value == found.value
+
+
+class TestSegments:
+    def test_of_one_segment_only_smoothed_bleu_makes_sense(self):
+        scores = score_segments(HYPOTHESES, REFERENCES, ["sacrebleu", "chrf", "exact_match"], target_language="de")
+        assert [each["exact_match"] for each in scores] == [0, 0, 0, 100]
+        for found, hypothesis, reference in zip(scores, HYPOTHESES, REFERENCES, strict=True):
+            assert found["sacrebleu"] == sacrebleu.sentence_bleu(hypothesis, [reference]).score
+            assert found["chrf"] == sacrebleu.sentence_chrf(hypothesis, [reference]).score
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_the_best_sentence_is_the_identical_one(self, metric):
+        values = [each[metric] for each in score_segments(HYPOTHESES, REFERENCES, [metric], target_language="de")]
+        best = min(values) if metric == "ter" else max(values)
+        assert values[3] == best or metric == "nist"  # to which long sentences tell more
+
+
+class TestCompareSystems:
+    def test_equals_sacrebleu(self):
+        systems = {"a": REFERENCES * 10, "b": HYPOTHESES * 10, "c": REFERENCES[::-1] * 10}
+        found = compare_systems(
+            systems, REFERENCES * 10, ["sacrebleu"], target_language="de", resamples=100, trials=200
+        )
+        assert [(each.baseline, each.system) for each in found] == [("a", "b"), ("a", "c")]
+        for kind, samples, name in (("bs", 100, "bootstrap_p"), ("ar", 200, "randomization_p")):
+            _, expected = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [REFERENCES * 10], kind, samples)()
+            assert [getattr(each, name) for each in found] == [result.p_value for result in expected["BLEU"][1:]]
+        assert found[0].difference == pytest.approx(
+            score(HYPOTHESES * 10, REFERENCES * 10, "sacrebleu").value - 100, abs=1e-9
+        )
+        assert "bs:100|" in found[0].signatures[0]
+        assert "ar:200|" in found[0].signatures[1]
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_a_system_does_not_differ_from_itself(self, metric):
+        systems = {"a": HYPOTHESES, "b": list(HYPOTHESES)}
+        [found] = compare_systems(systems, REFERENCES, [metric], target_language="de", resamples=20, trials=50)
+        assert found.difference == 0
+        assert found.randomization_p > 0.01
+
+    @needs(WMT17)
+    def test_agrees_with_the_published_tests_of_wmt17(self):
+        # Against LIUM-NMT, by Moses' bootstrap and MultEval's randomisation: uedin 0.00000 and 0.0001; online-B 0.381
+        # and 0.941.
+        names = ("LIUM-NMT.4900.en-de", "uedin-nmt.4722.en-de", "online-B.0.en-de")
+        systems = {name: read_lines(WMT17 / f"system.{name}.de") for name in names}
+        references = read_lines(WMT17 / "reference.de")
+        uedin, online = compare_systems(
+            systems, references, ["sacrebleu"], target_language="de", resamples=300, trials=300
+        )
+        assert max(uedin.bootstrap_p, uedin.randomization_p) < 0.01
+        assert online.bootstrap_p > 0.2
+        assert online.randomization_p > 0.7
+
+    def test_needs_two(self):
+        with pytest.raises(ValueError, match="needs two systems"):
+            compare_systems({"a": HYPOTHESES}, REFERENCES, ["chrf"], target_language="de")
+
+    def test_names_the_system_that_does_not_fit(self):
+        with pytest.raises(ValueError, match="got 2 b and 4 references"):
+            compare_systems({"a": HYPOTHESES, "b": ["x", "y"]}, REFERENCES, ["chrf"], target_language="de")
 
 
 class TestExactMatch:
@@ -247,3 +433,11 @@ class TestPerplexity:
     def test_overflows_to_infinity(self):
         assert perplexity(1e4) == math.inf
         assert perplexity(math.inf) == math.inf
+
+    def test_per_token_and_per_word(self):
+        # Two sentences of 3 and 2 words, 5 and 4 tokens with their ends, and 9 nats in all.
+        token, word = perplexity_scores([-4.0, -5.0], [5, 4], ["a b c", "d e"], vocabulary_size=37_000)
+        assert token.value == pytest.approx(math.exp(9 / 9))
+        assert word.value == pytest.approx(math.exp(9 / (3 + 1 + 2 + 1)))
+        assert (token.metric, word.metric) == ("perplexity_per_token", "perplexity_per_word")
+        assert token.signature == "per:token|smoothing:no|vocabulary:37000"

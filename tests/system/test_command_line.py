@@ -307,7 +307,7 @@ class TestTranslate:
 
         assert scores(run, run / "averaged") == pytest.approx(scores(run), abs=1e-3)
         assert scores(run, run / "checkpoints" / "checkpoint-16") != pytest.approx(scores(run), abs=1e-3)
-        scored = command("score", "--model", run, run, "--source", corpus / "test.en", "--target", corpus / "test.de")
+        scored = command("score", "--model", run, run, "--sources", corpus / "test.en", "--targets", corpus / "test.de")
         assert scored.returncode == 0, scored.stderr
 
     def test_an_ensemble_of_two_vocabularies(self, run, tmp_path):
@@ -416,7 +416,7 @@ class TestScore:
         targets = ["Der Hund ist alt.", "", "Ich bin hier."]
         (tmp_path / "en").write_text("The dog is old.\n\nI am here.\n", encoding="utf-8")
         (tmp_path / "de").write_text("".join(f"{target}\n" for target in targets), encoding="utf-8")
-        done = command("score", "--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de")
+        done = command("score", "--model", run, "--sources", tmp_path / "en", "--targets", tmp_path / "de")
         assert done.returncode == 0, done.stderr
         rows = [line.split("\t") for line in done.stdout.splitlines()]
         assert [row[3] for row in rows] == targets
@@ -429,7 +429,7 @@ class TestScore:
         (tmp_path / "de").write_text(
             "Der Hund ist alt.\nIch bin hier.\nAlt alt alt Hund der der der.\n", encoding="utf-8"
         )
-        options = ("--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de", "--rank", "--json")
+        options = ("--model", run, "--sources", tmp_path / "en", "--targets", tmp_path / "de", "--rank", "--json")
         records = [json.loads(line) for line in command("score", *options).stdout.splitlines()]
         assert [record["source"] for record in records] == ["The dog is old.", "The dog is old.", "I am here."]
         assert records[0]["score"] > records[1]["score"]
@@ -437,32 +437,9 @@ class TestScore:
     def test_files_of_different_lengths(self, run, tmp_path):
         (tmp_path / "en").write_text("a\nb\n", encoding="utf-8")
         (tmp_path / "de").write_text("a\n", encoding="utf-8")
-        done = command("score", "--model", run, "--source", tmp_path / "en", "--target", tmp_path / "de")
+        done = command("score", "--model", run, "--sources", tmp_path / "en", "--targets", tmp_path / "de")
         assert done.returncode == 1
         assert "2 lines" in done.stderr
-
-
-class TestEvaluate:
-    def test_a_file_of_translations(self, corpus):
-        done = command(
-            "evaluate", "--hypotheses", corpus / "test.de", "--reference", corpus / "test.de", "--json",
-            "--metrics", "sacrebleu", "exact_match",
-        )  # fmt: skip
-        scores = json.loads(done.stdout)
-        assert [round(score["value"], 6) for score in scores] == [100, 100]
-
-    def test_a_model(self, run, corpus):
-        done = command(
-            "evaluate", "--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de", "--json"
-        )
-        [bleu] = [s["value"] for s in json.loads(done.stdout) if s["metric"] == "sacrebleu"]
-        kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
-        assert bleu == kept[[(s["model"], s["test_set"]) for s in kept].index(("averaged", "small"))]["value"]
-
-    def test_neither_model_nor_translations(self, corpus):
-        done = command("evaluate", "--reference", corpus / "test.de")
-        assert done.returncode == 2
-        assert "--hypotheses" in done.stderr.splitlines()[-1]
 
 
 class TestOthers:
@@ -577,7 +554,19 @@ class TestOthers:
 
     @pytest.mark.parametrize(
         "name",
-        ["prepare", "train", "translate", "score", "evaluate", "tokenizer", "average", "export", "plot", "recipes"],
+        [
+            "prepare",
+            "train",
+            "translate",
+            "score",
+            "evaluate",
+            "compare",
+            "tokenizer",
+            "average",
+            "export",
+            "plot",
+            "recipes",
+        ],
     )
     def test_help(self, name):
         done = command(name, "--help")

@@ -90,15 +90,15 @@ def translate(
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json))
 
 
-def score(*, model: list[Path], source: Path, target: Path, rank: bool = False, json: bool = False) -> None:
+def score(*, model: list[Path], sources: Path, targets: Path, rank: bool = False, json: bool = False) -> None:
     """Scores given translations: how likely the model finds each.
 
     Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation.
 
     Args:
         model: A run folder or a model's folder; several score together, as an ensemble.
-        source: Text file of sources.
-        target: Text file of their translations, line by line.
+        sources: Text file of sources.
+        targets: Text file of their translations, line by line.
         rank: Put the translations of a source that stands in several lines one after the other, best first.
         json: Write a JSON object per line instead.
     """
@@ -108,17 +108,17 @@ def score(*, model: list[Path], source: Path, target: Path, rank: bool = False, 
     from ..run_folder import load_ensemble
     from ..translation import score_pairs
 
-    sources, targets = list(text_lines(source)), list(text_lines(target))
-    if len(sources) != len(targets):
-        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: they must agree.")
+    texts, translations = list(text_lines(sources)), list(text_lines(targets))
+    if len(texts) != len(translations):
+        raise ValueError(f"{sources} has {len(texts)} lines and {targets} {len(translations)}: they must agree.")
     use_memory_well()
     loaded, tokenizer = load_ensemble(model)
-    pairs = list(zip(sources, targets, strict=True))
+    pairs = list(zip(texts, translations, strict=True))
     with tqdm(total=len(pairs), unit="pair", disable=not sys.stderr.isatty()) as bar:
         scores = score_pairs(loaded, tokenizer, pairs, on_progress=bar.update)
     scored = list(zip(pairs, scores, strict=True))
     if rank:
-        first = {text: number for number, text in reversed(list(enumerate(sources)))}
+        first = {text: number for number, text in reversed(list(enumerate(texts)))}
         scored.sort(key=lambda each: (first[each[0][0]], -each[1].score))
     for (source_text, target_text), each in scored:
         values = {"score": each.score, "log_probability": each.log_probability, "per_token": each.per_token}

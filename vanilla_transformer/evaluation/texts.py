@@ -84,7 +84,7 @@ def _in_order_of(first: Text, text: Text) -> Text:
                 )
         if len(places) > len(first.ids):
             document, number = next(iter(places.keys() - set(first.ids)))
-            raise ValueError(f"{text.name} has a segment {number} of {document!r}, which {first.name} lacks.")
+            raise ValueError(f"{text.name} has a segment {number} of document {document!r}, which {first.name} lacks.")
         return replace(text, segments=[places[place] for place in first.ids], ids=first.ids)
     if len(first.segments) != len(text.segments):
         raise ValueError(
@@ -109,7 +109,7 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
             elif name == "doc":
                 system, document = attributes.get("sysid", path.name), attributes.get("docid", "")
             elif name == "seg":
-                text, end, _ = line[tag.end() :].partition("</seg>")
+                text, *end = re.split("</seg>", line[tag.end() :], maxsplit=1, flags=re.IGNORECASE)
                 if not end:
                     waiting = line[tag.start() :]
                     break

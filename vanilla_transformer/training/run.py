@@ -196,6 +196,7 @@ def _make_trainer(
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
     logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", trainer.describe_updates())
+    logger.info("%s", trainer.describe_choice())
     return trainer
 
 

@@ -127,6 +127,20 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             f"{100 * self.train_batches.real_share():.1f} % of their cells filled."
         )
 
+    def describe_choice(self) -> str:
+        """What the best checkpoint is chosen by, in a sentence or two."""
+        args = self.args
+        name = (args.metric_for_best_model or "loss").removeprefix("eval_")
+        stopping = f", and early stopping after {args.early_stopping_patience} evaluations without a better one,"
+        text = (
+            f"The best checkpoint{stopping if args.early_stopping_patience is not None else ''} goes by validation "
+            f"{name}: the {'higher' if args.greater_is_better else 'lower'} the better."
+        )
+        if args.predict_with_generate:
+            text += " Validation BLEU is sacreBLEU (case:mixed|eff:no|tok:13a|smooth:exp)"
+            text += f", of a search with {args.generation_num_beams} hypotheses." if args.generation_num_beams else "."
+        return text
+
     def _loader(self, dataset: Dataset, batches: TokenBatchSampler) -> DataLoader:
         loader = DataLoader(
             dataset,

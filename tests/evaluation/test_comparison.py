@@ -1,0 +1,63 @@
+"""Where systems differ: by hand on a few sentences."""
+
+import pytest
+import sacrebleu
+
+from vanilla_transformer.evaluation.comparison import (
+    frequency_groups,
+    largest_differences,
+    length_groups,
+    scores_by_group,
+)
+
+
+REFERENCES = ["the cat sat on the mat", "a dog ran", "birds sing in the old trees", "it rains"]
+SYSTEMS = {
+    "first": ["the cat sat on the mat", "a cat ran", "birds sing in the trees", "it rains"],
+    "second": ["the cat sat on a mat", "a dog ran", "fish swim", "it rains"],
+}
+
+
+class TestLargestDifferences:
+    def test_order(self):
+        found = largest_differences(SYSTEMS, [REFERENCES], "chrf", target_language="en")
+        assert list(found) == ["second"]
+        assert [each.segment for each in found["second"]] == [2, 3, 1]  # the gain, then the larger and smaller loss
+        gain = found["second"][0]
+        assert gain.values["second"] == pytest.approx(100)
+        assert gain.values["first"] == sacrebleu.sentence_chrf("a cat ran", ["a dog ran"]).score
+
+    def test_no_more_than_asked_for(self):
+        found = largest_differences(SYSTEMS, [REFERENCES], "chrf", target_language="en", count=1)
+        assert [each.segment for each in found["second"]] == [2, 3]
+        assert largest_differences(SYSTEMS, [REFERENCES], "chrf", target_language="en", count=0) == {"second": []}
+
+    def test_of_edits_fewer_are_better(self):
+        found = largest_differences(SYSTEMS, [REFERENCES], "ter", target_language="en", count=1)
+        assert [each.segment for each in found["second"]] == [2, 3]
+
+
+class TestGroups:
+    def test_lengths(self):
+        sources = [" ".join("w" * length) for length in (1, 2, 2, 3, 5, 8, 8, 9)]
+        labels, order = length_groups(sources, groups=4)
+        assert order == ["1", "2–4", "5–7", "8–9"]
+        assert labels == ["1", "2–4", "2–4", "2–4", "5–7", "8–9", "8–9", "8–9"]
+
+    def test_one_length(self):
+        assert length_groups(["a b", "c d"]) == (["2", "2"], ["2"])
+
+    def test_frequencies(self):
+        training = ["the cat"] * 12 + ["The dog"] * 9 + ["mat"]
+        labels, order = frequency_groups(["The cat", "the DOG", "cat, mat!", "the bird", "..."], iter(training))
+        assert labels == ["10–99", "1–9", "1–9", "never", "never"]
+        assert order == ["never", "1–9", "10–99", "100–999", "1,000–9,999", "10,000 or more"]
+
+    def test_scores_are_those_of_the_groups_sentences(self):
+        groups = scores_by_group(
+            SYSTEMS, [REFERENCES], "chrf", ["long", "short", "long", "short"], ["short", "middle", "long"],
+            target_language="en",
+        )  # fmt: skip
+        assert [(each.label, each.segments) for each in groups] == [("short", 2), ("long", 2)]
+        expected = sacrebleu.corpus_chrf(SYSTEMS["second"][::2], [REFERENCES[::2]]).score
+        assert groups[1].values["second"] == pytest.approx(expected)

@@ -1,0 +1,93 @@
+"""Words as BLEU counts them: equal to what the scripts of the literature make, by hand."""
+
+import pytest
+
+from tests.evaluation.test_scores import bleu_by_the_formula
+from vanilla_transformer.evaluation.scores import score_translations
+from vanilla_transformer.evaluation.tokenizers import PaperTokenizer, TokenizedText
+
+
+# Reference, hypothesis, and the words of both as replace-unicode-punctuation.perl, tokenizer.perl -l de and the
+# substitution s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g have them: worked out by hand.
+BY_HAND = [
+    (
+        "Der Bericht-Entwurf liegt vor.",
+        "Der Bericht-Vorschlag liegt jetzt vor.",
+        "Der Bericht ##AT##-##AT## Entwurf liegt vor .",
+        "Der Bericht ##AT##-##AT## Vorschlag liegt jetzt vor .",
+    ),
+    (
+        "„Das ist gut“, sagte er.",
+        '"Das ist gut", sagte sie.',
+        "„ Das ist gut &quot; , sagte er .",  # replace-unicode-punctuation.perl knows “ but not „
+        "&quot; Das ist gut &quot; , sagte sie .",
+    ),
+    (
+        "Die Nord-Süd-Achse wird gebaut.",
+        "Die Nordsüd-Achse wird gebaut.",
+        "Die Nord ##AT##-##AT## Süd ##AT##-##AT## Achse wird gebaut .",
+        "Die Nordsüd ##AT##-##AT## Achse wird gebaut .",
+    ),
+    # The B is used up by the first match, as in Perl.
+    ("A-B-C ist kurz.", "A-B-C ist lang.", "A ##AT##-##AT## B-C ist kurz .", "A ##AT##-##AT## B-C ist lang ."),
+    (
+        "2013-2014 kostete es 3,5 Mio. Euro.",
+        "2013-2014 kostet es 3,5 Millionen Euro.",
+        "2013 ##AT##-##AT## 2014 kostete es 3,5 Mio. Euro .",
+        "2013 ##AT##-##AT## 2014 kostet es 3,5 Millionen Euro .",
+    ),
+    ("Er kam – endlich…", "Er kam - endlich...", "Er kam – endlich ...", "Er kam - endlich ..."),
+    (
+        "Das E-Mail-Konto (neu) geht.",
+        "Das neue E-Mail-Konto geht.",
+        "Das E ##AT##-##AT## Mail ##AT##-##AT## Konto ( neu ) geht .",
+        "Das neue E ##AT##-##AT## Mail ##AT##-##AT## Konto geht .",
+    ),
+    ("Es ist 10 % teurer.", "Es ist um 10% teurer.", "Es ist 10 % teurer .", "Es ist um 10 % teurer ."),
+    ("Sie sagt: 'Nein!'", "Sie sagte: 'Nein!'", "Sie sagt : &apos; Nein ! &apos;", "Sie sagte : &apos; Nein ! &apos;"),
+    (
+        "Die R&D-Abteilung, in den USA",
+        "Die R&D-Gruppe, in den USA",
+        "Die R &amp; D ##AT##-##AT## Abteilung , in den USA",
+        "Die R &amp; D ##AT##-##AT## Gruppe , in den USA",
+    ),
+]
+
+
+class TestPaperTokenizer:
+    @pytest.mark.parametrize(("reference", "hypothesis", "reference_words", "hypothesis_words"), BY_HAND)
+    def test_words_by_hand(self, reference, hypothesis, reference_words, hypothesis_words):
+        tokenizer = PaperTokenizer("de")
+        assert tokenizer(reference) == reference_words
+        assert tokenizer(hypothesis) == hypothesis_words
+
+    def test_bleu_by_hand(self):
+        references, hypotheses, reference_words, hypothesis_words = zip(*BY_HAND, strict=True)
+        [result] = score_translations(hypotheses, references, ["bleu_paper"], target_language="de")
+        expected = bleu_by_the_formula(hypothesis_words, reference_words)
+        assert 40 < expected < 80
+        assert result.value == pytest.approx(expected, abs=1e-9)
+        words = sum(len(text.split()) for text in reference_words)
+        assert result.statistics["reference_length"] == words
+        assert "-de-escaped-atat|smooth:none" in result.signature
+
+    def test_only_german_is_split(self):
+        assert PaperTokenizer("fr")("le porte-parole d'hier") == "le porte-parole d&apos; hier"
+        assert PaperTokenizer("de", split_compounds=False)("ein Bericht-Entwurf") == "ein Bericht-Entwurf"
+        text = ["le porte-parole parle d'hier et de demain"]
+        [paper, tokenized] = score_translations(text, text, ["bleu_paper", "bleu_tokenized"], target_language="fr")
+        assert paper.signature == tokenized.signature
+
+    def test_a_no_break_space_beside_a_hyphen_is_no_space_to_perl(self):
+        # Moses' tokenizer makes plain spaces of all spaces, so that none is left to split at.
+        assert PaperTokenizer("de")("zehn\u00a0-jährig und süß-sauer") == "zehn -jährig und süß ##AT##-##AT## sauer"
+
+
+class TestTokenizedText:
+    def test_words_stand_between_spaces_of_ascii(self):
+        # "10 km" with a no-break space is one word to multi-bleu.perl, which reads bytes, and two to str.split.
+        [one] = score_translations(
+            ["a b c 10\u00a0km"], ["a b c 10\u00a0km"], ["bleu_pretokenized"], target_language="de"
+        )
+        assert one.statistics["hypothesis_length"] == 4
+        assert TokenizedText()("a\tb  c") == "a\tb  c"

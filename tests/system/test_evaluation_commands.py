@@ -1,0 +1,209 @@
+"""`evaluate` and `compare` as processes."""
+
+import json
+
+import pytest
+import sacrebleu
+
+from vanilla_transformer.evaluation.scores import score_segments
+
+from .conftest import command
+
+
+METRICS = ("sacrebleu", "bleu_paper", "chrf")
+
+
+def written(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def worse(corpus, tmp_path):
+    """The references with every second one's last words missing."""
+    lines = [line.rsplit(" ", 2)[0] if i % 2 else line for i, line in enumerate(lines_of(corpus / "test.de"))]
+    return written(tmp_path / "worse.de", lines)
+
+
+class TestEvaluate:
+    def test_a_file_of_translations(self, corpus, worse):
+        done = command("evaluate", "--hypotheses", worse, "--references", corpus / "test.de", "--json")
+        assert done.returncode == 0, done.stderr
+        content = json.loads(done.stdout)
+        assert content["comparisons"] == []
+        scores = {each["metric"]: each for each in content["scores"]}
+        assert list(scores) == ["sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"]
+        expected = sacrebleu.corpus_bleu(lines_of(worse), [lines_of(corpus / "test.de")])
+        assert scores["sacrebleu"]["value"] == pytest.approx(expected.score)
+        assert scores["sacrebleu"]["statistics"]["brevity_penalty"] == pytest.approx(expected.bp)
+        assert expected.bp < 1
+        assert all(each["confidence"] > 0 and "bs:1000" in each["signature"] for each in scores.values())
+        assert "-de-escaped-atat" in scores["bleu_paper"]["signature"]  # the language by the file's ending
+
+    def test_the_table_names_everything(self, corpus, worse):
+        done = command("evaluate", "--hypotheses", worse, "--references", corpus / "test.de", "--resamples", "100")
+        assert done.stdout.startswith("test.de:\n")
+        assert "95 % interval" in done.stdout
+        assert "BP=" in done.stdout
+        assert done.stdout.count("|version:") == 6
+
+    def test_a_model(self, run, corpus):
+        options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--json")
+        done = command("evaluate", "--model", run, *options)
+        assert done.returncode == 0, done.stderr
+        scores = {each["metric"]: each["value"] for each in json.loads(done.stdout)["scores"]}
+        kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+        [bleu] = [
+            s["value"] for s in kept if (s["model"], s["test_set"], s["metric"]) == ("averaged", "small", "sacrebleu")
+        ]
+        assert scores["sacrebleu"] == bleu
+        assert 1 < scores["perplexity_per_token"] < scores["perplexity_per_word"]
+
+    def test_two_systems_are_tested_against_the_first(self, corpus, worse):
+        reference = corpus / "test.de"
+        done = command(
+            "evaluate", "--hypotheses", reference, worse, "--references", reference, "--metrics", *METRICS, "--json",
+            "--resamples", "200",
+        )  # fmt: skip
+        comparisons = json.loads(done.stdout)["comparisons"]
+        assert [each["metric"] for each in comparisons] == [*METRICS]
+        assert {(each["baseline"], each["system"]) for each in comparisons} == {("test.de", "worse.de")}
+        assert all(each["difference"] < 0 and each["randomization_p"] < 0.1 for each in comparisons)
+        table = command("evaluate", "--hypotheses", reference, worse, "--references", reference, "--metrics", "chrf")
+        assert "p (bootstrap)  p (randomised)" in table.stdout
+        assert "ar:10000" in table.stdout
+
+    def test_several_references(self, corpus, worse):
+        done = command(
+            "evaluate", "--hypotheses", worse, "--references", corpus / "test.de", worse, "--metrics", "exact_match",
+            "--json", "--resamples", "0",
+        )  # fmt: skip
+        [score] = json.loads(done.stdout)["scores"]
+        assert score["value"] == 100
+        assert score["signature"].startswith("nrefs:2|")
+        assert score["confidence"] is None
+
+    def test_segments(self, corpus, worse):
+        options = ("--references", corpus / "test.de", "--metrics", "chrf", "ter", "--segments")
+        expected = score_segments(lines_of(worse), lines_of(corpus / "test.de"), ["chrf", "ter"], target_language="de")
+        found = [
+            json.loads(line)
+            for line in command("evaluate", "--hypotheses", worse, *options, "--json").stdout.splitlines()
+        ]
+        assert [{name: each[name] for name in ("chrf", "ter")} for each in found] == expected
+        assert [each["hypothesis"] for each in found] == lines_of(worse)
+        heading, *rows = command("evaluate", "--hypotheses", worse, *options).stdout.splitlines()
+        assert heading.split("\t") == ["system", "segment", "chrf", "ter", "hypothesis"]
+        assert [row.split("\t")[2] for row in rows] == [f"{each['chrf']:.2f}" for each in expected]
+
+    def test_what_translate_writes(self, run, corpus, tmp_path):
+        path = tmp_path / "found.jsonl"
+        command("translate", "--model", run, "--input", corpus / "test.en", "--output", path, "--json")
+        plain = written(tmp_path / "found.de", [json.loads(line)["translations"][0]["text"] for line in lines_of(path)])
+        values = []
+        for file in (path, plain):
+            done = command("evaluate", "--hypotheses", file, "--references", corpus / "test.de", "--json")
+            values.append([each["value"] for each in json.loads(done.stdout)["scores"]])
+        assert values[0] == values[1]
+
+    def test_a_test_set_of_pairs(self, run, corpus, tmp_path):
+        rows = zip(lines_of(corpus / "test.en"), lines_of(corpus / "test.de"), strict=True)
+        path = written(tmp_path / "test.tsv", ["\t".join(row) for row in rows])
+        done = command("evaluate", "--model", run, "--test-set", path, "--metrics", "chrf", "--json")
+        assert done.returncode == 0, done.stderr
+        files = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
+        expected = command("evaluate", "--model", run, *files, "--metrics", "chrf", "--json")
+        values = [[each["value"] for each in json.loads(one.stdout)["scores"]] for one in (done, expected)]
+        assert values[0] == values[1]
+
+    @pytest.mark.parametrize(
+        ("arguments", "status", "message"),
+        [
+            (["--references", "test.de"], 2, "--hypotheses"),
+            (["--hypotheses", "test.de", "--model", "x", "--references", "test.de"], 2, "--hypotheses"),
+            (["--hypotheses", "test.de"], 2, "--references"),
+            (["--hypotheses", "test.de", "--references", "test.de", "--test-set", "x"], 2, "--references"),
+            (["--hypotheses", "test.de", "--test-set", "test.tsv"], 2, "--source-language"),
+            (["--hypotheses", "test.de", "--references", "nowhere.de"], 1, "nowhere.de"),
+            (["--hypotheses", "nowhere.de", "--references", "test.de"], 1, "nowhere.de"),
+            (["--hypotheses", "short.de", "--references", "test.de"], 1, "test.de has 12 segments and short.de 1"),
+            (["--hypotheses", "empty.de", "--references", "test.de"], 1, "empty.de is empty"),
+            (["--hypotheses", "latin.de", "--references", "test.de"], 1, "latin.de, line 1 is not UTF-8"),
+            (["--hypotheses", "test.txt", "--references", "test.txt"], 2, "--target-language"),
+            (["--hypotheses", "test.de", "--references", "test.de", "--metrics", "bleu"], 1, "unknown metric 'bleu'"),
+            (["--hypotheses", "test.de", "--references", "test.de", "--resamples", "1"], 2, "--resamples"),
+            (["--hypotheses", "test.de", "--references", "test.sgm", "--target-language", "fr"], 1, "is in 'de'"),
+        ],
+    )  # fmt: skip
+    def test_refused(self, corpus, tmp_path, arguments, status, message):
+        text = (corpus / "test.de").read_text(encoding="utf-8")
+        for name in ("test.de", "test.txt"):
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / "short.de").write_text("eins\n", encoding="utf-8")
+        (tmp_path / "empty.de").write_text("", encoding="utf-8")
+        (tmp_path / "latin.de").write_bytes("grün\n".encode("latin-1"))
+        (tmp_path / "test.tsv").write_text("a\tb\n", encoding="utf-8")
+        (tmp_path / "test.sgm").write_text(
+            '<refset trglang="de"><doc sysid="r" docid="d">\n<seg id="1">eins</seg>\n</doc></refset>', encoding="utf-8"
+        )
+        done = command("evaluate", *arguments, cwd=tmp_path)
+        assert done.returncode == status
+        assert message in done.stderr.splitlines()[-1]
+        assert done.stdout == ""
+
+    def test_a_model_of_other_languages(self, run, corpus):
+        options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--target-language", "fr")
+        done = command("evaluate", "--model", run, *options)
+        assert done.returncode == 1
+        assert "translates from 'en' into 'de'; the target language is to be 'fr'" in done.stderr
+
+
+class TestCompare:
+    def test_two_files(self, corpus, worse, tmp_path):
+        done = command(
+            "compare", corpus / "test.de", worse, "--references", corpus / "test.de", "--sources", corpus / "test.en",
+            "--training-text", corpus / "train.en", "--plot", tmp_path / "groups.png", "--examples", "2", "--json",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        content = json.loads(done.stdout)
+        assert [each["metric"] for each in content["comparisons"]] == ["sacrebleu", "chrf", "ter"]
+        by_length, by_frequency = content["groups"].values()
+        assert sum(each["segments"] for each in by_length) == sum(each["segments"] for each in by_frequency) == 12
+        assert all(each["values"]["test.de"] > each["values"]["worse.de"] for each in by_frequency)
+        losses = content["differences"]["worse.de"]
+        assert len(losses) == 2
+        assert all(each["segment"] % 2 == 0 and each["test.de"] != each["worse.de"] for each in losses)
+        assert losses[0]["source"] == lines_of(corpus / "test.en")[losses[0]["segment"] - 1]
+        assert (tmp_path / "groups.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_a_model_and_a_file(self, run, corpus):
+        options = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
+        done = command("compare", run, corpus / "test.de", *options)
+        assert done.returncode == 0, done.stderr
+        assert "sacrebleu by words in the source:" in done.stdout
+        assert f"Where test.de differs most from {run}:" in done.stdout
+        assert "  reference" in done.stdout
+
+    def test_the_same_twice(self, corpus):
+        reference = corpus / "test.de"
+        done = command("compare", reference, reference, "--references", reference, "--metrics", "chrf")
+        assert "test.de' differs nowhere from test.de." in done.stdout
+
+    @pytest.mark.parametrize(
+        ("options", "status", "message"),
+        [
+            ([], 2, "two systems"),
+            (["test.de", "--plot", "x.png"], 2, "--sources"),
+            (["test.de", "--training-text", "nowhere"], 1, "nowhere"),
+            (["test.de", "--examples", "-1"], 2, "--examples"),
+        ],
+    )
+    def test_refused(self, corpus, options, status, message):
+        done = command("compare", "test.de", *options, "--references", "test.de", cwd=corpus)
+        assert done.returncode == status
+        assert message in done.stderr.splitlines()[-1]
+        assert not (corpus / "x.png").exists()
