@@ -10,7 +10,8 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import beam_search, exact_top_k
+from vanilla_transformer.model.stepwise_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened
 

@@ -23,7 +23,8 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .search_vanilla_transformer import StepwiseDecoder, Translation, beam_search, exact_top_k, sample
+from .search_vanilla_transformer import Translation, beam_search, exact_top_k, sample
+from .stepwise_vanilla_transformer import StepwiseDecoder
 
 
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
