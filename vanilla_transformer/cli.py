@@ -3,6 +3,7 @@
 import inspect
 import sys
 
+from .commands.bracketing import evalb
 from .commands.evaluation import evaluate
 from .commands.models import average, convert, export, tokenizer
 from .commands.parser import command_parser, overrides_from
@@ -13,7 +14,7 @@ from .commands.training import recipes, train
 from .commands.translation import score, translate
 
 
-COMMANDS = (recipes, prepare, train, translate, score, evaluate, tokenizer, average, convert, export, plot)
+COMMANDS = (recipes, prepare, train, translate, score, evaluate, evalb, tokenizer, average, convert, export, plot)
 
 
 def main(arguments: list[str] | None = None) -> int:
