@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanilla_transformer.evaluation.trees import Tree, read_tree, read_trees
@@ -33,6 +33,7 @@ def test_a_walk_goes_around_the_tree():
     assert steps == ["S", "A", "a", "B", "C", "c", "b", "s"]
 
 
+@settings(deadline=None)
 @given(TREES)
 def test_what_is_written_is_read_again(tree):
     again = read_tree(str(tree))
@@ -42,6 +43,7 @@ def test_what_is_written_is_read_again(tree):
     ]
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="()a \n"))
 def test_any_text_is_trees_or_refused(text):
     try:

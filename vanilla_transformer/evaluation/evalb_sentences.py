@@ -79,7 +79,7 @@ class SentenceView:
                 bracket.end += 1
             elif number in quote.around:
                 bracket.end += 1
-        # The word itself moves too, so that EVALB can put it back again. That looks like a slip, but makes its numbers.
+        # The word itself moves too: a slip of EVALB's by which it may keep the first of two marks twice, not both.
         for later in self.quotes[self.quotes.index(quote) :]:
             later.index += 1
 
