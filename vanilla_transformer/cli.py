@@ -3,6 +3,7 @@
 import inspect
 import sys
 
+from .commands.bracketing import evalb
 from .commands.comparison import compare
 from .commands.evaluation import evaluate
 from .commands.models import average, convert, export, tokenizer
@@ -14,7 +15,21 @@ from .commands.training import recipes, train
 from .commands.translation import score, translate
 
 
-COMMANDS = (recipes, prepare, train, translate, score, evaluate, compare, tokenizer, average, convert, export, plot)
+COMMANDS = (
+    recipes,
+    prepare,
+    train,
+    translate,
+    score,
+    evaluate,
+    compare,
+    evalb,
+    tokenizer,
+    average,
+    convert,
+    export,
+    plot,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

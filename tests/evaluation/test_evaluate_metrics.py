@@ -69,3 +69,11 @@ def test_different_numbers_of_references():
 def test_unknown():
     with pytest.raises(ValueError, match="did you mean 'bleu_paper'"):
         module_path("bleu_papr")
+
+
+def test_bracketing():
+    found = evaluate.load(module_path("bracketing")).compute(
+        predictions=["(S (NP (PRP I)) (NP (VBP am)))"], references=["(S (NP (PRP I)) (VP (VBP am)))"]
+    )
+    assert found["f1"] == pytest.approx(200 / 3)
+    assert found["valid"] == 1

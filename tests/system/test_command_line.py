@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
 from vanilla_transformer import translate
+from vanilla_transformer.cli import COMMANDS
 
 from .conftest import command, write_marian
 
@@ -552,22 +553,7 @@ class TestOthers:
         assert "phrasebook" in listed
         assert "multi30k_en_de" in listed
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "prepare",
-            "train",
-            "translate",
-            "score",
-            "evaluate",
-            "compare",
-            "tokenizer",
-            "average",
-            "export",
-            "plot",
-            "recipes",
-        ],
-    )
+    @pytest.mark.parametrize("name", [function.__name__ for function in COMMANDS])
     def test_help(self, name):
         done = command(name, "--help")
         assert done.returncode == 0

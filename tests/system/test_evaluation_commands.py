@@ -207,3 +207,56 @@ class TestCompare:
         assert done.returncode == status
         assert message in done.stderr.splitlines()[-1]
         assert not (corpus / "x.png").exists()
+
+
+class TestEvalb:
+    GOLD = "(S (NP (PRP I)) (VP (VBP am)))\n(S (NP (PRP I)) (VP (VBP am)))\n"
+    PARSED = "(S (NP (PRP I)) (NP (VBP am)))\n(S (NP (PRP I)) (VP (VBP was)))\n"
+
+    def files(self, folder, gold=GOLD, parsed=PARSED):
+        (folder / "gold").write_text(gold, encoding="utf-8")
+        (folder / "parsed").write_text(parsed, encoding="utf-8")
+        return "--gold", folder / "gold", "--parsed", folder / "parsed"
+
+    def test_the_table(self, tmp_path):
+        done = command("evalb", *self.files(tmp_path))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[3:5] == [
+            "   1    2    0   66.67  66.67     2      3    3      0      2     2   100.00",
+            "   2    2    1    0.00   0.00     0      0    0      0      2     0     0.00",
+        ]
+        assert done.stderr == "line 2 is an error: the parse has 'was' for the word 'am'\n"
+
+    def test_json(self, tmp_path):
+        found = json.loads(command("evalb", *self.files(tmp_path), "--json").stdout)
+        assert found["overall"]["f1"] == pytest.approx(200 / 3)
+        assert (found["overall"]["errors"], found["short"]["valid"]) == (1, 1)
+        assert [sentence["status"] for sentence in found["sentences"]] == [0, 1]
+
+    def test_parameters_from_a_file(self, tmp_path):
+        (tmp_path / "own.prm").write_text("EQ_LABEL VP NP\nEQ_WORD am was\n", encoding="utf-8")
+        done = command("evalb", *self.files(tmp_path), "--parameters", tmp_path / "own.prm", "--json")
+        assert json.loads(done.stdout)["overall"]["f1"] == 100
+
+    @pytest.mark.parametrize(
+        ("gold", "parsed", "parameters", "message"),
+        [
+            (GOLD, "", "", "is empty"),
+            ("", PARSED, "", "is empty"),
+            (GOLD, PARSED * 2, "", "has 2 lines and"),
+            ("(S\n" * 2, PARSED, "", "line 1 of the gold trees is malformed: 1 of the brackets are not closed"),
+            (GOLD, PARSED, "LABELLED 1\n", "own.prm, line 1: LABELLED is unknown"),
+        ],
+    )
+    def test_a_mistake_is_one_line(self, tmp_path, gold, parsed, parameters, message):
+        (tmp_path / "own.prm").write_text(parameters, encoding="utf-8")
+        done = command("evalb", *self.files(tmp_path, gold, parsed), "--parameters", tmp_path / "own.prm")
+        assert (done.returncode, done.stdout) == (1, "")
+        [line] = done.stderr.splitlines()
+        assert message in line
+
+    def test_a_missing_file_is_named(self, tmp_path):
+        done = command("evalb", "--gold", tmp_path / "nowhere", "--parsed", tmp_path / "nowhere")
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert "nowhere" in line

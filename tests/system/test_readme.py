@@ -55,6 +55,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     write_files_like_multi30ks(folder / "multi30k")
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
+    for name in ("wsj_23.gold", "wsj_23.parsed"):
+        (folder / name).write_text("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))\n", encoding="utf-8")
     for arguments in typed_commands():
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]

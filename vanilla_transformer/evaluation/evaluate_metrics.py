@@ -13,12 +13,13 @@ def module_path(metric: str) -> str:
     """Where `evaluate.load` finds a metric: `evaluate.load(module_path("bleu_paper"), "de")`.
 
     Args:
-        metric: One of `METRICS`.
+        metric: One of `METRICS`, or "bracketing".
 
     Raises:
         ValueError: There is no such metric.
     """
-    check_metric(metric)
+    if metric != "bracketing":
+        check_metric(metric)
     return str(Path(__file__).with_name("modules") / f"{metric.replace('+', '_plus')}.py")
 
 
@@ -59,3 +60,22 @@ class TranslationMetric(evaluate.Metric):
         )
         found = {self.metric: score.value, "signature": score.signature, **score.statistics}
         return found if score.mean is None else {**found, "mean": score.mean, "confidence": score.confidence}
+
+
+class BracketingMetric(evaluate.Metric):
+    """EVALB's labelled bracketing recall, precision and F1 of trees in brackets, by the rules of COLLINS.prm."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description=self.__doc__,
+            citation="",
+            inputs_description="predictions: the parser's trees; references: the right ones",
+            features=datasets.Features({"predictions": text, "references": text}),
+        )
+
+    def _compute(self, predictions, references) -> dict:
+        from .bracketing import score_trees
+
+        found = score_trees(references, predictions).overall
+        return {name: getattr(found, name) for name in ("recall", "precision", "f1", "complete_match", "valid")}
