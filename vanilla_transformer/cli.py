@@ -11,6 +11,7 @@ from .commands.parser import command_parser, overrides_from
 from .commands.pictures import plot
 from .commands.preparation import prepare
 from .commands.process import UsageError, configure_logging
+from .commands.sharing import publish
 from .commands.training import recipes, train
 from .commands.translation import score, translate
 
@@ -28,6 +29,7 @@ COMMANDS = (
     average,
     convert,
     export,
+    publish,
     plot,
 )
 

@@ -1,6 +1,7 @@
 """Where everything lies in the folder of a training run."""
 
 import json
+import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,14 +90,49 @@ def _has_whole_files(checkpoint: Path) -> bool:
 def find_model(path: str | Path) -> Path:
     """The folder to load a model from: `path` itself, or the averaged (else the best) model of a run folder.
 
+    Args:
+        path: A folder; or USER/NAME, or USER/NAME@REVISION, of a model of the Hub, where there is no folder USER. What
+            it needs is fetched, unless it is in the cache already; none of its code is.
+
     Raises:
         FileNotFoundError: There is no model at `path`.
+        ConnectionError: The Hub cannot be reached.
     """
     run = RunFolder(path)
     for folder in (run.path, run.averaged, run.best):
         if (folder / "config.json").is_file():
             return folder
+    if re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(path)) and not run.path.parent.exists():
+        return _fetched(str(path))
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
+
+
+def _fetched(name: str) -> Path:
+    """A model of the Hub as a folder of the cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    repository, _, revision = name.partition("@")
+    patterns = ["*.json", "*.safetensors", "*.spm", "recipe.yaml"]
+    try:
+        folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise FileNotFoundError(
+            f"There is no folder {name}, and no such model on the Hub, or not for you: log in with `hf auth login`."
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
+        raise ConnectionError(
+            f"There is no folder {name}, and the Hub could not be asked for it ({type(error).__name__}): try again."
+        ) from error
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{repository} on the Hub holds no model: it has no config.json.")
+    return folder
 
 
 def load_weights(kind: type, path: str | Path):

@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import pyarrow as pa
@@ -29,22 +30,23 @@ for function in (_http.http_backoff, _http.http_stream_backoff.__wrapped__):
 """
 
 
-@pytest.fixture
-def hub():
+@contextmanager
+def serving() -> Iterator[FaultyHub]:
+    """A Hub, all of whose requests must be ones that it knows."""
     with FaultyHub() as served:
         yield served
         assert not served.unhandled, served.unhandled
 
 
-@pytest.fixture
-def hub_python(hub, tmp_path) -> Callable[..., subprocess.Popen]:
+@contextmanager
+def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., subprocess.Popen]]:
     """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
     started = []
 
     def start(code: str, *arguments, **environment) -> subprocess.Popen:
         process = subprocess.Popen(
             [sys.executable, "-c", IMPATIENT + code, *map(str, arguments)],
-            env={**os.environ, **hub.env(tmp_path / "home"), **environment},
+            env={**os.environ, **hub.env(home), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,6 +59,18 @@ def hub_python(hub, tmp_path) -> Callable[..., subprocess.Popen]:
         if process.poll() is None:
             process.kill()
             process.communicate()
+
+
+@pytest.fixture
+def hub():
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def hub_python(hub, tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
+    with clients_of(hub, tmp_path / "home") as start:
+        yield start
 
 
 def parquet_file(pairs: list[tuple[str, str]], languages: tuple[str, str], rows_per_group: int = 1000) -> bytes:

@@ -1,6 +1,8 @@
 """From a recipe to a run folder."""
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
 from .evaluation import scores_table
@@ -24,7 +26,8 @@ def train(recipe: str, *, output: Path | None = None, resume: bool = False, over
 
     use_memory_well()
     output = output or Path("runs") / Path(recipe).stem
-    folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True)
+    typed = shlex.join(["vanilla-transformer", *sys.argv[1:]])
+    folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True, command=typed)
     if not is_first_process():
         return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))

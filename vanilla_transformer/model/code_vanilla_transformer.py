@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
     from .search_vanilla_transformer import beam_search  # noqa: F401
     from .stepwise_vanilla_transformer import StepwiseDecoder  # noqa: F401
+    from .weights_vanilla_transformer import SafetensorsOnly  # noqa: F401
 
 
 LANGUAGES_TASK = re.compile(r"translation_(\w+)_to_(\w+)")

@@ -41,6 +41,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .loss_vanilla_transformer import linear_cross_entropy
+from .weights_vanilla_transformer import SafetensorsOnly
 
 
 # ---------------------------------------------------------------------------------------------- section 3.5: positions
@@ -267,7 +268,7 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         return self.residual(hidden_states, self.feed_forward, self.final_layer_norm)
 
 
-class VanillaTransformerPreTrainedModel(PreTrainedModel):
+class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
     """What transformers needs to know about every model of this file: its capabilities and its initial weights."""
 
     config: VanillaTransformerConfig

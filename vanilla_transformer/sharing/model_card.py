@@ -2,23 +2,58 @@
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..run_folder import RunFolder
+from huggingface_hub import EvalResult, ModelCardData
+
+from ..evaluation.scores import Score, score_translations
+from ..files import text_lines
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..run_folder import RunFolder, find_model
 from ..training.recipe import Recipe, load_recipe
 
 
-def model_card(run: str | Path, *, title: str, command: str, examples: int = 10) -> str:
-    """Writes down what a run did and how well: recipe, data, hardware, time, scores with signatures, translations.
+VARIANTS = ("sacrebleu", "sacrebleu_lowercase", "bleu_paper", "bleu_tokenized", "chrf", "chrf++", "ter")
+"""The scores of a card: what the metrics of the recipe lack is computed from the translations that the run kept."""
+
+CITATION = """\
+```bibtex
+@inproceedings{vaswani2017attention,
+  title     = {Attention Is All You Need},
+  author    = {Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and
+               Gomez, Aidan N. and Kaiser, {\\L}ukasz and Polosukhin, Illia},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {30},
+  year      = {2017},
+  url       = {https://arxiv.org/abs/1706.03762}
+}
+```"""
+
+
+def model_card(
+    run: str | Path,
+    *,
+    title: str,
+    repository: str = "user/name",
+    license: str | None = None,
+    datasets: Sequence[str] = (),
+    picture: str = "learning_curve.png",
+    examples: int = 10,
+) -> str:
+    """Writes down what a run did and how well: use, scores with signatures, data, recipe, hardware, translations.
 
     Args:
         run: The run folder.
         title: The card's heading.
-        command: The command line that made the run.
+        repository: Where the model is to be found, for the lines that load it.
+        license: Name of the licence of the model, as the Hub knows it, say "apache-2.0".
+        datasets: Names of the Hub's datasets that it was trained on, beside those that the recipe names.
+        picture: Where the learning curve is expected, seen from the card.
         examples: How many translations of the first test set to show: the best, the worst and the others at random.
 
     Returns:
-        Markdown. The learning curve is expected beside the card as `learning_curve.png`.
+        Markdown with the metadata that the Hub reads at its head.
 
     Raises:
         FileNotFoundError: The run is not finished.
@@ -30,67 +65,235 @@ def model_card(run: str | Path, *, title: str, command: str, examples: int = 10)
         raise ValueError(f"{folder.recipe} has nothing under data.test: a card shows translations of a test set.")
     if not folder.finished.exists() or not folder.scores.exists():
         raise FileNotFoundError(f"The run in {folder.path} is not finished: go on with --resume.")
-    scores = _read(folder.scores)
+    scores = scores_of_tests(folder, recipe)
+    metadata = _metadata(recipe, scores, title, license, datasets)
     sections = [
+        f"---\n{metadata.to_yaml()}\n---",
         f"# {title}",
-        recipe.description,
-        f"Made by\n\n```\n{command}\n```",
-        _training_section(folder),
-        _data_section(folder, recipe),
+        _what_it_is(folder, recipe),
+        _how_to_use(repository, recipe),
         _scores_section(scores),
-        f"![Loss, and BLEU on the validation set against updates and minutes](learning_curve.png)\n\n{_curve(folder)}",
+        _limits_section(recipe),
+        _data_section(folder, recipe),
+        _training_section(folder, recipe),
+        f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
+        _all_scores(_read(folder.scores)),
         _examples_section(folder, recipe, examples),
         f"## Recipe\n\n```yaml\n{recipe.to_yaml()}```",
+        f"## Citation\n\n{CITATION}",
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def bare_card(model: str | Path, *, title: str, repository: str, license: str | None = None) -> str:
+    """The card of a model that came without the records of a run: it says so.
+
+    Args:
+        model: The model's folder.
+        title: As for `model_card`.
+        repository: As for `model_card`.
+        license: As for `model_card`.
+    """
+    config = VanillaTransformerConfig.from_pretrained(model)
+    metadata = ModelCardData(
+        license=license, library_name="transformers", pipeline_tag="translation", tags=["vanilla_transformer"]
+    )
+    sections = [
+        f"---\n{metadata.to_yaml()}\n---",
+        f"# {title}",
+        f"{_architecture(config)} This folder has no records of its training: neither data nor scores are known here.",
+        _how_to_use(repository, None),
+        f"## Citation\n\n{CITATION}",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
+    """All `VARIANTS`, and the recipe's other metrics, of the translations that a run kept of its test sets."""
+    language = recipe.data.target_language
+    metrics = list(dict.fromkeys([*VARIANTS, *recipe.evaluation.metrics]))
+    found = []
+    for test_set in recipe.data.test:
+        rows = _translations(folder, test_set)
+        hypotheses, references = ([row[name] for row in rows] for name in ("hypothesis", "reference"))
+        found += score_translations(
+            hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
+        )
+    return found
 
 
 def _read(path: Path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _training_section(folder: RunFolder) -> str:
-    log, environment = folder.log_records(), _read(folder.environment)
-    packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
-    hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
-    minutes = max(record["elapsed_seconds"] for record in log) / 60
+def _translations(folder: RunFolder, test_set: str) -> list[dict]:
+    return [json.loads(line) for line in text_lines(folder.translations / f"{test_set}.jsonl")]
+
+
+def _metadata(
+    recipe: Recipe, scores: Sequence[Score], title: str, license: str | None, datasets: Sequence[str]
+) -> ModelCardData:
+    named = [where["hub"] for where in (recipe.data.train, *recipe.data.test.values()) if isinstance(where, Mapping)]
+    results = []
+    for score in scores:
+        where = recipe.data.test[score.test_set]
+        where = where if isinstance(where, Mapping) else {}
+        results.append(
+            EvalResult(
+                task_type="translation",
+                task_name=f"Translation {recipe.data.source_language}-{recipe.data.target_language}",
+                dataset_type=where.get("hub", score.test_set),
+                dataset_name=score.test_set,
+                dataset_config=where.get("config"),
+                dataset_split=where.get("split"),
+                dataset_revision=where.get("revision"),
+                metric_type=_kind_of(score.metric),
+                metric_name=score.metric,
+                metric_value=round(score.value, 2),
+                metric_args={"signature": score.signature, "confidence": round(score.confidence, 2)},
+            )
+        )
+    return ModelCardData(
+        language=[_code(recipe.data.source_language), _code(recipe.data.target_language)],
+        license=license,
+        library_name="transformers",
+        pipeline_tag="translation",
+        tags=["vanilla_transformer", "translation", "attention-is-all-you-need"],
+        datasets=list(dict.fromkeys([*named, *datasets])) or None,
+        metrics=sorted({_kind_of(score.metric) for score in scores}),
+        model_name=title,
+        eval_results=results,
+    )
+
+
+def _kind_of(metric: str) -> str:
+    """The Hub's name for a metric and its variants: "bleu" of "bleu_paper", "chrf" of "chrf++"."""
+    return metric.partition("_")[0].rstrip("+")
+
+
+def _code(language: str) -> str:
+    return language.replace("_", "-").split("-")[0].lower()
+
+
+def _architecture(config: VanillaTransformerConfig) -> str:
     return (
-        f"## Training\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in {minutes:.1f} minutes of "
-        f"training (validation not counted) on {hardware}, {environment['threads']} threads. Versions: Python "
-        f"{environment['python']}, {packages}."
+        'The encoder-decoder Transformer of "Attention Is All You Need" '
+        f"({'pre-norm' if config.norm_first else 'post-norm, as in the paper'}): {config.encoder_layers} + "
+        f"{config.decoder_layers} layers, d_model {config.d_model}, {config.encoder_attention_heads} heads, d_ff "
+        f"{config.encoder_ffn_dim}, a vocabulary of {config.vocab_size:,}."
+    )
+
+
+def _what_it_is(folder: RunFolder, recipe: Recipe) -> str:
+    config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
+    return (
+        f"Translates from {recipe.data.source_language} into {recipe.data.target_language}. {recipe.description}\n\n"
+        f"{_architecture(config)} Trained from random weights."
+    )
+
+
+def _how_to_use(repository: str, recipe: Recipe | None) -> str:
+    languages = f"_{recipe.data.source_language}_to_{recipe.data.target_language}" if recipe else ""
+    sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
+    return f"""\
+## How to use it
+
+With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+
+```python
+import vanilla_transformer  # gives transformers 5 the architecture, and its translation pipeline back
+from transformers import pipeline
+
+translator = pipeline("translation{languages}", model="{repository}")
+print(translator({json.dumps(sentence[0], ensure_ascii=False)}))
+```
+
+Without it, transformers runs the code that lies beside the weights, if you allow that:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{repository}", trust_remote_code=True)
+model = AutoModelForSeq2SeqLM.from_pretrained("{repository}", trust_remote_code=True)
+batch = tokenizer([{json.dumps(sentence[0], ensure_ascii=False)}], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+transformers from 5.19 on no longer has the task "translation": without either of the two it refuses it, and
+`pipeline(model="{repository}")` too."""
+
+
+def _scores_section(scores: Sequence[Score]) -> str:
+    rows = [
+        f"| {score.test_set} | {score.metric} | {score.value:.2f} | {score.mean:.2f} ± {score.confidence:.2f} | "
+        f"{score.detail} | {_in_table(score.signature)} |"
+        for score in scores
+    ]
+    head = "| test set | metric | score | 95 % of 1,000 bootstrap samples | detail | signature |\n"
+    return (
+        "## How good it is\n\nOf the translations in `translations/`, against the untouched references. Report "
+        "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better).\n\n"
+        f"{head}| --- | --- | ---: | ---: | --- | --- |\n" + "\n".join(rows)
+    )
+
+
+def _limits_section(recipe: Recipe) -> str:
+    return (
+        "## What it is for, and what not\n\nResearch and teaching: it shows what the paper's model learns from the "
+        f"data below. It knows the words and the style of that data alone, from {recipe.data.source_language} into "
+        f"{recipe.data.target_language}, a sentence at a time; of other text it makes fluent nonsense, and where it "
+        "leaves something out or turns it round nothing says so. Nobody should rely on it unchecked: not in medicine, "
+        "law or any emergency, and not to decide about people. It repeats the prejudices of its data, for instance "
+        "about who is a man and who a woman."
     )
 
 
 def _data_section(folder: RunFolder, recipe: Recipe) -> str:
     lines = []
     for name, report in _read(folder.data).items():
+        fingerprint = f"`{report['fingerprint'][:16]}`"
+        if "pairs" not in report:
+            stream = json.dumps(report.get("stream", {}), ensure_ascii=False)
+            lines.append(f"| {name} | read as a stream: `{stream}` | | | | | {fingerprint} |")
+            continue
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in report["dropped"].items()) or "none"
         lines.append(
             f"| {name} | {report['pairs']:,} | {report['kept']:,} | {dropped} | {report['source_tokens']:,} | "
-            f"{report['target_tokens']:,} | `{report['fingerprint'][:16]}` |"
+            f"{report['target_tokens']:,} | {fingerprint} |"
         )
     head = "| set | pairs | kept | dropped | source tokens | target tokens | fingerprint |\n| --- "
     head += "| ---: | ---: | --- | ---: | ---: | --- |\n"
     languages = f"{recipe.data.source_language} to {recipe.data.target_language}"
-    return f"## Data ({languages})\n\n{head}" + "\n".join(lines)
+    return f"## Training data ({languages})\n\n{head}" + "\n".join(lines)
 
 
-def _scores_section(scores: list[dict]) -> str:
-    lines = [
-        f"| {s['model']} | {s['test_set']} | {s['metric']} | {s['value']:.2f} | {s['detail']} | `{s['signature']}` |"
-        for s in scores
-    ]
-    head = "| model | set | metric | score | detail | signature |\n| --- | --- | --- | ---: | --- | --- |\n"
+def _training_section(folder: RunFolder, recipe: Recipe) -> str:
+    log, environment = folder.log_records(), _read(folder.environment)
+    packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
+    hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
+    minutes = max(record["elapsed_seconds"] for record in log) / 60
+    command = environment.get("command") or "vanilla-transformer train recipe.yaml"
     return (
-        "## Scores\n\n`averaged`: the mean of the last checkpoints' weights, which is the model to use; `best`: the "
-        "checkpoint that was best on the validation set; `last`: the last checkpoint.\n\n"
+        f"## Training\n\n```\n{command}\n```\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
+        f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "
+        f"seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The recipe as "
+        "it was resolved is below, and in `recipe.yaml`."
+    )
+
+
+def _all_scores(scores: Sequence[Mapping]) -> str:
+    lines = [f"| {s['model']} | {s['test_set']} | {s['metric']} | {s['value']:.2f} |" for s in scores]
+    head = "| model | set | metric | score |\n| --- | --- | --- | ---: |\n"
+    return (
+        "## What averaging brought\n\n`averaged`: the mean of the last checkpoints' weights; `best`: the checkpoint "
+        "that was best on the validation set; `last`: the last checkpoint.\n\n"
         + head
         + "\n".join(lines)
         + "".join(f"\n\n{sentence}" for sentence in _gains(scores))
     )
 
 
-def _gains(scores: list[dict]) -> list[str]:
+def _gains(scores: Sequence[Mapping]) -> list[str]:
     """What averaging adds to single checkpoints, by the first metric of each set."""
     values = {(s["test_set"], s["metric"], s["model"]): s["value"] for s in scores}
     sentences = []
@@ -116,14 +319,18 @@ def _curve(folder: RunFolder) -> str:
     return f"{head}| ---: |\n" + "\n".join(rows)
 
 
+def _in_table(text: str) -> str:
+    """Text as it stands, in a cell: even inside of backquotes a bar would end the cell."""
+    return "`" + text.replace("|", "\\|") + "`"
+
+
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _examples_section(folder: RunFolder, recipe: Recipe, examples: int) -> str:
     test_set = next(iter(recipe.data.test))
-    lines = (folder.translations / f"{test_set}.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = sorted(map(json.loads, lines), key=_sentence_score, reverse=True)
+    rows = sorted(_translations(folder, test_set), key=_sentence_score, reverse=True)
     middle = random.Random(0).sample(rows[1:-1], max(0, min(examples, len(rows)) - 2))
     shown = [("best", rows[0]), *(("random", row) for row in middle), ("worst", rows[-1])]
     blocks = [

@@ -23,6 +23,7 @@ from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..plots import plot_learning_curve
 from ..run_folder import RunFolder
+from ..sharing.publishing import publish
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import finish_what_was_cut_short, trainer_state
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
@@ -46,14 +47,22 @@ class Interrupted(Exception):  # noqa: N818  (no error: somebody asked for it)
     """Training was stopped on request; the message says where it goes on from."""
 
 
-def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_progress: bool = False) -> RunFolder:
-    """Trains, averages, scores and translates as the recipe says.
+def train(
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    resume: bool = False,
+    show_progress: bool = False,
+    command: str | None = None,
+) -> RunFolder:
+    """Trains, averages, scores and translates as the recipe says; with `training.push_to_hub` publishes the run too.
 
     Args:
         recipe: What to do.
         output: The run folder.
         resume: Go on from the last complete checkpoint of `output`; begin anew if there is none.
         show_progress: Whether to draw progress bars on the terminal.
+        command: What was typed to begin the run: its card says so.
 
     Returns:
         The folder, with everything in it.
@@ -71,7 +80,7 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
     with alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
         with arguments.main_process_first(local=False, desc="vocabulary"):
             if arguments.process_index == 0:
-                _open_folder(folder, recipe, data, resume, arguments.world_size)
+                _open_folder(folder, recipe, data, resume, _environment(arguments.world_size, command))
                 data.make_tokenizer(folder, show_progress)
                 finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
         set_seed(arguments.seed)
@@ -83,24 +92,26 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
             score(folder, recipe, data.measured, show_progress)
             plot_learning_curve(folder.log_records(), folder.learning_curve)
             draw_attention(folder, recipe)
+            if arguments.push_to_hub:
+                publish(folder.path, trainer.hub_model_id, private=bool(arguments.hub_private_repo))
     return folder
 
 
 # ------------------------------------------------------------------------------------------------------------- begin
 
 
-def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool, processes: int) -> None:
+def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool, environment: dict) -> None:
     if folder.environment.exists():
         remove_leftovers(folder.path)
     if any(folder.checkpoints.glob("checkpoint-*")) and not resume:
         raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
     if folder.good_checkpoints():
         _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
-        _check_same_processes(folder, processes)
+        _check_same_processes(folder, environment["processes"])
         data.check_same(folder)
     else:
         _clear_failed_start(folder)
-        write_json(folder.environment, _environment(processes))
+        write_json(folder.environment, environment)
     write_text(folder.recipe, recipe.to_yaml())
 
 
@@ -138,9 +149,10 @@ def _check_same_processes(folder: RunFolder, processes: int) -> None:
         )
 
 
-def _environment(processes: int) -> dict:
+def _environment(processes: int, command: str | None) -> dict:
     packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
     return {
+        "command": command,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in packages},
         "platform": platform.platform(),
@@ -169,6 +181,8 @@ def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingA
     arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
+    if arguments.push_to_hub and not (recipe.data.test and arguments.hub_model_id):
+        raise ValueError("training.push_to_hub needs training.hub_model_id, and a test set under data.test.")
     return arguments
 
 

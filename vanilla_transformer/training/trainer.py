@@ -20,7 +20,7 @@ from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler
 from ..data.collator import TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
-from ..files import write_json
+from ..files import write_json, write_text
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import saving
@@ -250,6 +250,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                     f"{path} is missing: training cannot go on in the stream from {resume_from_checkpoint}."
                 )
             self.stream.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
+        if self.args.push_to_hub and self.args.should_save:
+            # Pushes in the middle of training send this folder, in which Trainer puts all but the model's code.
+            self.accelerator.unwrap_model(self.model).config.save_pretrained(self.args.output_dir)
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
@@ -257,6 +260,23 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if self.guard.error is not None:
             raise FloatingPointError(self.guard.error)
         return output
+
+    def create_model_card(self, license: str | None = None, model_name: str | None = None, **kwargs) -> None:
+        """Writes our card beside the model: Trainer's own knows neither the data nor how a score was computed.
+
+        Args:
+            license: Name of the licence of the model, as the Hub knows it.
+            model_name: The card's heading; the name of the repository if it is not given.
+            **kwargs: What Trainer's own takes beside these; it has no part in ours.
+        """
+        from ..sharing.model_card import bare_card
+
+        if not self.is_world_process_zero():
+            return
+        output = Path(self.args.output_dir)
+        repository = self.hub_model_id or self.args.hub_model_id or output.resolve().name
+        title = model_name or repository.rpartition("/")[2]
+        write_text(output / "README.md", bare_card(output, title=title, repository=repository, license=license))
 
     def save_checkpoint(self) -> None:
         """Saves a checkpoint of the last update now. Only between updates, and with one process."""
