@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from transformers import Seq2SeqTrainingArguments
 
 
@@ -134,6 +135,12 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         super().__post_init__()
         if self.update_tokens is not None:
             self._share_out_update()
+
+    @property
+    def device(self) -> torch.device:
+        """As in transformers; a processor has no number: with one, 5.17 finds no such place to load an optimizer to."""
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
 
     def _share_out_update(self):
         """`update_tokens` = processes x accumulated batches x tokens of a batch."""

@@ -46,7 +46,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
 
     Raises:
-        ValueError: At once, if a training pair is longer than `args.max_tokens`.
+        ValueError: At once, if a training pair is longer than `args.max_tokens`, or there are fewer batches than
+            processes.
     """
 
     def __init__(
@@ -83,6 +84,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             self.add_callback(self.stream_place)
         elif train_dataset is not None:
             self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
+            if len(self.train_batches) < args.world_size:
+                raise ValueError(
+                    f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
+                    f"tokens, too few for {args.world_size} processes: lower max_tokens, or start fewer processes."
+                )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self._clock = _Clock()
@@ -135,7 +141,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(loader)
+        loader = self.accelerator.prepare(loader)
+        # Trainer (5.17 to 5.23) tells the first two samplers which epoch it is. With several processes ours is behind
+        # one that shares batches out; in the epoch in which a resumed run begins, behind one more, that skips some.
+        loader.batch_sampler.set_epoch = batches.set_epoch
+        return loader
 
     # --------------------------------------------------------------------------------------------- schedule
 
@@ -213,7 +223,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def _bleu(self, dataset: Dataset, generate_options: dict) -> float:
         """Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
-        share = dataset.shard(self.args.world_size, self.args.process_index)[:]
+        share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
