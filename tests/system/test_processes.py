@@ -29,6 +29,7 @@ SHORT = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--t
 COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 PREPARED = ("--data.train", "{prepared: prepared}")
+SHARDED = ("--training.fsdp", "true")
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +143,10 @@ def unbroken(corpus, tmp_path_factory):
     return unbroken
 
 
-def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path):
+@pytest.mark.parametrize(("start", "how"), [(torchrun, ()), (trained, SHARDED)], ids=["replicated", "sharded"])
+def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, start, how):
     two = tmp_path / "run"
-    done = torchrun(2, arguments(corpus, two, *COMPARED))
+    done = start(2, arguments(corpus, two, *COMPARED, *how))
     assert "(2 processes x 1 batches of 300)" in done[0].stderr
     assert "".join(each.stdout for each in done).count("Everything is in") == 1
     # The epoch ends with the 61st batch: then one process takes it alone, and two with one of the next epoch.
@@ -154,6 +156,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path):
     assert len(records(two, "eval_bleu")) == 5
     assert records(two, "step") == records(one, "step")
     at_24 = two / "checkpoints" / "checkpoint-24"
+    assert (at_24 / "pytorch_model_fsdp.bin").exists() == bool(how)
     expected = weights(one / "checkpoints" / "checkpoint-24")
     for name, found in weights(at_24).items():
         torch.testing.assert_close(found, expected.pop(name), atol=1e-3, rtol=1e-3)
@@ -166,8 +169,8 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path):
 # One process on files is what test_resume.py is about.
 @pytest.mark.parametrize(
     ("processes", "data"),
-    [(1, PREPARED), (1, STREAM), (2, ()), (2, PREPARED), (2, STREAM)],
-    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream"],
+    [(1, PREPARED), (1, STREAM), (2, ()), (2, PREPARED), (2, STREAM), (2, SHARDED)],
+    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     whole = unbroken(processes, data)

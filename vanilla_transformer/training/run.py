@@ -215,7 +215,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
     if checkpoints:
-        for name in ("optimizer.pt", "scheduler.pt"):
+        for name in ("optimizer.bin" if trainer.is_fsdp_enabled else "optimizer.pt", "scheduler.pt"):
             if not (checkpoints[-1] / name).exists():
                 raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
         logger.info("Going on from %s.", checkpoints[-1])
