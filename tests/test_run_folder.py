@@ -15,6 +15,7 @@ def checkpoint(run, step, state=None):
     save_file({"weight": torch.zeros(100)}, folder / "model.safetensors")
     torch.save({"step": torch.zeros(100)}, folder / "optimizer.pt")
     torch.save({"cpu": torch.zeros(100)}, folder / "rng_state.pth")
+    torch.save({"step": torch.zeros(100)}, folder / "optimizer.bin")  # of a sharded run
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": step}) if state is None else state)
     return folder
 
@@ -40,7 +41,7 @@ def test_checkpoint_without_a_state_is_left_out(tmp_path):
     assert RunFolder(tmp_path).good_checkpoints() == []
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "rng_state.pth"])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "rng_state.pth", "optimizer.bin"])
 def test_checkpoint_with_a_truncated_file_is_left_out(name, tmp_path):
     good, bad = checkpoint(tmp_path, 1), checkpoint(tmp_path, 2)
     content = (bad / name).read_bytes()

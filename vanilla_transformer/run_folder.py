@@ -84,7 +84,8 @@ def _has_whole_files(checkpoint: Path) -> bool:
             pass
     except (OSError, SafetensorError):
         return False
-    return all(zipfile.is_zipfile(path) for path in checkpoint.glob("*.pt*"))  # what torch.save writes
+    saved = (path for pattern in ("*.pt*", "*.bin") for path in checkpoint.glob(pattern))
+    return all(map(zipfile.is_zipfile, saved))  # as torch.save writes it
 
 
 def find_model(path: str | Path) -> Path:

@@ -1,22 +1,48 @@
-"""Training on two real processes (gloo): the same as one with the same updates, exact after a kill."""
+"""Training on two real processes (gloo): the same as one with the same updates, exact after a stop, never for ever."""
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM
 
 from .conftest import command
+from .warm_process import Command
 
 
-STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100", "--training.max_tokens", "300")
+# An epoch has 61 batches: the one process has one more than the other, and both are in their second after 32 updates.
+SHORT = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--training.max_steps", "40",
+         "--training.save_total_limit", "5", "--training.predict_with_generate", "false", "--data.test", "{}",
+         "--evaluation.metrics", "[exact_match]", "--evaluation.examples", "[]")  # fmt: skip
+# Dropout has other random numbers on two processes; translating, each takes as many steps as its sentences need.
+COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
+STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
+PREPARED = ("--data.train", "{prepared: prepared}")
+SHARDED = ("--training.fsdp", "true")
+
+
+@pytest.fixture(scope="module")
+def corpus(corpus, tmp_path_factory) -> Path:
+    """The corpus, as text and prepared."""
+    folder = shutil.copytree(corpus, tmp_path_factory.mktemp("corpora") / "corpus")
+    done = command("prepare", folder / "recipe.yaml", "--data.folder", folder, "--output", folder / "prepared")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def arguments(corpus: Path, run: Path, *more) -> list[str]:
+    return ["train", str(corpus / "recipe.yaml"), "--data.folder", str(corpus), "--output", str(run), *SHORT, *more]
 
 
 def free_port() -> int:
@@ -25,46 +51,46 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def start(*arguments) -> subprocess.Popen:
-    """`vanilla-transformer ARGUMENTS` on two processes."""
-    launcher = ["--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
-    return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+@contextmanager
+def started(processes: int, words: list[str]) -> Iterator[list[Command]]:
+    """The command on several processes, as torchrun would start them; at the end none is left."""
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    sizes = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                Command(words, environment={**rendezvous, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            ).start()
+            for rank in range(processes)
+        ]
 
 
-def end(process: subprocess.Popen) -> str:
-    """Waits; whatever goes wrong, no process stays."""
-    try:
-        output, _ = process.communicate(timeout=200)
-    finally:
-        kill(process)
-    return output
+def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
+    """Runs the command to its end."""
+    if processes == 1:
+        done = [command(*words)]
+    else:
+        with started(processes, words) as running:
+            done = [each.done(timeout=200) for each in running]
+    assert [each.returncode for each in done] == [0] * processes, [each.stderr for each in done]
+    return done
 
 
-def kill(process: subprocess.Popen) -> None:
-    for number in group_of(process):
-        os.kill(number, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+def torchrun(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
+    """The same by torchrun, which writes all there is to read together."""
+    launcher = ["--nproc_per_node", str(processes), "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    words = [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli", *words]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return [done]
 
 
-def group_of(process: subprocess.Popen) -> list[int]:
-    """torchrun gives every worker a session of its own; these are they and it."""
-    found = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split()[2:]
-    parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
-    return [number for number in parents if process.pid in (number, parents[number])]
-
-
-def on_two(*arguments) -> str:
-    process = start(*map(str, arguments))
-    output = end(process)
-    assert process.returncode == 0, output
-    return output
+def refused(processes: int, words: list[str]) -> list[str]:
+    """What each process of a command that fails writes on standard error."""
+    with started(processes, words) as running:
+        done = [each.done(timeout=100) for each in running]
+    assert [each.returncode for each in done] == [1] * processes
+    return [each.stderr for each in done]
 
 
 def records(run: Path, name: str) -> list[float]:
@@ -72,51 +98,144 @@ def records(run: Path, name: str) -> list[float]:
     return [record[name] for record in map(json.loads, lines) if name in record]
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "averaged" / "model.safetensors")
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
 
 
-def test_two_processes_are_one_with_the_same_updates(corpus, tmp_path):
-    two, one = tmp_path / "two", tmp_path / "one"
-    same = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--model.dropout", "0")
-    output = on_two("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", two, *same)
-    assert "(2 processes x 1 batches of 300)" in output
-    assert output.count("Everything is in") == 1
-    done = command("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", one, *same)
+def are_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> bool:
+    return found.keys() == expected.keys() and all(
+        torch.equal(weight, expected[name]) for name, weight in found.items()
+    )
+
+
+def cut_back(run: Path, step: int) -> None:
+    """Makes a finished run one that was killed before it saved a checkpoint after this update."""
+    for name in ("finished.json", "scores.json"):
+        (run / name).unlink()
+    for name in ("averaged", "best", "translations"):
+        shutil.rmtree(run / name)
+    for checkpoint in (run / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("checkpoint-")) > step:
+            shutil.rmtree(checkpoint)
+    assert (run / "checkpoints" / f"checkpoint-{step}").exists()
+
+
+@pytest.fixture(scope="module")
+def one(corpus, tmp_path_factory) -> Path:
+    """What two processes are compared with."""
+    folder = tmp_path_factory.mktemp("one") / "run"
+    [done] = trained(1, arguments(corpus, folder, *COMPARED))
     assert "(1 processes x 2 batches of 300)" in done.stderr
-    assert records(two, "loss") == pytest.approx(records(one, "loss"), rel=1e-4)
-    assert records(two, "eval_loss") == pytest.approx(records(one, "eval_loss"), rel=1e-4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unbroken(corpus, tmp_path_factory):
+    """Makes runs that were never stopped, each once."""
+    runs = {}
+
+    def unbroken(processes: int, data: tuple[str, ...]) -> Path:
+        if (processes, data) not in runs:
+            runs[processes, data] = tmp_path_factory.mktemp("unbroken") / "run"
+            trained(processes, arguments(corpus, runs[processes, data], *data))
+        return runs[processes, data]
+
+    return unbroken
+
+
+@pytest.mark.parametrize(("start", "how"), [(torchrun, ()), (trained, SHARDED)], ids=["replicated", "sharded"])
+def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, start, how):
+    two = tmp_path / "run"
+    done = start(2, arguments(corpus, two, *COMPARED, *how))
+    assert "(2 processes x 1 batches of 300)" in done[0].stderr
+    assert "".join(each.stdout for each in done).count("Everything is in") == 1
+    # The epoch ends with the 61st batch: then one process takes it alone, and two with one of the next epoch.
+    assert records(two, "loss")[:30] == pytest.approx(records(one, "loss")[:30], rel=1e-4)
+    assert records(two, "grad_norm")[:30] == pytest.approx(records(one, "grad_norm")[:30], rel=1e-4)
+    assert records(two, "eval_loss")[:3] == pytest.approx(records(one, "eval_loss")[:3], rel=1e-4)
+    assert len(records(two, "eval_bleu")) == 5
     assert records(two, "step") == records(one, "step")
-    expected = weights(one)
-    for name, found in weights(two).items():
-        torch.testing.assert_close(found, expected[name], atol=1e-3, rtol=1e-3)
+    at_24 = two / "checkpoints" / "checkpoint-24"
+    assert (at_24 / "pytorch_model_fsdp.bin").exists() == bool(how)
+    expected = weights(one / "checkpoints" / "checkpoint-24")
+    for name, found in weights(at_24).items():
+        torch.testing.assert_close(found, expected.pop(name), atol=1e-3, rtol=1e-3)
+    assert not expected
+    model = AutoModelForSeq2SeqLM.from_pretrained(at_24)
+    assert type(model).__name__ == "VanillaTransformerForConditionalGeneration"
     assert json.loads((two / "environment.json").read_text())["processes"] == 2
 
 
-@pytest.mark.parametrize("data", [pytest.param((), marks=pytest.mark.slow), STREAM], ids=["files", "stream"])
-def test_killed_and_resumed_on_two_processes_is_exact(corpus, tmp_path, data):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    on_two("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", whole, *data)
-    arguments = (
-        "train",
-        str(corpus / "recipe.yaml"),
-        "--data.folder",
-        str(corpus),
-        "--output",
-        str(broken),
-        "--resume",
-        *data,
-    )
-    process = start(*arguments)
-    while not (broken / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
-        assert process.poll() is None, end(process)
-        time.sleep(0.02)
-    kill(process)
-    if not (broken / "finished.json").exists():
-        refused = command(*arguments)
-        assert refused.returncode == 1
-        assert "was begun with 2 processes, not 1" in refused.stderr
-    on_two(*arguments)
-    assert records(broken, "loss") == records(whole, "loss")
-    expected = weights(whole)
-    assert all(torch.equal(found, expected[name]) for name, found in weights(broken).items())
+# One process on files is what test_resume.py is about.
+@pytest.mark.parametrize(
+    ("processes", "data"),
+    [(1, PREPARED), (1, STREAM), (2, ()), (2, PREPARED), (2, STREAM), (2, SHARDED)],
+    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
+)
+def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
+    whole = unbroken(processes, data)
+    run = shutil.copytree(whole, tmp_path / "run")
+    cut_back(run, 32)  # into the second epoch of text
+    done = trained(processes, arguments(corpus, run, *data, "--resume"))
+    assert f"Going on from {run}/checkpoints/checkpoint-32" in done[0].stderr
+    assert records(run, "loss") == records(whole, "loss")
+    for model in ("averaged", "best"):
+        assert are_equal(weights(run / model), weights(whole / model))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
+    text, prepared = unbroken(processes, ()), unbroken(processes, PREPARED)
+    assert records(prepared, "loss") == records(text, "loss")
+    assert are_equal(weights(prepared / "averaged"), weights(text / "averaged"))
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
+    run, other = tmp_path / "run", 1 - killed
+    with started(2, arguments(corpus, run)) as running:
+        while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
+            assert all(each.process.is_alive() for each in running)
+            time.sleep(0.02)
+        os.kill(running[killed].process.pid, signal.SIGKILL)
+        done = running[other].done(timeout=60)
+    assert done.returncode == 1
+    assert "Another of the 2 processes of this run has ended" in done.stderr
+    assert "Go on with --resume." in done.stderr
+    if killed == 0:
+        return
+    [told] = refused(1, arguments(corpus, run, "--resume"))
+    assert "was begun with 2 processes, not 1" in told
+    trained(2, arguments(corpus, run, "--resume"))
+    assert records(run, "step")[-1] == 40
+
+
+def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
+    (tmp_path / "of value").touch()
+    first, second = refused(2, arguments(corpus, tmp_path))
+    assert "is no run folder, it holds of value" in first
+    assert "The first process of this run could not begin it; its message says why." in second
+    assert "Traceback" not in first + second
+
+
+def test_one_validation_pair_for_two_processes(corpus, tmp_path):
+    for language in ("en", "de"):
+        line = (corpus / f"validation.{language}").read_text(encoding="utf-8").splitlines()[0]
+        (corpus / f"single.{language}").write_text(f"{line}\n", encoding="utf-8")
+    single = ("--data.validation", "[single.en, single.de]", "--training.predict_with_generate", "true")
+    trained(2, arguments(corpus, tmp_path / "run", *single, "--training.max_steps", "8"))
+    assert len(records(tmp_path / "run", "eval_bleu")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--training.max_tokens", "50"), "more than max_tokens = 50 allows for a whole batch"),
+        (("--training.max_tokens", "50", *STREAM), "more than max_tokens = 50 allows for a whole batch"),
+        (("--data.train", "[validation.en, validation.de]", "--training.update_tokens", "2000",
+          "--training.max_tokens", "1000", "--tokenizer.vocab_size", "300"), "too few for 2 processes"),
+    ],
+)  # fmt: skip
+def test_batches_that_cannot_be_shared_out_are_refused(corpus, tmp_path, options, message):
+    told = refused(2, arguments(corpus, tmp_path / "run", *options))
+    assert message in told[0] or message in told[1]  # of a stream each process reads its own part

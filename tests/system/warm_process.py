@@ -24,24 +24,55 @@ _FORKS.set_forkserver_preload(
 )
 
 
+class Command:
+    """A command that runs; used in a `with`, after which it does not.
+
+    Attributes:
+        process: The process it is.
+    """
+
+    def __init__(self, arguments: list[str], *, cwd: Path | None = None, environment: dict[str, str] | None = None):
+        self.arguments, self.place, self.environment = arguments, str(cwd or Path.cwd()), environment or {}
+
+    def __enter__(self) -> "Command":
+        self._folder = TemporaryDirectory()
+        self.files = [Path(self._folder.name, name) for name in ("stdin", "stdout", "stderr")]
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self._folder.cleanup()
+
+    def start(self, input: str = "") -> "Command":
+        self.files[0].write_text(input, encoding="utf-8")
+        environment = {**os.environ, **self.environment}
+        arguments = (self.arguments, self.place, environment, self.files)
+        self.process = _FORKS.Process(target=_become_command, args=arguments)
+        self.process.start()
+        return self
+
+    def done(self, timeout: float = 300) -> subprocess.CompletedProcess:
+        """Waits for its end: what `subprocess.run` returns, with its output as text.
+
+        Raises:
+            subprocess.TimeoutExpired: It goes on.
+        """
+        self.process.join(timeout)
+        if self.process.is_alive():
+            raise subprocess.TimeoutExpired(self.arguments, timeout)
+        # As they are: no line end is turned into another.
+        out, errors = (file.read_bytes().decode() if file.exists() else "" for file in self.files[1:])
+        return subprocess.CompletedProcess(self.arguments, self.process.exitcode, out, errors)
+
+
 def run_command(
     arguments: list[str], *, input: str = "", cwd: Path | None = None, timeout: float = 300
 ) -> subprocess.CompletedProcess:
     """What `subprocess.run` returns for the command, with its output as text."""
-    with TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
-        files[0].write_text(input, encoding="utf-8")
-        place = str(cwd or Path.cwd())
-        process = _FORKS.Process(target=_become_command, args=(arguments, place, dict(os.environ), files))
-        process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            raise subprocess.TimeoutExpired(arguments, timeout)
-        # As they are: no line end is turned into another.
-        out, errors = (file.read_bytes().decode() if file.exists() else "" for file in files[1:])
-        return subprocess.CompletedProcess(arguments, process.exitcode, out, errors)
+    with Command(arguments, cwd=cwd) as running:
+        return running.start(input).done(timeout)
 
 
 def _become_command(arguments: list[str], cwd: str, environment: dict[str, str], files: list[Path]) -> None:

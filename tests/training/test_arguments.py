@@ -7,6 +7,7 @@ import pytest
 from transformers import Seq2SeqTrainingArguments
 
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments as Arguments
+from vanilla_transformer.training.sharding import check_sharding
 
 
 NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience", "max_skipped_updates"}
@@ -168,3 +169,28 @@ def test_an_accelerator_setting_leaves_the_others_ours(make):
     config = make(accelerator_config={"use_seedable_sampler": False}).accelerator_config
     assert (config.even_batches, config.use_seedable_sampler) == (False, False)
     assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches
+
+
+# -------------------------------------------------------------------------------------------------------- sharding
+
+
+def test_one_process_has_nothing_to_shard(make):
+    with pytest.raises(ValueError, match="this is one: start it with torchrun"):
+        make(fsdp=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("version", 1), ("state_dict_type", "SHARDED_STATE_DICT"), ("cpu_offload", True), ("xla", True)],
+)
+def test_sharding_that_cannot_be_had_is_refused(name, value):
+    with pytest.raises(ValueError, match=rf"fsdp_config.{name} cannot be {value!r}, only"):
+        check_sharding({name: value}, processes=2)
+
+
+def test_what_transformers_makes_of_the_sharding_is_accepted(make):
+    config = {"reshard_after_forward": False}
+    with pytest.raises(ValueError, match="this is one"):  # which is checked first; all else was filled in
+        make(fsdp="full_shard auto_wrap", fsdp_config=config)
+    assert config == {"reshard_after_forward": False}
+    check_sharding({"min_num_params": 0, "xla": False, "xla_fsdp_v2": False, **config}, processes=2)

@@ -41,7 +41,7 @@ def weights_of(trainer):
 def scripted(trainer, monkeypatch, losses):
     """Lets validation find these losses, one after the other."""
     losses = iter(losses)
-    monkeypatch.setattr(trainer, "_loss_per_token", lambda dataset: next(losses))
+    monkeypatch.setattr(trainer, "_loss_per_token", lambda model, dataset: next(losses))
     return trainer
 
 
@@ -388,7 +388,7 @@ class Work(TrainerCallback):
 def slow_validation(trainer, clock, monkeypatch):
     """Lets every validation take 300 seconds."""
 
-    def loss(dataset):
+    def loss(model, dataset):
         clock.seconds += 300
         return 1.0
 

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from transformers import Seq2SeqTrainingArguments
+
+from .sharding import check_sharding
 
 
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
@@ -43,6 +46,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `restore_callback_states_from_checkpoint` | True | False | a resumed run stops early when the unbroken one would |
 
     `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch.
+
+    `fsdp=True` shards the model between processes (FSDP 2, full state dict, each layer a unit), with or without GPUs;
+    of `fsdp_config` only `reshard_after_forward` may differ from that.
 
     Args:
         max_tokens: Padded source tokens of a batch, and padded target tokens, at most (section 5.1: 25,000 each).
@@ -89,6 +95,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     remove_unused_columns: bool = False
     report_to: str | list[str] | None = "none"
     logging_nan_inf_filter: bool = False
+    fsdp: bool | str | None = None  # transformers takes True too, but does not say so
     ddp_find_unused_parameters: bool | None = False
     restore_callback_states_from_checkpoint: bool = True
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
@@ -131,9 +138,19 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
         if isinstance(self.accelerator_config, dict):
             self.accelerator_config = {"even_batches": False, **self.accelerator_config}
+        if isinstance(self.fsdp_config, dict):
+            self.fsdp_config = dict(self.fsdp_config)  # transformers fills it in
         super().__post_init__()
+        if self.fsdp:
+            check_sharding(self.fsdp_config, self.world_size)
         if self.update_tokens is not None:
             self._share_out_update()
+
+    @property
+    def device(self) -> torch.device:
+        """As in transformers; a processor has no number: with one, 5.17 finds no such place to load an optimizer to."""
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
 
     def _share_out_update(self):
         """`update_tokens` = processes x accumulated batches x tokens of a batch."""

@@ -26,6 +26,7 @@ from ..run_folder import RunFolder
 from ..sharing.publishing import publish
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import finish_what_was_cut_short, trainer_state
+from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
 from .run_data import RunData
@@ -72,17 +73,21 @@ def train(
         ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
         FloatingPointError: Too many updates in a row were not finite; a checkpoint was saved.
         Interrupted: SIGINT came; a checkpoint was saved.
-        OSError: A checkpoint could not be saved, or the stream is lost; the checkpoints before it are whole.
+        OSError: A checkpoint could not be saved, or the stream or another process is lost; the checkpoints before it
+            are whole.
     """
     folder = RunFolder(output)
     arguments = _arguments(folder, recipe)
     data = RunData.open(recipe)
-    with alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
-        with arguments.main_process_first(local=False, desc="vocabulary"):
-            if arguments.process_index == 0:
-                _open_folder(folder, recipe, data, resume, _environment(arguments.world_size, command))
-                data.make_tokenizer(folder, show_progress)
-                finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
+    with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
+
+        def begin() -> None:
+            stack.enter_context(alone_in(folder.path))
+            _open_folder(folder, recipe, data, resume, _environment(arguments.world_size, command))
+            data.make_tokenizer(folder, show_progress)
+            finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
+
+        first_alone(arguments, begin)
         set_seed(arguments.seed)
         tokenizer, pairs, validation = data.encode(folder, arguments)
         trainer = _make_trainer(folder, recipe, arguments, tokenizer, pairs, validation, show_progress)
@@ -176,8 +181,9 @@ def _processor() -> str:
 
 
 def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingArguments:
-    # The first process alone learns the vocabulary, which may take a while.
-    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": 6 * 3600}
+    # Processes wait for one that waits for its stream; after half an hour more it is gone.
+    timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
+    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": timeout}
     arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
@@ -224,7 +230,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
     if checkpoints:
-        for name in ("optimizer.pt", "scheduler.pt"):
+        for name in ("optimizer.bin" if trainer.is_fsdp_enabled else "optimizer.pt", "scheduler.pt"):
             if not (checkpoints[-1] / name).exists():
                 raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
         logger.info("Going on from %s.", checkpoints[-1])

@@ -29,7 +29,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class PreparedCorpus:
-    """What `prepare` made of a training corpus: rows of token ids, their tokenizer, and the account of both."""
+    """What `prepare` made of a training corpus: rows of token ids, their tokenizer, and the account of both.
+
+    Its batches are those of the same corpus read as text and held in memory, to the last bit. They are not those of the
+    corpus read as a stream: a stream can sort and shuffle only what its buffer holds, a folder all of its pairs.
+    """
 
     pairs: Dataset
     tokenizer: PreTrainedTokenizerFast

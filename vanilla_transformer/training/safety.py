@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import gather_object, reduce
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from ..files import write_text
@@ -100,6 +101,8 @@ class UpdateGuard(TrainerCallback):
         norm = self.grad_norm
         if norm is None:
             norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        if isinstance(norm, DTensor):  # each process has a part of every gradient
+            norm = norm.full_tensor()
         both = torch.stack([torch.as_tensor(x, dtype=torch.float32, device=args.device) for x in (self.loss, norm)])
         if args.world_size > 1:
             both = reduce(both, "mean")  # a loss can be infinite in one process, and its gradients finite

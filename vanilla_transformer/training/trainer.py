@@ -26,6 +26,7 @@ from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import saving
 from .safety import UpdateGuard
 from .schedule import create_noam_scheduler
+from .sharding import shard, turn_on_without_gpus, whole
 from .throughput import TokenCounter
 
 
@@ -46,7 +47,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
 
     Raises:
-        ValueError: At once, if a training pair is longer than `args.max_tokens`.
+        ValueError: At once, if a training pair is longer than `args.max_tokens`, or there are fewer batches than
+            processes.
     """
 
     def __init__(
@@ -83,12 +85,23 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             self.add_callback(self.stream_place)
         elif train_dataset is not None:
             self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
+            if len(self.train_batches) < args.world_size:
+                raise ValueError(
+                    f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
+                    f"tokens, too few for {args.world_size} processes: lower max_tokens, or start fewer processes."
+                )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self._clock = _Clock()
         self._tokens = TokenCounter()
         self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
         self.add_callback(self.guard)
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        if self.args.fsdp:
+            turn_on_without_gpus(self.accelerator, self.args.fsdp_plugin_args)
+            self.is_fsdp_enabled = True
 
     # ------------------------------------------------------------------------------------------------- data
 
@@ -149,7 +162,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(loader)
+        loader = self.accelerator.prepare(loader)
+        # Trainer (5.17 to 5.23) tells the first two samplers which epoch it is. With several processes ours is behind
+        # one that shares batches out; in the epoch in which a resumed run begins, behind one more, that skips some.
+        loader.batch_sampler.set_epoch = batches.set_epoch
+        return loader
 
     # --------------------------------------------------------------------------------------------- schedule
 
@@ -165,6 +182,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return self.lr_scheduler
 
     # ---------------------------------------------------------------------------------------------- updates
+
+    def compute_loss_context_manager(self):
+        """accelerate puts autocast round the forward pass of every model but a sharded one."""
+        return self.accelerator.autocast() if self.is_fsdp_enabled else super().compute_loss_context_manager()
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(model, inputs, *args, **kwargs)
@@ -201,10 +222,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         with self._clock.stopped(), torch.random.fork_rng(devices=[]):
             started = time.perf_counter()
             dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-            loss = self._loss_per_token(dataset)
-            metrics = {"loss": loss, "perplexity": perplexity(loss)}
-            if self.args.predict_with_generate:
-                metrics["bleu"] = self._bleu(dataset, generate_options)
+            with whole(self.accelerator.unwrap_model(self.model)) as model:
+                loss = self._loss_per_token(model, dataset)
+                metrics = {"loss": loss, "perplexity": perplexity(loss)}
+                if self.args.predict_with_generate:
+                    metrics["bleu"] = self._bleu(model, dataset, generate_options)
             metrics["runtime"] = round(time.perf_counter() - started, 3)
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in metrics.items()}
             self.log(metrics)
@@ -212,28 +234,27 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return metrics
 
     @torch.no_grad()
-    def _loss_per_token(self, dataset: Dataset) -> float:
-        was_training = self.model.training
-        self.model.eval()
+    def _loss_per_token(self, model: PreTrainedModel, dataset: Dataset) -> float:
+        was_training = model.training
+        model.eval()
         sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # nats, tokens
         for batch in self.get_eval_dataloader(dataset):
             batch = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
-                nats = self.model(**batch, num_items_in_batch=1).loss
+                nats = model(**batch, num_items_in_batch=1).loss
             sums += torch.stack((nats.double(), (batch["labels"] != -100).sum().double()))
-        self.model.train(was_training)
+        model.train(was_training)
         nats, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         return nats / tokens
 
-    def _bleu(self, dataset: Dataset, generate_options: dict) -> float:
+    def _bleu(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> float:
         """Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
-        share = dataset.shard(self.args.world_size, self.args.process_index)[:]
+        share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
-        with self.compute_loss_context_manager():
-            hypotheses = translate(self.accelerator.unwrap_model(self.model), self.processing_class, sources, **options)
+        hypotheses = translate(model, self.processing_class, sources, **options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
         return score_translations(hypotheses, references, ["sacrebleu"], target_language="und")[0].value
 
@@ -253,6 +274,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if self.args.push_to_hub and self.args.should_save:
             # Pushes in the middle of training send this folder, in which Trainer puts all but the model's code.
             self.accelerator.unwrap_model(self.model).config.save_pretrained(self.args.output_dir)
+        if self.is_fsdp_enabled:
+            shard(self.model, self.accelerator.state.fsdp_plugin)
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
@@ -312,6 +335,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             super()._save_checkpoint(*args, **kwargs)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
+        if self.is_fsdp_enabled and state_dict is not None:  # it was gathered name by name
+            tied = self.accelerator.unwrap_model(self.model).all_tied_weights_keys
+            state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
         super()._save(output_dir, state_dict)
         if self.args.should_save:
             for path in self.files_to_save:
