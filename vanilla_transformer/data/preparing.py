@@ -146,6 +146,15 @@ def prepare(
     return record.report
 
 
+def corpus_begun_with(folder: str | Path) -> dict | None:
+    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
+
+    Raises:
+        ValueError: The folder is damaged.
+    """
+    return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
+
+
 def load_prepared(folder: str | Path) -> tuple["Dataset", "PreTrainedTokenizerFast", dict]:
     """The training corpus in a folder of `prepare`.
 

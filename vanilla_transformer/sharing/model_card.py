@@ -64,15 +64,24 @@ def _training_section(folder: RunFolder) -> str:
 def _data_section(folder: RunFolder, recipe: Recipe) -> str:
     lines = []
     for name, report in _read(folder.data).items():
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in report["dropped"].items()) or "none"
-        lines.append(
-            f"| {name} | {report['pairs']:,} | {report['kept']:,} | {dropped} | {report['source_tokens']:,} | "
-            f"{report['target_tokens']:,} | `{report['fingerprint'][:16]}` |"
-        )
+        where, counts = _where(report.get("corpus", {})), ["as a stream", "", "", "", ""]
+        if "pairs" in report:
+            dropped = ", ".join(f"{count:,} {reason}" for reason, count in report["dropped"].items()) or "none"
+            tokens = f"{report['source_tokens']:,}", f"{report['target_tokens']:,}"
+            counts = [f"{report['pairs']:,}", f"{report['kept']:,}", dropped, *tokens]
+        lines.append(f"| {name}{where} | {' | '.join(counts)} | `{report['fingerprint'][:16]}` |")
     head = "| set | pairs | kept | dropped | source tokens | target tokens | fingerprint |\n| --- "
     head += "| ---: | ---: | --- | ---: | ---: | --- |\n"
     languages = f"{recipe.data.source_language} to {recipe.data.target_language}"
     return f"## Data ({languages})\n\n{head}" + "\n".join(lines)
+
+
+def _where(corpus: dict) -> str:
+    """The place on the Hub that a corpus was read from."""
+    if "hub" not in corpus:
+        return ""
+    place = " ".join(filter(None, (corpus["hub"], corpus["config"], corpus["split"])))
+    return f" ({place} at {corpus['revision'][:12]})"
 
 
 def _scores_section(scores: list[dict]) -> str:

@@ -67,7 +67,7 @@ def train(recipe: Recipe, output: str | Path, *, resume: bool = False, show_prog
     """
     folder = RunFolder(output)
     arguments = _arguments(folder, recipe)
-    data = RunData.open(recipe)
+    data = RunData.open(recipe, folder, arguments)
     with alone_in(folder.path) if arguments.process_index == 0 else contextlib.nullcontext():
         with arguments.main_process_first(local=False, desc="vocabulary"):
             if arguments.process_index == 0:
