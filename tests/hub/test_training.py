@@ -103,8 +103,8 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
 
 
 def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
-    process = train(hub_python, "wmt14_en_de_base", tmp_path, training__max_steps=10_000)
-    while not (tmp_path / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():
+    process = train(hub_python, "wmt14_en_de_base", tmp_path / "run", training__max_steps=10_000)
+    while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     hub.fault("status", r"^/lfs/", times=10**9)
@@ -112,6 +112,9 @@ def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14
     while "trying again" not in told:
         told = process.stderr.readline()
         assert told
+    trained = None
+    while trained != (trained := (tmp_path / "run" / "log.jsonl").stat().st_size):  # until the last batch is used up
+        time.sleep(4)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
