@@ -50,9 +50,11 @@ class PreparedCorpus:
             )
         found = cls(*load_prepared(Path(data.folder) / data.train["prepared"]))
         languages, limits = [data.source_language, data.target_language], dataclasses.asdict(data.limits)
+        learned = dataclasses.asdict(recipe.tokenizer)
         for name, prepared, wanted in (
             ("languages", found.record["corpus"]["languages"], languages),
             ("limits", found.record["limits"], limits),
+            ("tokenizer", found.record["vocabulary"].get("learned", learned), learned),  # one that was given is right
         ):
             if prepared != wanted:
                 raise ValueError(
@@ -179,11 +181,18 @@ class RunData:
         return tokenizer, train, encoded["validation"]
 
     def _batch_stream(self, tokenizer, arguments: VanillaTransformerTrainingArguments) -> TokenBatchStream:
+        limits = self.recipe.data.limits
+        longest = max(limits.max_source_length, limits.max_target_length)
+        if longest > arguments.max_tokens:  # a pair that is too long may come after days
+            raise ValueError(
+                f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
+                f"has training.max_tokens = {arguments.max_tokens}: raise this, or lower those."
+            )
         return TokenBatchStream(
             self.train,
             tokenizer,
             arguments.max_tokens,
-            limits=self.recipe.data.limits,
+            limits=limits,
             buffer_pairs=self.recipe.data.buffer_pairs,
             seed=arguments.seed if arguments.data_seed is None else arguments.data_seed,
             rank=arguments.process_index,
