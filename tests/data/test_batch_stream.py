@@ -177,6 +177,17 @@ def test_a_malformed_row_ends_it_with_its_place_and_no_thread_stays(new, tmp_pat
     assert threading.active_count() == before
 
 
+def test_what_is_missing_shows_before_anything_is_read(tmp_path):
+    (tmp_path / "c.en").write_text("one\n")
+    for missing in (["c.en", "c.de"], ["c.de", "c.en"], "c.tsv", "c.parquet"):
+        with pytest.raises(FileNotFoundError, match=r"c\."):
+            open_stream(missing, "en", "de", folder=tmp_path)
+    with pytest.raises(ValueError, match="as source and as target"):
+        open_stream(["c.en", "c.en"], "en", "de", folder=tmp_path)
+    with pytest.raises(ValueError, match="are both 'en'"):
+        open_stream(["c.en", "c.de"], "en", "en", folder=tmp_path)
+
+
 def test_local_text_is_told_from_other_text_of_the_same_names_and_sizes(new, tmp_path):
     states = []
     for text in ("one\ntwo\n", "one\nTWO\n", "one\ntwo\n"):

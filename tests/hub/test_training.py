@@ -102,6 +102,28 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
     assert f"It was begun with its commit {begun['oid']}, without which it cannot go on as it was" in errors
 
 
+def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python, tmp_path):
+    def prepare(output):
+        more = ("--output", output, "--workers", 1, "--tokenizer.vocab_size", 600)
+        return hub_python(COMMAND, "prepare", "wmt14_en_de_base", *more)
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    finished(prepare(whole))
+    process = prepare(broken)
+    while not (broken / "tokenizer").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    others = [path for path in hub.repos["dataset", "wmt/wmt14"].commit("main")["files"] if "train" in path]
+    hub.seed("dataset", "wmt/wmt14", dict.fromkeys(others, parquet_file([("new", "neu")] * 99, ("en", "de"))))
+    finished(prepare(broken))
+    files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file()]
+    assert len(files) == 6
+    assert [(broken / file).read_bytes() for file in files] == [(whole / file).read_bytes() for file in files]
+    assert "is complete already" in finished(prepare(broken))
+
+
 def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
     process = train(hub_python, "wmt14_en_de_base", tmp_path / "run", training__max_steps=10_000)
     while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -59,11 +59,15 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
 
 
 def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
-    source_lines, target_lines = text_lines(source_path), text_lines(target_path)
+    lines = text_lines(source_path), text_lines(target_path)
     if source_path.samefile(target_path):
         raise ValueError(f"{source_path} is given as source and as target: give two files.")
+    return _side_by_side(source_path, target_path, zip_longest(*lines))
+
+
+def _side_by_side(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[tuple[str, str]]:
     differ, last = False, 0
-    for last, (source, target) in enumerate(zip_longest(source_lines, target_lines), start=1):
+    for last, (source, target) in enumerate(lines, start=1):
         if source is None or target is None:
             shorter, longer = (source_path, target_path) if source is None else (target_path, source_path)
             raise ValueError(

@@ -98,10 +98,18 @@ class RunData:
         """
         if arguments.world_size == 1:
             return cls._open(recipe, _origins_in(folder))
-        first = arguments.process_index == 0
-        data = cls._open(recipe, _origins_in(folder)) if first else None
-        [origins] = broadcast_object_list([data.origins if first else None])
-        return data if first else cls._open(recipe, origins)
+        if arguments.process_index == 0:
+            try:
+                data = cls._open(recipe, _origins_in(folder))
+            except Exception as error:
+                broadcast_object_list([None, str(error)])
+                raise
+            broadcast_object_list([data.origins, None])
+            return data
+        origins, failure = broadcast_object_list([None, None])
+        if failure is not None:
+            raise ValueError(failure)
+        return cls._open(recipe, origins)
 
     @classmethod
     def _open(cls, recipe: Recipe, begun: Mapping[str, dict]) -> "RunData":
