@@ -41,7 +41,10 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
         {"kind": "drop", "path": r"^/(lfs|api)/", "times": 12},
         {"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2},
         {"kind": "page", "path": r"^/lfs/", "times": 2},
-        {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
+        pytest.param(
+            {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
@@ -80,9 +83,12 @@ def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
     "fault",
     [
         {"kind": "status", "path": "README", "status": 503, "times": 8},
-        {"kind": "drop", "path": "README", "times": 3},
+        pytest.param({"kind": "drop", "path": "README", "times": 3}, marks=pytest.mark.slow),
         {"kind": "page", "path": "/revision/", "times": 2},
-        {"kind": "status", "path": ".", "status": 429, "headers": {"Retry-After": "0"}, "times": 3},
+        pytest.param(
+            {"kind": "status", "path": ".", "status": 429, "headers": {"Retry-After": "0"}, "times": 3},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda fault: f"{fault['kind']} {fault['path']}",
 )
