@@ -11,11 +11,11 @@ from vanilla_transformer.sharing.model_card import model_card
 
 def main(run: str, name: str, title: str, command: str) -> None:
     cards = Path(__file__).resolve().parents[1] / "model_cards"
-    card = model_card(run, title=title, command=command)
-    cards.mkdir(exist_ok=True)
     picture = f"{name}-learning-curve.png"
+    card = model_card(run, title=title, repository=f"USER/{name}", command=command, picture=picture)
+    cards.mkdir(exist_ok=True)
     shutil.copy(RunFolder(run).learning_curve, cards / picture)
-    write_text(cards / f"{name}.md", card.replace("(learning_curve.png)", f"({picture})"))
+    write_text(cards / f"{name}.md", card)
 
 
 if __name__ == "__main__":

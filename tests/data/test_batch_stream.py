@@ -4,16 +4,18 @@ import itertools
 import json
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.encoding import PairLimits
-from vanilla_transformer.data.streams import PairStream, StreamLostError
+from vanilla_transformer.data.streams import PairStream, StreamLostError, open_stream
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
 
@@ -101,6 +103,109 @@ def test_stopped_anywhere_any_number_of_times(new, whole, data):
     stream.load_state_dict(json.loads(state))
     assert found + [as_text(batch) for batch in stream] == whole
     assert stream.report.pairs == 2 * 12 * ROWS
+
+
+def corpora():
+    """Units of pairs that are all different, with the lengths of their sides; some units are empty."""
+    length = st.integers(0, 40)
+    return st.lists(st.lists(st.tuples(length, length), max_size=12), max_size=6).map(
+        lambda units: [
+            [(f"{u} {r}{' a' * source}", f"{u} {r}{' b' * target}") for r, (source, target) in enumerate(unit)]
+            for u, unit in enumerate(units)
+        ]
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), units=corpora(), bounded=st.booleans())
+def test_any_corpus_stopped_anywhere(tokenizer, new, data, units, bounded):
+    """Every pair once a pass, whatever the corpus, the buffer and the processes, and the same with stops as without."""
+    stream = PairStream("any", len(units), lambda unit: iter(units[unit]), {"units": len(units)}, bounded)
+    world_size = data.draw(st.integers(1, 3), label="processes")
+    choices = {
+        "buffer_pairs": data.draw(st.sampled_from([1, 2, 5, 12, 100]), label="buffer"),
+        "max_tokens": data.draw(st.sampled_from([90, 400]), label="tokens"),
+        "limits": data.draw(st.sampled_from([None, PairLimits(20, 30), PairLimits(90, 90, 1.5)]), label="limits"),
+        "seed": data.draw(st.integers(0, 3), label="seed"),
+        "passes": 2,
+        "world_size": world_size,
+    }
+    whole = {}
+    for rank in range(world_size):
+        unbroken = new(stream, rank=rank, **choices)
+        try:
+            whole[rank] = [as_text(batch) for batch in unbroken]
+        except ValueError:  # in its share nothing is left to use
+            if unbroken.report.kept:
+                raise
+            whole[rank] = []
+    kept = Counter()
+    for pair in itertools.chain(*units):
+        ids = tuple(tuple(tokenizer(side).input_ids) for side in pair)
+        if choices["limits"] is None or choices["limits"].reason_to_drop(*map(len, ids)) is None:
+            kept[ids] += 2
+    assert Counter(itertools.chain(*itertools.chain(*whole.values()))) == kept
+
+    rank = data.draw(st.integers(0, world_size - 1), label="process")
+    if not whole[rank]:
+        return
+    found, state = [], None
+    for stop in data.draw(st.lists(st.integers(0, len(whole[rank])), max_size=4), label="stops"):
+        part = new(stream, rank=rank, readers=data.draw(st.integers(1, 3)), **choices)
+        if state is not None:
+            part.load_state_dict(json.loads(state))
+        batches = iter(part)
+        found += map(as_text, itertools.islice(batches, min(stop, len(whole[rank]) - len(found))))
+        state = json.dumps(part.state_dict())
+        batches.close()
+        assert len(state) < 1000
+    last = new(stream, rank=rank, **choices)
+    if state is not None:
+        last.load_state_dict(json.loads(state))
+    assert found + [as_text(batch) for batch in last] == whole[rank]
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_malformed_row_ends_it_with_its_place_and_no_thread_stays(new, tmp_path, bounded):
+    rows = [{"en": f"a {n}", "de": f"b {n}"} for n in range(2000)]
+    rows[1234]["de"] = None
+    Dataset.from_list(rows).to_parquet(tmp_path / "c.parquet", batch_size=10)
+    stream = replace(open_stream("c.parquet", "en", "de", folder=tmp_path), bounded=bounded)
+    before = threading.active_count()
+    with pytest.raises(ValueError, match=r"c.parquet, row 1235 has no text for 'de'"):
+        list(new(stream))
+    assert threading.active_count() == before
+
+
+def test_what_is_missing_shows_before_anything_is_read(tmp_path):
+    (tmp_path / "c.en").write_text("one\n")
+    for missing in (["c.en", "c.de"], ["c.de", "c.en"], "c.tsv", "c.parquet"):
+        with pytest.raises(FileNotFoundError, match=r"c\."):
+            open_stream(missing, "en", "de", folder=tmp_path)
+    with pytest.raises(ValueError, match="as source and as target"):
+        open_stream(["c.en", "c.en"], "en", "de", folder=tmp_path)
+    with pytest.raises(ValueError, match="are both 'en'"):
+        open_stream(["c.en", "c.de"], "en", "en", folder=tmp_path)
+
+
+def test_local_text_is_told_from_other_text_of_the_same_names_and_sizes(new, tmp_path):
+    states = []
+    for text in ("one\ntwo\n", "one\nTWO\n", "one\ntwo\n"):
+        for language in ("en", "de"):
+            (tmp_path / f"c.{language}").write_text(f"{language} {text}")
+        stream = new(open_stream(["c.en", "c.de"], "en", "de", folder=tmp_path))
+        states.append(stream.state_dict())
+        stream.load_state_dict(states[0]) if len(states) != 2 else None
+    assert states[0] == states[2] != states[1]
+    with pytest.raises(ValueError, match="cannot go on from where it was: corpus was"):
+        new(stream.pairs).load_state_dict(states[1])
+
+
+def test_another_vocabulary_of_the_same_size_does_not_go_on(new, tokenizer):
+    other = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
+    state = new().state_dict()
+    with pytest.raises(ValueError, match="cannot go on from where it was: vocabulary was"):
+        TokenBatchStream(made_up(), other, 200, buffer_pairs=150, seed=3).load_state_dict(state)
 
 
 def test_going_on_reads_one_pool_and_not_the_corpus_again(new):

@@ -257,13 +257,36 @@ class TestInterruptions:
         assert arrow_files(tmp_path / "output") == unbroken, f"seed {seed}"
         assert not list((tmp_path / "output").glob(".*")), f"seed {seed}"
 
+    def test_ctrl_c_ends_it_at_once_and_it_goes_on(self, corpus, unbroken, tmp_path):
+        process = start(corpus, tmp_path, start_new_session=True)
+        for _ in range(4):
+            process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        _, errors = process.communicate(timeout=60)
+        assert errors.count("Traceback") == 1
+        assert errors.endswith("KeyboardInterrupt\n")
+        assert not list(tmp_path.glob(".*"))
+        process = start(corpus, tmp_path)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert arrow_files(tmp_path) == unbroken
+
+    def test_a_disk_that_the_vocabulary_does_not_fit_on(self, corpus, tmp_path):
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
+        process = start(corpus, tmp_path, **limits)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 1
+        told = f"{tmp_path} cannot be written (the tokenizer could not be saved: "
+        assert errors.splitlines()[-1].startswith(f"OSError: {told}")
+        assert [path.name for path in tmp_path.iterdir()] == ["preparation.json"]
+
     def test_a_worker_that_dies(self, corpus, tokenizer, unbroken, tmp_path):
         def kill_a_worker(step, pairs):
             if pairs == 1_000:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
         arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
-        with pytest.raises(ChildProcessError, match=r"has died.*do the same again"):
+        with pytest.raises(ChildProcessError, match=r"has died.*The same command goes on"):
             prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=kill_a_worker)
         assert not multiprocessing.active_children()
         prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
@@ -351,25 +374,46 @@ class TestFolders:
             prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path)
         assert prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path).kept == 5
 
+    def test_two_processes_at_a_time(self, corpus, unbroken, tmp_path):
+        processes = [start(corpus, tmp_path) for _ in range(2)]
+        errors = [process.communicate(timeout=120)[1] for process in processes]
+        assert 0 in [process.returncode for process in processes]
+        for process, error in zip(processes, errors, strict=True):  # the second one may have come when all was done
+            assert process.returncode == 0 or "Another process is at work in" in error.splitlines()[-1]
+        assert arrow_files(tmp_path) == unbroken
+
     def test_loading_says_what_is_missing(self, tokenizer, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
             load_prepared(tmp_path / "none")
         with pytest.raises(ValueError, match=r"is no prepared corpus, it has no preparation.json"):
             load_prepared(tmp_path)
 
-    @pytest.mark.parametrize("damage", ["cut", "lost"])
-    def test_a_damaged_shard_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path, damage):
+    @pytest.mark.parametrize("damage", ["cut", "lost", "one bit"])
+    @pytest.mark.parametrize("name", ["data-00001.arrow", "tokenizer/tokenizer.json"])
+    def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path, damage, name):
         prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
-        shard = tmp_path / "data-00001.arrow"
+        file = tmp_path / name
         if damage == "cut":
-            os.truncate(shard, 100)
+            os.truncate(file, 100)
+        elif damage == "lost":
+            file.unlink()
         else:
-            shard.unlink()
-        with pytest.raises(ValueError, match=r"data-00001.arrow is missing or damaged: remove"):
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 4
+            file.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
             load_prepared(tmp_path)
         (tmp_path / "state.json").unlink()
-        with pytest.raises(ValueError, match=r"data-00001.arrow is missing or damaged: remove"):
+        with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
             prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+    @pytest.mark.parametrize("name", ["preparation.json", "state.json", "dataset_info.json"])
+    def test_damaged_json_is_told(self, tokenizer, tmp_path, name, content):
+        prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=f"remove (it|{tmp_path})"):
+            load_prepared(tmp_path)
 
     @pytest.mark.parametrize("arguments", [{"workers": 0}, {"shard_pairs": 0}])
     def test_numbers_out_of_range(self, tokenizer, tmp_path, arguments):

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from .conftest import parquet_file
+
 
 READ = """
 import json, sys
@@ -37,6 +39,12 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
         {"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "drop", "path": r"^/(lfs|api)/", "times": 12},
+        {"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2},
+        {"kind": "page", "path": r"^/lfs/", "times": 2},
+        pytest.param(
+            {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
@@ -69,6 +77,98 @@ def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
     assert process.returncode == 1
     assert "trying again in 2 seconds, from the same place" in errors
     assert "wmt/wmt14 (de-en, train) cannot be read any more: nothing has come for" in errors
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "path": "README", "status": 503, "times": 8},
+        pytest.param({"kind": "drop", "path": "README", "times": 3}, marks=pytest.mark.slow),
+        {"kind": "page", "path": "/revision/", "times": 2},
+        pytest.param(
+            {"kind": "status", "path": ".", "status": 429, "headers": {"Retry-After": "0"}, "times": 3},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda fault: f"{fault['kind']} {fault['path']}",
+)
+def test_a_beginning_with_broken_answers_takes_longer(wmt14, hub, hub_python, fault):
+    injected = hub.fault(**fault)
+    assert sorted(read(hub_python(READ, "train", 60))[1]) == sorted(wmt14)
+    assert injected["hits"] == fault["times"]
+
+
+def test_a_hub_that_is_not_there_yet_is_waited_for(wmt14, hub, hub_python):
+    hub.down()
+    process = hub_python(READ, "train", 60)
+    assert "wmt/wmt14 (de-en, train) cannot be reached (ConnectError" in process.stderr.readline()
+    hub.up()
+    assert sorted(read(process)[1]) == sorted(wmt14)
+
+
+@pytest.mark.parametrize("refused", ["token", "forbidden"])
+def test_who_is_refused_is_told_at_once(wmt14, hub, hub_python, refused):
+    if refused == "forbidden":
+        hub.fault("status", "/api/", status=403, times=10_000)
+    process = hub_python(READ, "train", 3600, **({"HF_TOKEN": "hf_wrong"} if refused == "token" else {}))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "There is no wmt/wmt14 (de-en, train), or not for you (HfHubHTTPError" in errors
+    assert "trying again" not in errors
+
+
+def test_files_without_rows_are_no_end(hub, hub_python):
+    pairs = [(f"a {number}", f"b {number}") for number in range(30)]
+    parts = [[], pairs[:10], [], pairs[10:], []]
+    files = {f"train-{n:05d}-of-00005.parquet": parquet_file(part, ("en", "de"), 7) for n, part in enumerate(parts)}
+    card = b"---\nconfigs:\n- config_name: de-en\n  data_files:\n  - split: train\n    path: train-*\n---\n"
+    hub.seed("dataset", "wmt/wmt14", {"README.md": card, **files})
+    assert read(hub_python(READ, "train", 5))[1] == pairs
+
+
+def test_a_unit_that_may_be_large_is_not_held_in_memory(wmt14, hub, hub_python):
+    card = b"---\nconfigs:\n- config_name: lines\n  data_files:\n  - split: train\n    path: train.jsonl\n---\n"
+    hub.seed("dataset", "acme/lines", {"README.md": card, "train.jsonl": b'{"en": "a", "de": "b"}\n' * 5})
+    code = """if True:
+        from vanilla_transformer.data.streams import open_stream
+        for name, config in (("wmt/wmt14", "de-en"), ("acme/lines", "lines")):
+            stream = open_stream({"hub": name, "config": config}, "en", "de", patience=10)
+            print(stream.bounded, sum(1 for unit in range(stream.units) for pair in stream.read(unit)))
+    """
+    out, errors = hub_python(code).communicate(timeout=120)
+    assert out == "True 1200\nFalse 5\n", errors
+
+
+BEGIN = """
+import json, os, sys
+from vanilla_transformer.data.streams import open_stream
+begun = json.loads(sys.argv[2])
+stream = open_stream({"hub": "wmt/wmt14", "config": "de-en", **json.loads(sys.argv[1])}, "en", "de", begun=begun)
+print(json.dumps([stream.identity, stream.fingerprint, [pair for n in range(stream.units) for pair in stream.read(n)]]))
+"""
+
+
+def test_a_stream_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python):
+    def opened(begun=None, **where):
+        out, errors = hub_python(BEGIN, json.dumps(where), json.dumps(begun)).communicate(timeout=120)
+        return errors if not out else json.loads(out)
+
+    begun, fingerprint, pairs = opened()
+    repository = hub.repos["dataset", "wmt/wmt14"]
+    old = repository.commit("main")["oid"]
+    files = [path for path in repository.commit("main")["files"] if "train" in path]
+    new = hub.seed("dataset", "wmt/wmt14", dict.fromkeys(files, parquet_file([("new", "neu")], ("en", "de"))))
+    assert begun["revision"] == old != new
+    assert opened(begun) == [begun, fingerprint, pairs]
+    assert opened(begun, revision=old) == [begun, fingerprint, pairs]  # who has pinned it himself meanwhile
+    assert opened()[0]["revision"] == new
+    for asked in ("main", new):  # somebody has changed his mind
+        identity, other, pairs = opened(begun, revision=asked)
+        assert (identity["revision"], pairs) == (new, [["new", "neu"]] * 3)
+        assert other != fingerprint
+    del repository.commits[old]
+    errors = opened(begun)
+    assert f"It was begun with its commit {old}, without which it cannot go on as it was: begin anew" in errors
 
 
 def test_a_dataset_that_never_was_is_told_at_once(hub, hub_python):

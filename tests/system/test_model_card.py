@@ -5,13 +5,17 @@ import shutil
 
 import pytest
 
-from vanilla_transformer.sharing.model_card import model_card
+from vanilla_transformer.sharing.model_card import VARIANTS, model_card
 
 
 def test_a_card_from_a_runs_records(run):
     card = model_card(run, title="A small model", command="vanilla-transformer train recipe.yaml", examples=4)
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
-    assert all(f"| {s['value']:.2f} |" in card and f"`{s['signature']}`" in card for s in scores)
+    assert all(f"| {s['metric']} | {s['value']:.2f} |" in card for s in scores)
+    assert "\n```\nvanilla-transformer train recipe.yaml\n```\n" in card
+    tables = [line for line in card.splitlines() if line.startswith("| small |")]
+    assert len(tables) == len({*VARIANTS, "exact_match"})
+    assert all(line.count("|") - line.count("\\|") == 7 for line in tables)  # a bar would end a cell
     assert "24 updates" in card
     assert json.loads((run / "data.json").read_text(encoding="utf-8"))["train"]["fingerprint"][:16] in card
     assert [line.split()[1] for line in card.splitlines() if " (chrF " in line] == ["best", "random", "random", "worst"]
@@ -28,7 +32,7 @@ def test_a_run_without_a_test_set_has_no_card(run, tmp_path):
     assert without != recipe
     (copy / "recipe.yaml").write_text(without, encoding="utf-8")
     with pytest.raises(ValueError, match=r"nothing under data\.test"):
-        model_card(copy, title="", command="")
+        model_card(copy, title="")
 
 
 @pytest.mark.parametrize("missing", ["finished.json", "scores.json"])
@@ -37,4 +41,4 @@ def test_an_unfinished_run_has_no_card(missing, run, tmp_path):
     shutil.copytree(run, copy)
     (copy / missing).unlink()
     with pytest.raises(FileNotFoundError, match="is not finished: go on with --resume"):
-        model_card(copy, title="", command="")
+        model_card(copy, title="")

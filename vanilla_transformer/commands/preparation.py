@@ -24,6 +24,7 @@ def prepare(
         tokenizer: Folder of a vocabulary to use; if it is not given, one is learned as the recipe says.
         workers: Processes that tokenise; one for each core if it is not given.
     """
+    from ..data.preparing import corpus_begun_with
     from ..data.preparing import prepare as prepare_corpus
     from ..data.streams import open_stream
     from ..data.tokenizer import load_tokenizer
@@ -33,7 +34,8 @@ def prepare(
     data = settings.data
     vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
     languages = data.source_language, data.target_language
-    stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience)
+    begun = corpus_begun_with(output)
+    stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience, begun=begun)
     with _progress(stream.pairs) as show:
         report = prepare_corpus(stream, vocabulary, output, limits=data.limits, workers=workers, on_progress=show)
     print(f"{report}\nEverything is in {output}.")

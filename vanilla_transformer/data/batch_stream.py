@@ -1,6 +1,8 @@
 """Token-budget batches over a stream that is never held as a whole, and resumes where it stopped."""
 
 import copy
+import hashlib
+import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -94,6 +96,8 @@ class TokenBatchStream(IterableDataset):
             )
         self.pairs, self.max_tokens, self.limits = pairs, max_tokens, limits
         self.tokenizer = copy.deepcopy(tokenizer)  # it works in another thread
+        pieces = json.dumps(tokenizer.get_vocab(), sort_keys=True)  # of as many pieces there are many vocabularies
+        self._vocabulary = hashlib.sha256(pieces.encode()).hexdigest()
         self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
         self.readers, self.passes, self.collate = readers, passes, collate
         self.report = EncodingReport()  # of the pools that have been used up
@@ -124,7 +128,7 @@ class TokenBatchStream(IterableDataset):
         """What decides which batches come."""
         return {
             "corpus": self.pairs.fingerprint,
-            "vocabulary": len(self.tokenizer),
+            "vocabulary": self._vocabulary,
             "limits": None if self.limits is None else asdict(self.limits),
             **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
         }
@@ -160,7 +164,8 @@ class TokenBatchStream(IterableDataset):
             return
         logger.info("Pass %d over %s has ended; so far %s.", pool.end.epoch, self.pairs.name, self.report)
         if not self.report.kept:
-            raise ValueError(f"No pair of {self.pairs.name} is left to use: {self.report}.")
+            share = f" in process {self.rank} of {self.world_size}" if self.world_size > 1 else ""
+            raise ValueError(f"No pair of {self.pairs.name} is left to use{share}: {self.report}.")
 
     def _next_pool(self, rows: Iterator[tuple[_Place, Pair | None]], begin: _Place) -> _Pool | None:
         """The pool from `begin`, where `rows` is, to the end of the pass or of the buffer; None after the last pass."""

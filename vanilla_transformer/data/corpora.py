@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .streams import open_stream
+from .streams import PairStream, open_stream
 
 
 if TYPE_CHECKING:
@@ -44,21 +44,27 @@ def load_corpus(
         FileNotFoundError: A file is missing.
         ValueError: The corpus is empty or malformed; the message names file and line, and what to do.
     """
+    return whole_corpus(open_stream(where, source_language, target_language, folder=folder))
+
+
+def whole_corpus(stream: PairStream) -> "Dataset":
+    """All pairs of a stream, as `load_corpus` gives them.
+
+    Raises:
+        ValueError: There are none, or they are malformed.
+    """
     from datasets import Dataset, Features, Translation
 
-    if source_language == target_language:
-        raise ValueError(f"Source and target language are both {source_language!r}; give two different codes.")
-    languages = (source_language, target_language)
+    languages = stream.identity["languages"]
     sources, targets = [], []
-    stream = open_stream(where, *languages, folder=folder)
     for unit in range(stream.units):
         for source, target in stream.read(unit):
             sources.append(source)
             targets.append(target)
     if not sources:
-        raise ValueError(f"The corpus {where} is empty.")
+        raise ValueError(f"The corpus {stream.name} is empty.")
     rows = [dict(zip(languages, pair, strict=True)) for pair in zip(sources, targets, strict=True)]
-    features = Features({"translation": Translation(languages=list(languages))})
+    features = Features({"translation": Translation(languages=languages)})
     return Dataset.from_dict({"translation": rows}, features=features)
 
 

@@ -1,20 +1,18 @@
 """Pairs to ids in several processes, in order, with a bounded number of pairs under way."""
 
-import ctypes
 import gc
 import os
-import signal
-import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..worker_processes import worker_processes
 from .encoding import EncodingReport, PairLimits, encode_pairs
 from .streams import Pair
 
@@ -74,32 +72,25 @@ def encoded_in_workers(
     Raises:
         ChildProcessError: A worker died, while the chunks are iterated over.
     """
-    arguments = (tokenizer, limits, os.getpid())
-    with _one_thread_each(), ProcessPoolExecutor(workers, initializer=_become_worker, initargs=arguments) as executor:
-        try:
-            yield _in_order(chunks, executor, 4 * workers)
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)
+    # What the parent has loaded is not searched for garbage again and again: a tenth of the time.
+    with _one_thread_each(), worker_processes(partial(_encode, tokenizer, limits), workers, begin=gc.freeze) as submit:
+        yield _in_order(chunks, submit, 4 * workers)
 
 
 def _in_order(
-    chunks: Iterable[Chunk], executor: ProcessPoolExecutor, most: int
+    chunks: Iterable[Chunk], submit: Callable[[list[Pair]], Future], most: int
 ) -> Iterator[tuple[Chunk, EncodedChunk]]:
     waiting: deque = deque()
     try:
-        executor.submit(_encode, []).result()  # workers that fork do so now, before a reader has threads and locks
         for chunk in chunks:
-            waiting.append((chunk, executor.submit(_encode, chunk.pairs)))
+            waiting.append((chunk, submit(chunk.pairs)))
             if len(waiting) == most:
                 chunk, encoding = waiting.popleft()
                 yield chunk, encoding.result()
         for chunk, encoding in waiting:
             yield chunk, encoding.result()
-    except BrokenProcessPool as error:
-        raise ChildProcessError(
-            "A process that tokenises has died, perhaps for lack of memory: do the same again to go on, with fewer "
-            "workers."
-        ) from error
+    except ChildProcessError as error:
+        raise ChildProcessError(f"{error} The same command goes on from what is complete.") from error
 
 
 @contextmanager
@@ -116,22 +107,7 @@ def _one_thread_each() -> Iterator[None]:
             os.environ["TOKENIZERS_PARALLELISM"] = before
 
 
-_of_this_worker: list = []
-
-
-def _become_worker(tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    if sys.platform == "linux":  # whatever ends the parent ends its workers
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended before that
-            os._exit(1)
-    gc.freeze()  # what the parent has loaded is not searched for garbage again and again: a tenth of the time
-    _of_this_worker[:] = tokenizer, limits
-
-
-def _encode(pairs: list[Pair]) -> EncodedChunk:
-    tokenizer, limits = _of_this_worker
+def _encode(tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, pairs: list[Pair]) -> EncodedChunk:
     *sides, report = encode_pairs(tokenizer, pairs, limits)
     return EncodedChunk(tuple(_side(texts) for texts in sides), report)
 

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -55,7 +56,8 @@ class Preparation:
         versions: Of the packages it was begun with.
         place: Unit of the stream, and the row in it, behind the last complete shard.
         report: What became of the pairs before that place.
-        shards: File name, rows and bytes of each complete shard; of pairs that are all dropped there is none.
+        tokenizer: File name, bytes and CRC-32 of each file of the tokenizer, once it is there.
+        shards: The same, and rows, of each complete shard; of pairs that are all dropped there is none.
     """
 
     corpus: dict
@@ -65,6 +67,7 @@ class Preparation:
     versions: dict = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
     place: tuple[int, int] = (0, 0)
     report: EncodingReport = field(default_factory=EncodingReport)
+    tokenizer: list[dict] = field(default_factory=list)
     shards: list[dict] = field(default_factory=list)
 
     def save(self, folder: Path) -> None:
@@ -77,13 +80,22 @@ class Preparation:
         try:
             content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             found = cls(**{**content, "report": EncodingReport(**content["report"])})
+            files = [(each["file"], each["bytes"], each["crc32"]) for each in (*found.tokenizer, *found.shards)]
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder / RECORD} is no record of a preparation ({error}): remove {folder}.") from error
-        for shard in found.shards:
-            path = folder / shard["file"]
-            if not path.is_file() or path.stat().st_size != shard["bytes"]:
+        for name, size, checksum in files:
+            path = folder / name
+            if not path.is_file() or path.stat().st_size != size or _crc32(path) != checksum:
                 raise ValueError(f"{path} is missing or damaged: remove {folder} and prepare the corpus again.")
         return found
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 _PACKAGES = ("vanilla-transformer", "tokenizers", "transformers", "datasets")
@@ -138,12 +150,27 @@ def prepare(
             logger.info("%s goes on behind %s pairs.", output, f"{record.report.pairs:,}")
         stream.stop.clear()
         tokenizer = _vocabulary(output, stream, tokenizer, on_progress)
+        if not record.tokenizer:
+            record.tokenizer = [
+                {"file": f"{TOKENIZER}/{path.name}", "bytes": path.stat().st_size, "crc32": _crc32(path)}
+                for path in sorted((output / TOKENIZER).iterdir())
+            ]
+            record.save(output)
         with encoded_in_workers(_chunks(stream, record), tokenizer, limits, workers) as chunks:
             _write_shards(output, record, chunks, on_progress)
         if not record.report.kept:
             raise ValueError(f"No pair of {stream.name} is left to use: {record.report}.")
         _finish(output, record)
     return record.report
+
+
+def corpus_begun_with(folder: str | Path) -> dict | None:
+    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
+
+    Raises:
+        ValueError: The folder is damaged.
+    """
+    return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
 
 
 def load_prepared(folder: str | Path) -> tuple["Dataset", "PreTrainedTokenizerFast", dict]:
@@ -172,7 +199,10 @@ def load_prepared(folder: str | Path) -> tuple["Dataset", "PreTrainedTokenizerFa
             f"{folder} is not finished, it has {record.report.pairs:,} pairs so far: run the same "
             f"vanilla-transformer prepare RECIPE --output {folder} again, it goes on from there."
         )
-    return load_from_disk(str(folder)), load_tokenizer(folder / TOKENIZER), asdict(record)
+    try:
+        return load_from_disk(str(folder)), load_tokenizer(folder / TOKENIZER), asdict(record)
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(f"{folder} is damaged ({error}): remove it and prepare the corpus again.") from error
 
 
 # ------------------------------------------------------------------------------------------------------------- begin
@@ -223,7 +253,10 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
             tokenizer = learn_tokenizer(_texts(stream, on_progress), tokenizer)
             logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")
         with _writing(folder), written_beside(folder / TOKENIZER) as beside:
-            tokenizer.save_pretrained(beside)
+            try:
+                tokenizer.save_pretrained(beside)
+            except Exception as error:  # tokenizers has a kind of its own for a full disk, which is any Exception
+                raise OSError(f"the tokenizer could not be saved: {error}") from error
     return load_tokenizer(folder / TOKENIZER)
 
 
@@ -305,9 +338,14 @@ class _Shard:
         self.writer.finalize()
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
-        size = self.path.stat().st_size
+        record = {
+            "file": name,
+            "rows": self.rows,
+            "bytes": self.path.stat().st_size,
+            "crc32": _crc32(self.path),
+        }
         os.replace(self.path, self.path.with_name(name))
-        return {"file": name, "rows": self.rows, "bytes": size}
+        return record
 
     def discard(self) -> None:
         """Makes room: half a file is of no use."""

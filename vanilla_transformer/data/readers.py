@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def pairs_of(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[
     path = _maybe_packed(folder / where)
     if not path.exists():
         raise FileNotFoundError(f"There is no corpus {path}: give {FORMS}.")
-    readers = {".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _table}
+    readers = {".tsv": _tsv, ".jsonl": _jsonl}
     suffix = Path(path.name.removesuffix(".gz")).suffix
     reader = _table if path.is_dir() else readers.get(suffix)
     if reader is None:
@@ -58,11 +59,15 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
 
 
 def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
-    source_lines, target_lines = text_lines(source_path), text_lines(target_path)
+    lines = text_lines(source_path), text_lines(target_path)
     if source_path.samefile(target_path):
         raise ValueError(f"{source_path} is given as source and as target: give two files.")
+    return _side_by_side(source_path, target_path, zip_longest(*lines))
+
+
+def _side_by_side(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[tuple[str, str]]:
     differ, last = False, 0
-    for last, (source, target) in enumerate(zip_longest(source_lines, target_lines), start=1):
+    for last, (source, target) in enumerate(lines, start=1):
         if source is None or target is None:
             shorter, longer = (source_path, target_path) if source is None else (target_path, source_path)
             raise ValueError(
@@ -104,28 +109,68 @@ def _jsonl(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _table(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    for number, row in enumerate(_rows(path), start=1):
-        yield pair_of(row, languages, f"{path}, row {number}")
-
-
-def _rows(path: Path) -> Iterable[dict]:
     from datasets import Dataset, load_from_disk
-    from pyarrow import ArrowException, parquet
 
-    if not path.is_dir():
-        try:
-            return parquet.read_table(path).to_pylist()
-        except (ArrowException, OSError) as error:
-            raise ValueError(f"{path} is no Parquet file ({error}): write or fetch it again.") from error
     try:
         dataset = load_from_disk(str(path))
     except FileNotFoundError as error:
         raise ValueError(f"{path} is no folder saved by datasets: give {FORMS}.") from error
     except IndexError:  # what datasets raises for a table without rows
-        return []
+        return
     if not isinstance(dataset, Dataset):
         raise ValueError(f"{path} holds several splits: give one of {', '.join(f'{path}/{name}' for name in dataset)}.")
-    return dataset
+    for number, row in enumerate(dataset, start=1):
+        yield pair_of(row, languages, f"{path}, row {number}")
+
+
+@dataclass(frozen=True)
+class ParquetUnit:
+    """Row groups of a Parquet file that follow each other: their numbers, the rows before them, and theirs."""
+
+    groups: tuple[int, ...]
+    first_row: int
+    rows: int
+
+
+def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
+    """Cuts a Parquet file into units of at least so many rows, but for the last, at the ends of its row groups.
+
+    Raises:
+        ValueError: It is no Parquet file.
+    """
+    from pyarrow import ArrowException, parquet
+
+    try:
+        metadata = parquet.read_metadata(path)
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path} is no Parquet file ({error}): write or fetch it again.") from error
+    units, groups, first_row, found = [], [], 0, 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        found += metadata.row_group(group).num_rows
+        if found >= rows or group == metadata.num_row_groups - 1:
+            units.append(ParquetUnit(tuple(groups), first_row, found))
+            groups, first_row, found = [], first_row + found, 0
+    return units
+
+
+def parquet_pairs(path: Path, unit: ParquetUnit, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The (source, target) pairs of some row groups of a Parquet file.
+
+    Raises:
+        ValueError: The file is damaged, or a row has no such pair; the message names file and row.
+    """
+    from pyarrow import ArrowException, parquet
+
+    number = unit.first_row
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(1000, row_groups=list(unit.groups)):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield pair_of(row, languages, f"{path}, row {number}")
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path} is damaged behind row {number} ({error}): write or fetch it again.") from error
 
 
 def pair_of(row, languages: tuple[str, str], place: str) -> tuple[str, str]:

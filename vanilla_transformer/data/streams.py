@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from .readers import FORMS, pair_of, pairs_of
+from .readers import FORMS, pair_of, pairs_of, parquet_pairs, parquet_units
 
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,13 @@ class PairStream:
 
 
 def open_stream(
-    where, source_language: str, target_language: str, *, folder: str | Path = ".", patience: float = 3600.0
+    where,
+    source_language: str,
+    target_language: str,
+    *,
+    folder: str | Path = ".",
+    patience: float = 3600.0,
+    begun: Mapping | None = None,
 ) -> PairStream:
     """Opens a corpus for reading a piece at a time.
 
@@ -99,31 +105,62 @@ def open_stream(
         source_language: Language code of the source, say "en".
         target_language: Language code of the target, say "de".
         folder: What relative paths are relative to.
-        patience: See [`PairStream`].
+        patience: See [`PairStream`]; for a corpus of the Hub.
+        begun: Identity of a stream that this one goes on with. If it is of the same place on the Hub, its commit is
+            read, whatever has been added there since.
 
     Raises:
-        FileNotFoundError: A file or dataset is missing.
+        FileNotFoundError: A file, a dataset or the commit to go on with is missing.
         ValueError: There can be no such corpus.
     """
+    if source_language == target_language:
+        raise ValueError(f"Source and target language are both {source_language!r}; give two different codes.")
     languages = (source_language, target_language)
     if isinstance(where, Mapping):
-        return _hub_stream(where, languages, patience)
-    if isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (Path(folder) / where).is_file():
-        return _parquet_stream(Path(folder) / where, languages)
-    pairs_of(where, languages, Path(folder))  # so that what is missing shows at once
-    identity = {"corpus": str(where), "bytes": _bytes_of(where, Path(folder)), "languages": languages}
-    return PairStream(str(where), 1, lambda _: pairs_of(where, languages, Path(folder)), identity, False, patience=0.0)
+        return _hub_stream(where, languages, patience, begun or {})
+    folder = Path(folder)
+    if isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (folder / where).is_file():
+        return _parquet_stream(folder / where, languages)
+    pairs_of(where, languages, folder)  # so that what is missing shows at once
+    files = _files_of(where, folder)
+    identity = {**({"files": files} if files else {"corpus": str(where)}), "languages": list(languages)}
+    return PairStream(str(where), 1, lambda _: pairs_of(where, languages, folder), identity, False, patience=0.0)
 
 
-def _bytes_of(where, folder: Path) -> list[int]:
-    """Sizes of a corpus's files: another corpus may have the same names in another folder, or later in the same."""
+def _files_of(where, folder: Path) -> list[str]:
+    """SHA-256 of each of a corpus's files: their names and sizes may stay as they are while the text does not."""
     parts = [where] if isinstance(where, (str, Path)) else where
     places = [place for part in parts for place in (folder / part, folder / f"{part}.gz") if place.exists()]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
-    return [file.stat().st_size for file in files if file.is_file()]
+    # Whoever works with a folder of `datasets` leaves results of his own in it.
+    return [_sha256(file) for file in files if file.is_file() and not file.name.startswith("cache-")]
 
 
-def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float) -> PairStream:
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _parquet_stream(path: Path, languages: tuple[str, str]) -> PairStream:
+    units = parquet_units(path, ROWS_PER_UNIT)
+    return PairStream(
+        str(path),
+        len(units),
+        lambda unit: parquet_pairs(path, units[unit], languages),
+        {"files": [_sha256(path)], "units": len(units), "languages": list(languages)},
+        bounded=all(unit.rows <= 10 * ROWS_PER_UNIT for unit in units),
+        patience=0.0,
+        pairs=sum(unit.rows for unit in units),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- Hub
+
+
+def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, begun: Mapping) -> PairStream:
     from datasets import load_dataset
     from huggingface_hub import HfApi
 
@@ -131,27 +168,24 @@ def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float) -> 
         raise ValueError(f"{dict(where)!r} is no corpus: give {FORMS}.")
     repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
     name = f"{repository} ({', '.join(filter(None, (config, split)))})"
-    revision = persistently(
-        lambda: HfApi().dataset_info(repository, revision=where.get("revision")).sha, name, patience
-    )
-    rows = persistently(
-        lambda: load_dataset(repository, config, split=split, revision=revision, streaming=True), name, patience
-    )
-    identity = {"hub": repository, "config": config, "split": split, "revision": revision, "languages": languages}
-    return _row_stream(name, rows, languages, identity, patience)
-
-
-def _parquet_stream(path: Path, languages: tuple[str, str]) -> PairStream:
-    from datasets import load_dataset
-    from pyarrow import ArrowException, parquet
-
+    asked, revision = where.get("revision"), where.get("revision")
+    goes_on = all(begun.get(key) == value for key, value in (("hub", repository), ("config", config), ("split", split)))
+    if goes_on and asked in (begun.get("asked"), begun["revision"]):
+        asked, revision = begun.get("asked"), begun["revision"]
     try:
-        pairs = parquet.read_metadata(path).num_rows
-        rows = load_dataset("parquet", data_files=str(path), split="train", streaming=True)
-    except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no Parquet file ({_one_line(error)}): write or fetch it again.") from error
-    identity = {"parquet": path.name, "bytes": path.stat().st_size, "languages": languages}
-    return replace(_row_stream(str(path), rows, languages, identity, patience=60.0), pairs=pairs)
+        commit = persistently(lambda: HfApi().dataset_info(repository, revision=revision).sha, name, patience)
+    except FileNotFoundError as error:
+        if not goes_on or revision != begun["revision"]:
+            raise
+        raise FileNotFoundError(
+            f"{error} It was begun with its commit {revision}, without which it cannot go on as it was: begin anew in "
+            "another folder."
+        ) from error
+    rows = persistently(
+        lambda: load_dataset(repository, config, split=split, revision=commit, streaming=True), name, patience
+    )
+    identity = {"hub": repository, "config": config, "split": split, "asked": asked, "revision": commit}
+    return _row_stream(name, rows, languages, identity, patience)
 
 
 def _row_stream(name: str, rows, languages: tuple[str, str], identity: dict, patience: float) -> PairStream:
@@ -160,13 +194,28 @@ def _row_stream(name: str, rows, languages: tuple[str, str], identity: dict, pat
     split = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
     known = split.num_examples if split is not None and split.num_examples else None
     units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
+    in_row_groups = groups.num_shards > rows.num_shards
 
     def open_unit(unit: int) -> Iterator[Pair]:
-        for number, row in enumerate(groups.shard(num_shards=units, index=unit), start=1):
+        some = groups.shard(num_shards=units, index=unit)
+        each = (row for group in range(some.num_shards) for row in _rows_of(some, group))
+        for number, row in enumerate(each, start=1):
             yield pair_of(row, languages, f"{name}, unit {unit}, row {number}")
 
-    bounded = groups.num_shards > rows.num_shards or known is None or known <= 10 * ROWS_PER_UNIT * units
-    return PairStream(name, units, open_unit, {**identity, "units": units}, bounded, patience, pairs=known)
+    bounded = in_row_groups or (known is not None and known <= 10 * ROWS_PER_UNIT * units)
+    identity |= {"languages": list(languages), "units": units}
+    return PairStream(name, units, open_unit, identity, bounded, patience, pairs=known)
+
+
+def _rows_of(rows, shard: int) -> Iterator[dict]:
+    from pyarrow import ArrowInvalid
+
+    try:
+        yield from rows.shard(num_shards=rows.num_shards, index=shard)
+    except ArrowInvalid as error:
+        # datasets reads as many rows at a time as there are in a row group, were it none.
+        if "BatchSize must be greater than 0" not in str(error):
+            raise
 
 
 def persistently(action: Callable, name: str, patience: float):
@@ -180,9 +229,9 @@ def persistently(action: Callable, name: str, patience: float):
     while True:
         try:
             return action()
-        except _never_there() as error:
-            raise FileNotFoundError(f"There is no {name}, or not for you ({_one_line(error)}).") from error
-        except _broken_connections() as error:
+        except (*_broken_connections(), json.JSONDecodeError) as error:  # the latter: it was not the Hub that answered
+            if _is_final(error):
+                raise FileNotFoundError(f"There is no {name}, or not for you ({_one_line(error)}).") from error
             if time.monotonic() - begun > patience:
                 raise StreamLostError(f"{name} cannot be reached ({_one_line(error)}).") from error
             logger.warning("%s cannot be reached (%s); trying again in %.0f seconds.", name, _one_line(error), delay)
@@ -198,11 +247,25 @@ def _broken_connections() -> tuple[type[Exception], ...]:
     return (OSError, HTTPError, ArrowException)
 
 
-def _never_there() -> tuple[type[Exception], ...]:
-    """What is raised for a place that was never right, which waiting does not mend."""
-    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError
+def _is_final(error: Exception) -> bool:
+    """Whether a place was never right, which waiting does not mend."""
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
-    return (FileNotFoundError, PermissionError, OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError)
+    links = [error]
+    while link := links[-1].__cause__ or links[-1].__context__:
+        links.append(link)
+    if any(isinstance(link, LocalEntryNotFoundError) for link in links):
+        return False  # what datasets calls a file that is not there, but the Hub was not reached and the cache lacks it
+    if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
+        return True
+    never_there = (RepositoryNotFoundError, RevisionNotFoundError, OfflineModeIsEnabled)
+    return isinstance(error, (FileNotFoundError, PermissionError, *never_there))
 
 
 def _one_line(error: Exception) -> str:

@@ -39,6 +39,7 @@ def model_card(
     license: str | None = None,
     datasets: Sequence[str] = (),
     picture: str = "learning_curve.png",
+    command: str | None = None,
     examples: int = 10,
 ) -> str:
     """Writes down what a run did and how well: use, scores with signatures, data, recipe, hardware, translations.
@@ -50,6 +51,7 @@ def model_card(
         license: Name of the licence of the model, as the Hub knows it, say "apache-2.0".
         datasets: Names of the Hub's datasets that it was trained on, beside those that the recipe names.
         picture: Where the learning curve is expected, seen from the card.
+        command: The command line that makes the run; the one that was typed if it is not given.
         examples: How many translations of the first test set to show: the best, the worst and the others at random.
 
     Returns:
@@ -66,7 +68,8 @@ def model_card(
     if not folder.finished.exists() or not folder.scores.exists():
         raise FileNotFoundError(f"The run in {folder.path} is not finished: go on with --resume.")
     scores = scores_of_tests(folder, recipe)
-    metadata = _metadata(recipe, scores, title, license, datasets)
+    corpora = {name: report.get("corpus", {}) for name, report in _read(folder.data).items()}
+    metadata = _metadata(recipe, corpora, scores, title, license, datasets)
     sections = [
         f"---\n{metadata.to_yaml()}\n---",
         f"# {title}",
@@ -75,7 +78,7 @@ def model_card(
         _scores_section(scores),
         _limits_section(recipe),
         _data_section(folder, recipe),
-        _training_section(folder, recipe),
+        _training_section(folder, recipe, command),
         f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
         _all_scores(_read(folder.scores)),
         _examples_section(folder, recipe, examples),
@@ -131,13 +134,17 @@ def _translations(folder: RunFolder, test_set: str) -> list[dict]:
 
 
 def _metadata(
-    recipe: Recipe, scores: Sequence[Score], title: str, license: str | None, datasets: Sequence[str]
+    recipe: Recipe,
+    corpora: Mapping[str, Mapping],
+    scores: Sequence[Score],
+    title: str,
+    license: str | None,
+    datasets: Sequence[str],
 ) -> ModelCardData:
-    named = [where["hub"] for where in (recipe.data.train, *recipe.data.test.values()) if isinstance(where, Mapping)]
+    named = [corpus["hub"] for corpus in corpora.values() if "hub" in corpus]
     results = []
     for score in scores:
-        where = recipe.data.test[score.test_set]
-        where = where if isinstance(where, Mapping) else {}
+        where = corpora.get(score.test_set, {})
         results.append(
             EvalResult(
                 task_type="translation",
@@ -251,28 +258,32 @@ def _limits_section(recipe: Recipe) -> str:
 def _data_section(folder: RunFolder, recipe: Recipe) -> str:
     lines = []
     for name, report in _read(folder.data).items():
-        fingerprint = f"`{report['fingerprint'][:16]}`"
-        if "pairs" not in report:
-            stream = json.dumps(report.get("stream", {}), ensure_ascii=False)
-            lines.append(f"| {name} | read as a stream: `{stream}` | | | | | {fingerprint} |")
-            continue
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in report["dropped"].items()) or "none"
-        lines.append(
-            f"| {name} | {report['pairs']:,} | {report['kept']:,} | {dropped} | {report['source_tokens']:,} | "
-            f"{report['target_tokens']:,} | {fingerprint} |"
-        )
+        where, counts = _where(report.get("corpus", {})), ["as a stream", "", "", "", ""]
+        if "pairs" in report:
+            dropped = ", ".join(f"{count:,} {reason}" for reason, count in report["dropped"].items()) or "none"
+            tokens = f"{report['source_tokens']:,}", f"{report['target_tokens']:,}"
+            counts = [f"{report['pairs']:,}", f"{report['kept']:,}", dropped, *tokens]
+        lines.append(f"| {name}{where} | {' | '.join(counts)} | `{report['fingerprint'][:16]}` |")
     head = "| set | pairs | kept | dropped | source tokens | target tokens | fingerprint |\n| --- "
     head += "| ---: | ---: | --- | ---: | ---: | --- |\n"
     languages = f"{recipe.data.source_language} to {recipe.data.target_language}"
     return f"## Training data ({languages})\n\n{head}" + "\n".join(lines)
 
 
-def _training_section(folder: RunFolder, recipe: Recipe) -> str:
+def _where(corpus: dict) -> str:
+    """The place on the Hub that a corpus was read from."""
+    if "hub" not in corpus:
+        return ""
+    place = " ".join(filter(None, (corpus["hub"], corpus["config"], corpus["split"])))
+    return f" ({place} at {corpus['revision'][:12]})"
+
+
+def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) -> str:
     log, environment = folder.log_records(), _read(folder.environment)
     packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
     hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
     minutes = max(record["elapsed_seconds"] for record in log) / 60
-    command = environment.get("command") or "vanilla-transformer train recipe.yaml"
+    command = command or environment.get("command") or "vanilla-transformer train recipe.yaml"
     return (
         f"## Training\n\n```\n{command}\n```\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
         f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "

@@ -6,7 +6,7 @@ import math
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -116,14 +116,19 @@ class StopOnRequest(TrainerCallback):
 
     Such a checkpoint is one more than the run would have: it makes none of the others go, and it goes itself when the
     resumed run saves its next one, so that the same checkpoints are averaged as without the stop.
+
+    Attributes:
+        on_request: Called at once when somebody asks to stop.
     """
 
     def __init__(self):
+        self.on_request: Callable[[], None] = lambda: None
         self.requested = False
         self.made_room = 0
 
     def request(self) -> None:
         self.requested = True
+        self.on_request()
 
     @contextmanager
     def on_interrupt(self) -> Iterator[None]:

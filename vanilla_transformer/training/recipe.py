@@ -39,7 +39,7 @@ class DataSettings:
         max_length_ratio: How many times longer one side may be than the other; null for any.
         stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
         buffer_pairs: With `stream`: pairs that are sorted by length and shuffled together.
-        patience: With `stream`: seconds without a new pair after which a broken connection ends the run.
+        patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
     """
 
     source_language: str

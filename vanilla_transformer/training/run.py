@@ -78,7 +78,7 @@ def train(
     """
     folder = RunFolder(output)
     arguments = _arguments(folder, recipe)
-    data = RunData.open(recipe)
+    data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
 
         def begin() -> None:
@@ -238,6 +238,8 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
         for stale in (folder.finished, folder.scores):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()
+    if trainer.stream is not None and trainer.args.world_size == 1:  # alone it can save without another update
+        stop.on_request = trainer.stream.pairs.stop.set  # whoever stops does not wait until a broken stream is back
     for callback in (stop, LearningCurve(folder.learning_curve)):
         trainer.add_callback(callback)
     trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.collator import TranslationCollator
-from ..data.corpora import corpus_fingerprint, load_corpus
+from ..data.corpora import corpus_fingerprint, whole_corpus
 from ..data.encoding import encode_corpus
 from ..data.preparing import load_prepared
 from ..data.streams import PairStream, open_stream
@@ -53,9 +54,11 @@ class PreparedCorpus:
             )
         found = cls(*load_prepared(Path(data.folder) / data.train["prepared"]))
         languages, limits = [data.source_language, data.target_language], dataclasses.asdict(data.limits)
+        learned = dataclasses.asdict(recipe.tokenizer)
         for name, prepared, wanted in (
             ("languages", found.record["corpus"]["languages"], languages),
             ("limits", found.record["limits"], limits),
+            ("tokenizer", found.record["vocabulary"].get("learned", learned), learned),  # one that was given is right
         ):
             if prepared != wanted:
                 raise ValueError(
@@ -79,27 +82,57 @@ class RunData:
         recipe: What says where they are.
         train: All training pairs, a stream of them, or what `prepare` made of them.
         measured: Validation and test sets by name.
+        origins: Identity of the stream that each comes from, by name.
     """
 
     recipe: Recipe
     train: Dataset | PairStream | PreparedCorpus
     measured: dict[str, Dataset]
+    origins: dict[str, dict]
 
     @classmethod
-    def open(cls, recipe: Recipe) -> "RunData":
-        """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it."""
-        data = recipe.data
-        languages = data.source_language, data.target_language
+    def open(cls, recipe: Recipe, folder: RunFolder, arguments: VanillaTransformerTrainingArguments) -> "RunData":
+        """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it.
+
+        Of a repository on the Hub, which may change at any time, a run reads one commit in all its sessions and in all
+        its processes.
+
+        Raises:
+            FileNotFoundError, ValueError: A corpus is missing or malformed.
+        """
+        if arguments.world_size == 1:
+            return cls._open(recipe, _origins_in(folder))
+        if arguments.process_index == 0:
+            try:
+                data = cls._open(recipe, _origins_in(folder))
+            except Exception as error:
+                broadcast_object_list([None, str(error)])
+                raise
+            broadcast_object_list([data.origins, None])
+            return data
+        origins, failure = broadcast_object_list([None, None])
+        if failure is not None:
+            raise ValueError(failure)
+        return cls._open(recipe, origins)
+
+    @classmethod
+    def _open(cls, recipe: Recipe, begun: Mapping[str, dict]) -> "RunData":
+        data, origins = recipe.data, {}
+
+        def stream_of(name: str, where) -> PairStream:
+            languages = data.source_language, data.target_language
+            stream = open_stream(where, *languages, folder=data.folder, patience=data.patience, begun=begun.get(name))
+            origins[name] = stream.identity
+            return stream
+
         if isinstance(data.train, Mapping) and "prepared" in data.train:
             train = PreparedCorpus.load(recipe)
-        elif data.stream:
-            train = open_stream(data.train, *languages, folder=data.folder, patience=data.patience)
+            origins["train"] = train.record["corpus"]
         else:
-            train = load_corpus(data.train, *languages, folder=data.folder)
+            train = stream_of("train", data.train)
+            train = train if data.stream else whole_corpus(train)
         places = {"validation": data.validation, **data.test}
-        return cls(
-            recipe, train, {name: load_corpus(at, *languages, folder=data.folder) for name, at in places.items()}
-        )
+        return cls(recipe, train, {name: whole_corpus(stream_of(name, at)) for name, at in places.items()}, origins)
 
     def check_same(self, folder: RunFolder) -> None:
         """Compares with what the run was begun with.
@@ -139,7 +172,7 @@ class RunData:
         fingerprints = self._fingerprints()
         if isinstance(self.train, PairStream):
             train = self._batch_stream(tokenizer, arguments)
-            records = {"train": {"stream": self.train.identity}}
+            records = {"train": {}}
         elif isinstance(self.train, PreparedCorpus):
             train, records = self.train.pairs, {"train": self.train.record["report"]}
         else:
@@ -151,17 +184,27 @@ class RunData:
             encoded[name], report = encode_corpus(corpus, tokenizer, *languages)
             records[name] = dataclasses.asdict(report)
             logger.info("%s: %s", name, report)
-        records = {name: {"fingerprint": fingerprints[name], **record} for name, record in records.items()}
+        records = {
+            name: {"fingerprint": fingerprints[name], "corpus": self.origins[name], **record}
+            for name, record in records.items()
+        }
         if arguments.should_save:
             write_json(folder.data, records)
         return tokenizer, train, encoded["validation"]
 
     def _batch_stream(self, tokenizer, arguments: VanillaTransformerTrainingArguments) -> TokenBatchStream:
+        limits = self.recipe.data.limits
+        longest = max(limits.max_source_length, limits.max_target_length)
+        if longest > arguments.max_tokens:  # a pair that is too long may come after days
+            raise ValueError(
+                f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
+                f"has training.max_tokens = {arguments.max_tokens}: raise this, or lower those."
+            )
         return TokenBatchStream(
             self.train,
             tokenizer,
             arguments.max_tokens,
-            limits=self.recipe.data.limits,
+            limits=limits,
             buffer_pairs=self.recipe.data.buffer_pairs,
             seed=arguments.seed if arguments.data_seed is None else arguments.data_seed,
             rank=arguments.process_index,
@@ -181,3 +224,11 @@ class RunData:
         for unit in range(self.train.units):
             for pair in self.train.read(unit):
                 yield from pair
+
+
+def _origins_in(folder: RunFolder) -> dict[str, dict]:
+    """What each corpus of a run was when it began; nothing if it is yet to begin."""
+    if not folder.good_checkpoints() or not folder.data.exists():
+        return {}
+    records = json.loads(folder.data.read_text(encoding="utf-8"))
+    return {name: record["corpus"] for name, record in records.items() if "corpus" in record}

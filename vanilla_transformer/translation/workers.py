@@ -1,15 +1,13 @@
 """Batches side by side in processes that share the weights."""
 
-import ctypes
 import os
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods
 
 import torch
+
+from ..worker_processes import worker_processes
 
 
 @contextmanager
@@ -23,6 +21,7 @@ def map_with_workers(function: Callable, workers: int, device: torch.device) -> 
 
     Raises:
         ValueError: Workers are asked for where there can be none.
+        ChildProcessError: A worker died, while the batches are iterated over.
     """
     if workers == 1:
         yield map
@@ -33,26 +32,10 @@ def map_with_workers(function: Callable, workers: int, device: torch.device) -> 
         raise ValueError("Several workers are for a CPU, on a system where processes fork (Linux, macOS).")
     # A forked process has the weights without copying them: nobody writes to their pages. All of them fork now, before
     # a thread reads standard input, whose lock they would inherit.
-    context = get_context("fork")
-    all_there = context.Barrier(workers)
-    with ProcessPoolExecutor(workers, context, initializer=_become_worker, initargs=(function, all_there)) as executor:
-        list(executor.map(_work, [None] * workers))
-        yield lambda _, batches: executor.map(_work, batches)
+    with worker_processes(function, workers, begin=_one_thread, start_method="fork") as submit:
+        yield lambda _, batches: (done.result() for done in [submit(batch) for batch in batches])
 
 
-_of_this_worker: list[Callable] = []
-
-
-def _become_worker(function: Callable, all_there) -> None:
+def _one_thread() -> None:
     torch.set_num_threads(1)  # more would compete with the other workers, and a fork has none of its parent's threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    if sys.platform == "linux":  # whatever ends the parent ends its workers
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    _of_this_worker.append(function)
-    all_there.wait(timeout=60)
-
-
-def _work(item):
-    return None if item is None else _of_this_worker[0](item)
