@@ -231,7 +231,7 @@ def test_one_validation_pair_for_two_processes(corpus, tmp_path):
     ("options", "message"),
     [
         (("--training.max_tokens", "50"), "more than max_tokens = 50 allows for a whole batch"),
-        (("--training.max_tokens", "50", *STREAM), "more than max_tokens = 50 allows for a whole batch"),
+        (("--training.max_tokens", "50", *STREAM), "and a batch has training.max_tokens = 50"),
         (("--data.train", "[validation.en, validation.de]", "--training.update_tokens", "2000",
           "--training.max_tokens", "1000", "--tokenizer.vocab_size", "300"), "too few for 2 processes"),
     ],

@@ -284,6 +284,17 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             raise FloatingPointError(self.guard.error)
         return output
 
+    def push_to_hub(self, *args, **kwargs):
+        """As in Trainer, once what it sends in the background has been sent: the same files are written anew here."""
+        self._finish_current_push()
+        return super().push_to_hub(*args, **kwargs)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """transformers 5.17 to 5.23 lays a checkpoint's files in the folder that it may still be sending."""
+        if self.args.hub_always_push:
+            self._finish_current_push()
+        super()._push_from_checkpoint(checkpoint_folder)
+
     def create_model_card(self, license: str | None = None, model_name: str | None = None, **kwargs) -> None:
         """Writes our card beside the model: Trainer's own knows neither the data nor how a score was computed.
 
