@@ -177,13 +177,13 @@ class PaperGeneration:
         saved = self.generation_config
         bounds = [kwargs.get("max_length"), kwargs.get("max_new_tokens"), saved.max_new_tokens]
         if generation_config is not None and generation_config is not saved:
-            bounds += [generation_config.max_length, generation_config.max_new_tokens]
+            bounds += [_wanted_max_length(generation_config), generation_config.max_new_tokens]
         if offset is None or any(bound is not None for bound in bounds):
             return None
         lengths = self._source_lengths(inputs, kwargs)
         longest = 1 + int(lengths.max()) + offset  # with the start token
-        if saved.max_length is not None:
-            longest = min(longest, saved.max_length)
+        if (wanted := _wanted_max_length(saved)) is not None:
+            longest = min(longest, wanted)
         if self.config.position_embedding_type == "learned":
             longest = min(longest, self.config.max_position_embeddings)
         return lengths, longest
@@ -329,6 +329,17 @@ class PaperGeneration:
         decoder = self._stepwise_decoder(states, None if mask is None else mask[::beams], beams)
         eos = settings._eos_token_tensor
         return decoder, prefix, limits, set() if eos is None else set(eos.tolist())
+
+
+def _wanted_max_length(config: GenerationConfig) -> int | None:
+    """A config's `max_length`, unless it is nobody's wish.
+
+    When transformers' Seq2SeqTrainer has translated a first batch, it writes all of transformers' defaults into the
+    model's config for good (5.23), and with them a limit of 20 tokens: it is not taken for a limit where the
+    others stand beside it.
+    """
+    all_written = all(getattr(config, name, None) is not None for name in ("typical_p", "epsilon_cutoff", "eta_cutoff"))
+    return None if all_written and config.max_length == 20 else config.max_length
 
 
 def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: GenerationConfig) -> torch.LongTensor:
