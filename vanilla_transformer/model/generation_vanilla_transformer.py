@@ -292,7 +292,7 @@ class PaperGeneration:
             and all(
                 value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
                 for name, value in model_kwargs.items()
-                if name not in ("use_cache", "return_dict", "cache_position")
+                if name not in ("use_cache", "return_dict", "cache_position", "labels")  # which no model ever sees
             )
         )
 
