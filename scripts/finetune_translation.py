@@ -99,12 +99,9 @@ def main() -> None:
     model, tokenizer = load_model(model_args)
     data = Pairs(data_args, tokenizer)
     training_args.generation_num_beams = data_args.num_beams or training_args.generation_num_beams
-    own = model.generation_config
-    if (
-        training_args.generation_max_length is None
-        and own.max_length is getattr(own, "max_length_offset", None) is None
-    ):
-        training_args.generation_max_length = data_args.max_target_length  # where transformers would stop at 20 tokens
+    if not any(getattr(model.generation_config, name, None) for name in ("max_length", "max_length_offset")):
+        # transformers would end every translation at 20 tokens
+        training_args.generation_max_length = training_args.generation_max_length or data_args.max_target_length
     trainer = Seq2SeqTrainer(
         model=model,
         args=training_args,

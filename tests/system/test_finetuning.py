@@ -6,14 +6,16 @@ import runpy
 import shutil
 import subprocess
 import sys
+import unicodedata
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, EvalPrediction, GenerationConfig
 
 from vanilla_transformer import (
     TokenizerSettings,
@@ -109,8 +111,7 @@ def test_it_learns_and_what_it_saves_is_complete(pulled, tuned):
     assert "- translation\n" in card
 
 
-def test_the_score_is_that_of_the_references_as_written(pulled, tuned):
-    """In whatever order Trainer validates; and with its signature."""
+def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
     results = json.loads((tuned / "eval_results.json").read_text())
     rows = [json.loads(line)["translation"] for line in (pulled / "validation.jsonl").read_text().splitlines()]
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
@@ -122,10 +123,31 @@ def test_the_score_is_that_of_the_references_as_written(pulled, tuned):
     assert results["eval_chrf"] > 0
 
 
+def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, tmp_path):
+    script = runpy.run_path(str(SCRIPT))
+    texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
+    lines = [json.dumps({"en": "Hello.", "de": text}) + "\n" for text in texts]
+    (tmp_path / "pairs.jsonl").write_text("".join(lines))
+    tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
+    arguments = script["DataArguments"]("en", "de", validation_file=[tmp_path / "pairs.jsonl"], metric=["sacrebleu"])
+    pairs = script["Pairs"](arguments, tokenizer)
+    labels = pairs.for_validation()["labels"][::-1]
+    longest = 3 + max(map(len, labels))
+    translations = np.array([[0, *ids] + [-100] * (longest - len(ids)) for ids in labels])
+    padded = np.array([ids + [-100] * (40 - len(ids)) + [tokenizer.pad_token_id] * 5 for ids in labels])
+    written = [unicodedata.normalize("NFC", text) for text in texts]
+    [expected] = score_translations(written, texts, ["sacrebleu"], target_language="de")
+    assert 50 < expected.value < 100
+    assert pairs.score(EvalPrediction(translations, padded)) == {"sacrebleu": pytest.approx(expected.value)}
+    assert pairs.signatures == {"eval_sacrebleu_signature": expected.signature}
+
+
 def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
     expected = load_file(tuned / "model.safetensors")
     shutil.rmtree(tuned / "checkpoint-12")
     (tuned / "model.safetensors").unlink()
+    state = tuned / "checkpoint-6" / "trainer_state.json"
+    state.write_text(re.sub(r'"loss": [\d.]+', '"loss": 99.0', state.read_text(), count=1))  # the mark of its history
     again = finetune(pulled, tuned, "--do_train", **IN_OTHER_ORDER)
     assert again.returncode != 0
     assert again.stderr.splitlines()[-1] == (
@@ -134,6 +156,8 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
     finished(finetune(pulled, tuned, "--do_train", resume_from_checkpoint="last", save_steps=6, **IN_OTHER_ORDER))
     found = load_file(tuned / "model.safetensors")
     assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert losses(tuned)[0] == 99.0
+    assert len(losses(tuned)) == 12
 
 
 def test_adapters_and_new_tokens(pulled):
@@ -183,8 +207,11 @@ def test_a_model_of_marian(pulled):
     finished(finetune(pulled, pulled / "marian_tuned", *arguments, model_name_or_path="marian", max_steps=2, **options))
     tuned = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian_tuned")
     assert tuned.config.vocab_size == model.config.vocab_size + 2
+    arguments = torch.load(pulled / "marian_tuned" / "training_args.bin", weights_only=False)
+    assert arguments.generation_max_length == 70  # this model has no limit of its own, and transformers' is 20
     results = json.loads((pulled / "marian_tuned" / "eval_results.json").read_text())
     assert results["eval_sacrebleu_signature"].startswith("nrefs:1")
+    assert results["eval_loss"] > 0
 
 
 WRONG = {
