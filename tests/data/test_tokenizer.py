@@ -156,6 +156,41 @@ def test_lowercase(tmp_path):
         assert not any(c.isascii() and c.isupper() for piece in learned if len(piece) > 1 for c in piece)
 
 
+# --- Tokens added later ---
+
+ADDED = ["<a>", "Donaudampf", "läuft und läuft", "Ωmega"]  # a character alone may be how a byte is spelt
+
+
+@pytest.fixture(scope="module")
+def extended(fresh, tmp_path_factory) -> PreTrainedTokenizerFast:
+    tokenizer = copy.deepcopy(fresh)
+    assert tokenizer.add_tokens(ADDED) == len(ADDED)
+    tokenizer.save_pretrained(path := tmp_path_factory.mktemp("extended"))
+    return load_tokenizer(path)
+
+
+@given(parts=st.lists(st.one_of(anything, st.sampled_from([*ADDED, " <a>", "<a> ", " Donaudampf "]))))
+@example(parts=["<a>", "<a>", " <a>", "\n<a>"])
+@settings(max_examples=100, deadline=None)
+def test_with_added_tokens_any_text_comes_back(extended, parts):
+    text = "".join(parts)
+    back = decoded(extended, extended(text).input_ids)
+    assert unicodedata.normalize("NFC", back) == unicodedata.normalize("NFC", text)
+
+
+def test_an_added_token_is_a_word_or_begins_one(fresh, extended):
+    size = len(fresh)
+    assert len(extended) == size + len(ADDED)
+    assert extended("<a> Donaudampf.").input_ids[:2] == [size, size + 1]
+    for text in ("Ein Hund", "x<a>", "<s>", "</s>"):  # within a word it is text, as before
+        assert extended(text).input_ids == fresh(text).input_ids
+    assert extended("Ein <a> Hund").input_ids == [
+        *fresh("Ein", add_special_tokens=False).input_ids,
+        size,
+        *fresh("Hund").input_ids,
+    ]
+
+
 # --- Special tokens ---
 
 

@@ -332,6 +332,45 @@ def test_resizing_moves_everything_with_it(inputs, tied, bias):
         model.resize_token_embeddings(20, pad_to_multiple_of=1.5)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@torch.no_grad()
+def test_new_tokens_change_nothing_else_and_survive_a_folder(tied, bias, inputs, tmp_path):
+    model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=bias)
+    if bias:
+        model.lm_head.bias.copy_(torch.randn(40))
+    before = model(**inputs(TRANSLATOR)).logits
+    model.resize_token_embeddings(43)
+    model.save_pretrained(tmp_path)
+    for each in (model, AutoModelForSeq2SeqLM.from_pretrained(tmp_path)):
+        logits = each(**inputs(TRANSLATOR)).logits
+        assert logits.shape[-1] == each.config.vocab_size == 43
+        torch.testing.assert_close(logits[..., :40], before)
+        matrices = {each.get_input_embeddings().weight, each.model.decoder.embed_tokens.weight, each.lm_head.weight}
+        assert len(matrices) == (1 if tied else 3)
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used, monkeypatch):
+    model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=True, d_model=32).train()
+    model.resize_token_embeddings(43)
+    source, labels = torch.tensor([[41, 6, 2]]), torch.tensor([[42, 40, 7, 2]])
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(60):
+        loss = model(source, labels=labels, num_items_in_batch=torch.tensor(4)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    assert model.generate(source, num_beams=beams).tolist() == [[0, 42, 40, 7, 2]]
+    assert ours_used
+    monkeypatch.setattr(TRANSLATOR, "_is_plain", lambda *_: False)
+    assert model.generate(source, num_beams=beams).tolist() == [[0, 42, 40, 7, 2]]
+
+
 # -------------------------------------------------------------------------------------------------------- training
 
 

@@ -1,10 +1,11 @@
 """generate(): the cache, the batch and the padding change nothing; the paper's beam search and length limit."""
 
+import copy
 import itertools
 
 import pytest
 import torch
-from transformers import GenerationConfig, StoppingCriteriaList
+from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments, StoppingCriteriaList
 
 from vanilla_transformer.model.generation_vanilla_transformer import SourceLengthLimit, paper_generation_config
 
@@ -162,3 +163,24 @@ def test_greedy_decoding_can_be_saved(tiny_config, tmp_path):
 def test_the_papers_decoding_takes_other_choices(tiny_config):
     config = paper_generation_config(tiny_config(pad_token_id=9), num_beams=5, length_penalty=1.0, max_length=7)
     assert (config.num_beams, config.length_penalty, config.max_length, config.pad_token_id) == (5, 1.0, 7, 9)
+
+
+def test_transformers_trainer_leaves_no_limit_behind(tiny_model, batch, sources, tmp_path):
+    """Its Seq2SeqTrainer writes transformers' `max_length` of 20 into the config of every model that it evaluates."""
+    model = tiny_model(eos_token_id=39)
+    model.lm_head.weight.data[39] = 0  # outputs end late
+    before = model.generate(**sources)
+    assert before.shape[1] > 30
+    rows = [{name: tensor[row].tolist() for name, tensor in batch.items()} for row in range(2)]
+    arguments = Seq2SeqTrainingArguments(tmp_path / "run", predict_with_generate=True, use_cpu=True, report_to="none")
+    Seq2SeqTrainer(model, arguments).predict(rows)
+    assert model.generation_config.max_length == 20
+    model.save_pretrained(tmp_path / "model")
+    for each in (model, type(model).from_pretrained(tmp_path / "model")):
+        assert torch.equal(each.generate(**sources), before)
+        config = copy.deepcopy(each.generation_config)
+        assert torch.equal(each.generate(**sources, generation_config=config), before)
+    model.generation_config.max_length = 21
+    assert model.generate(**sources).shape[1] == 21
+    model.generation_config = GenerationConfig(max_length=20, max_length_offset=50, pad_token_id=1, eos_token_id=39)
+    assert model.generate(**sources, decoder_start_token_id=0).shape[1] == 20

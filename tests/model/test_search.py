@@ -220,6 +220,7 @@ SEARCHES = {
     "two ends": {"num_beams": 3, "eos_token_id": [2, 7], "length_penalty_type": "length"},
     "no end": {"num_beams": 3, "eos_token_id": None, "max_new_tokens": 6, "length_penalty_type": "length"},
     "prefix": {"num_beams": 3, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5), "length_penalty_type": "length"},
+    "labels, as Seq2SeqTrainer gives them": {"num_beams": 3, "labels": torch.tensor([[5, 6, 2]] * 5)},
     "greedy prefix": {"num_beams": 1, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
 }
 

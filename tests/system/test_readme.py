@@ -35,9 +35,25 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-def typed_commands() -> list[list[str]]:
+def typed(program: str) -> list[list[str]]:
+    """The arguments of a program, each time that the README has it typed."""
     lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
+    return [shlex.split(line.removeprefix(program)) for line in lines if line.startswith(f"{program} ")]
+
+
+def typed_commands() -> list[list[str]]:
+    return typed("vanilla-transformer")
+
+
+def fine_tune(folder: Path) -> None:
+    script = "scripts/finetune_translation.py"
+    for arguments in typed(f"python {script}"):
+        words = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
+        done = subprocess.run(
+            [sys.executable, ROOT / script, *words, "--max_steps", "2", "--use_cpu"],
+            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
 
 def write_files_like_multi30ks(folder: Path) -> None:
@@ -65,6 +81,8 @@ def folder(tmp_path_factory):
             arguments += ["--tokenizer.vocab_size", "500"]
         if arguments[0] == "tokenizer":
             arguments += ["--vocab-size", "500"]
+        if "tuned" in arguments:
+            fine_tune(folder)
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
@@ -101,21 +119,10 @@ def test_files_named_in_it_exist():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_stock_trainer_trains(folder):
-    for name, text in (("s.en", "The dog is old.\nI am here.\n"), ("s.de", "Der Hund ist alt.\nIch bin hier.\n")):
-        (folder / name).write_text(text, encoding="utf-8")
-    script = ROOT / "scripts" / "finetune_with_stock_trainer.py"
-    done = subprocess.run(
-        [sys.executable, script, "runs/short/averaged", "s.en", "s.de", "tuned", "2"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (folder / "tuned" / "model.safetensors").is_file()
-    assert len(script.read_text(encoding="utf-8").splitlines()) < 60
+def test_fine_tuning_leaves_whole_models(folder):
+    for name in ("tuned", "tuned_by_adapter"):
+        assert (folder / name / "model.safetensors").is_file()
+    assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

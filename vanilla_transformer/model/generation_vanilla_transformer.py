@@ -177,13 +177,13 @@ class PaperGeneration:
         saved = self.generation_config
         bounds = [kwargs.get("max_length"), kwargs.get("max_new_tokens"), saved.max_new_tokens]
         if generation_config is not None and generation_config is not saved:
-            bounds += [generation_config.max_length, generation_config.max_new_tokens]
+            bounds += [_wanted_max_length(generation_config), generation_config.max_new_tokens]
         if offset is None or any(bound is not None for bound in bounds):
             return None
         lengths = self._source_lengths(inputs, kwargs)
         longest = 1 + int(lengths.max()) + offset  # with the start token
-        if saved.max_length is not None:
-            longest = min(longest, saved.max_length)
+        if (wanted := _wanted_max_length(saved)) is not None:
+            longest = min(longest, wanted)
         if self.config.position_embedding_type == "learned":
             longest = min(longest, self.config.max_position_embeddings)
         return lengths, longest
@@ -292,7 +292,7 @@ class PaperGeneration:
             and all(
                 value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
                 for name, value in model_kwargs.items()
-                if name not in ("use_cache", "return_dict", "cache_position")
+                if name not in ("use_cache", "return_dict", "cache_position", "labels")  # which no model ever sees
             )
         )
 
@@ -301,10 +301,12 @@ class PaperGeneration:
         return (
             _is_ours(self)
             and _is_ours(self.model)
-            and type(self).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
+            # Of the object, not the class: PEFT puts a method of its own there while it generates.
+            and getattr(self.prepare_inputs_for_generation, "__func__", None)
+            is GenerationMixin.prepare_inputs_for_generation
             and self.config._attn_implementation in ("eager", "sdpa")
-            and _alone_with_its_weights(self.model.decoder)
-            and _alone_with_its_weights(self.lm_head)
+            and _can_be_read(self.model.decoder)
+            and is_its_weights(self.lm_head)
         )
 
     def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> StepwiseDecoder:
@@ -327,6 +329,17 @@ class PaperGeneration:
         decoder = self._stepwise_decoder(states, None if mask is None else mask[::beams], beams)
         eos = settings._eos_token_tensor
         return decoder, prefix, limits, set() if eos is None else set(eos.tolist())
+
+
+def _wanted_max_length(config: GenerationConfig) -> int | None:
+    """A config's `max_length`, unless it is nobody's wish.
+
+    When transformers' Seq2SeqTrainer has translated a first batch, it writes all of transformers' defaults into the
+    model's config for good (5.23), and with them a limit of 20 tokens: it is not taken for a limit where the
+    others stand beside it.
+    """
+    all_written = all(getattr(config, name, None) is not None for name in ("typical_p", "epsilon_cutoff", "eta_cutoff"))
+    return None if all_written and config.max_length == 20 else config.max_length
 
 
 def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: GenerationConfig) -> torch.LongTensor:
@@ -360,12 +373,30 @@ def _is_unhooked(module: nn.Module) -> bool:
     )
 
 
-def _alone_with_its_weights(module: nn.Module) -> bool:
-    """Whether a module is what its weights make it: no adapters, no quantised matrices, no hooks of others."""
-    homes = ("torch.nn.", "transformers.activations", type(module).__module__)
+def is_its_weights(layer: nn.Module) -> bool:
+    """Whether a layer does no more than its matrix or its vectors say, so that they may be used without calling it.
+
+    The one place that decides it, for our searches and for the loss. Adapters (LoRA and its kin), quantised layers,
+    subclasses and parametrised layers are of another type; quantised matrices are parameters of another type; then
+    there are hooks. All of those must be called.
+    """
+    parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
+    return (
+        type(layer) in (nn.Linear, nn.LayerNorm)
+        and _is_unhooked(layer)
+        and all(type(parameter) is nn.Parameter for parameter in parameters)
+    )
+
+
+def _can_be_read(decoder: nn.Module) -> bool:
+    """Whether [`StepwiseDecoder`] may use a decoder's weights: all that it does not call is as our file has it."""
+    attentions = [attention for layer in decoder.layers for attention in (layer.self_attn, layer.encoder_attn)]
+    home = f"{__name__.rpartition('.')[0]}.modeling_vanilla_transformer"
     return all(
-        type(each).__module__.startswith(homes)
-        and _is_unhooked(each)
-        and all(type(parameter) is nn.Parameter for parameter in each._parameters.values() if parameter is not None)
-        for each in module.modules()
+        type(part).__module__ == home and _is_unhooked(part) for part in (decoder, *decoder.layers, *attentions)
+    ) and all(
+        is_its_weights(layer)
+        for part in (*decoder.layers, *attentions)
+        for name, layer in part.named_children()
+        if name not in ("self_attn", "encoder_attn", "activation_fn")
     )

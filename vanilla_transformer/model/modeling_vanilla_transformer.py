@@ -39,7 +39,7 @@ from .checks_vanilla_transformer import (
 )
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import dropout
-from .generation_vanilla_transformer import PaperGeneration, default_generation_config
+from .generation_vanilla_transformer import PaperGeneration, default_generation_config, is_its_weights
 from .loss_vanilla_transformer import linear_cross_entropy
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -681,8 +681,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
         real = labels != -100  # (batch, target)
         head = self.lm_head
-        is_its_matrix = type(head) is nn.Linear and head.bias is None and not head._forward_hooks
-        if not is_its_matrix or head._forward_pre_hooks or needs_plain_operations():
+        if not is_its_weights(head) or head.bias is not None or needs_plain_operations():
             return self._loss(self.lm_head(hidden_states[real])[None], labels[real][None])
         weight, smoothing = self.lm_head.weight, self.config.label_smoothing
         return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)

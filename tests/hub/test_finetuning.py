@@ -1,0 +1,101 @@
+"""Fine-tuning what is on the Hub with what is on the Hub, and pushing it back, by ids alone."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from vanilla_transformer import (
+    TokenizerSettings,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    learn_tokenizer,
+)
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "finetune_translation.py"
+
+RUN = """
+import runpy, sys
+sys.argv[0] = sys.argv.pop(1)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+TRANSLATE = """
+import json, sys
+from peft import PeftModel
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+import vanilla_transformer
+
+base, name, adapted = sys.argv[1:]
+models = [AutoModelForSeq2SeqLM.from_pretrained(base), AutoModelForSeq2SeqLM.from_pretrained(name)]
+if adapted == "adapted":
+    models.append(PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained(base), name))
+tokenizer = AutoTokenizer.from_pretrained(name)
+print(json.dumps([vanilla_transformer.translate(model, tokenizer, ["The old teacher reads."]) for model in models]))
+"""
+
+
+def seed_model(hub, folder: Path, pairs: list[tuple[str, str]]) -> None:
+    tokenizer = learn_tokenizer((side for pair in pairs for side in pair), TokenizerSettings(vocab_size=400))
+    torch.manual_seed(0)
+    config = VanillaTransformerConfig(
+        vocab_size=len(tokenizer), d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
+    )  # fmt: skip
+    VanillaTransformerForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    hub.seed("model", "someone/base", {path.name: path.read_bytes() for path in folder.iterdir()})
+
+
+def finished(process) -> str:
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return output
+
+
+def finetune(hub_python, output: Path, *more: str):
+    options = {
+        "model_name_or_path": "someone/base",
+        "dataset_name": "wmt/wmt14",
+        "dataset_config_name": "de-en",
+        "source_language": "en",
+        "target_language": "de",
+        "output_dir": output,
+        "learning_rate": 0.02,
+        "max_steps": 4,
+        "max_train_samples": 100,
+        "max_eval_samples": 4,
+        "num_beams": 2,
+        "save_strategy": "no",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return hub_python(RUN, SCRIPT, *words, "--use_cpu", "--do_train", "--push_to_hub", *more)
+
+
+def pushed(hub, name: str) -> dict[str, str]:
+    return hub.repos["model", name].commit("main")["files"]
+
+
+def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
+    seed_model(hub, tmp_path / "base", wmt14)
+    scored = ("--do_eval", "--predict_with_generate")
+    finished(finetune(hub_python, tmp_path / "whole", *scored, "--hub_model_id", "tester/whole"))
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= pushed(hub, "tester/whole").keys()
+    card = (tmp_path / "whole" / "README.md").read_text()
+    assert "base_model: someone/base" in card
+    assert "- wmt/wmt14" in card
+    results = json.loads((tmp_path / "whole" / "eval_results.json").read_text())
+    assert results["eval_sacrebleu_signature"].startswith("nrefs:1|case:mixed")
+    before, after = json.loads(finished(hub_python(TRANSLATE, "someone/base", "tester/whole", "whole")))
+    assert before != after
+
+
+def test_adapters_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
+    seed_model(hub, tmp_path / "base", wmt14)
+    finished(finetune(hub_python, tmp_path / "adapter", "--lora_rank", "4", "--hub_model_id", "tester/adapter"))
+    assert "adapter_model.safetensors" in pushed(hub, "tester/adapter")
+    assert "model.safetensors" not in pushed(hub, "tester/adapter")
+    translations = json.loads(finished(hub_python(TRANSLATE, "someone/base", "tester/adapter", "adapted")))
+    before, by_its_own_name, on_the_base = translations  # where PEFT is installed, transformers finds the base itself
+    assert by_its_own_name == on_the_base != before

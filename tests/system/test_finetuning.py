@@ -1,0 +1,247 @@
+"""scripts/finetune_translation.py, as a process: transformers' own Trainer on our models and on Marian's."""
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import unicodedata
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, EvalPrediction, GenerationConfig
+
+from vanilla_transformer import (
+    TokenizerSettings,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    learn_tokenizer,
+    paper_generation_config,
+    phrasebook,
+    score_translations,
+    translate,
+)
+
+from .conftest import write_marian
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "finetune_translation.py"
+IN_OTHER_ORDER = {"train_sampling_strategy": "group_by_length"}  # which Trainer validates in too
+NEW = ["Donaudampf", "<formal>"]
+
+
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory) -> Path:
+    """A folder with a saved model, and pairs for training and validation, some of them with words that are new."""
+    folder = tmp_path_factory.mktemp("finetuning")
+    rows = list(islice(phrasebook("train"), 200))
+    for row in rows[::4]:
+        row.update(en=f"<formal> {row['en']}", de=f"Donaudampf {row['de']}")
+    tokenizer = learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=400))
+    torch.manual_seed(0)
+    config = VanillaTransformerConfig(
+        vocab_size=len(tokenizer), d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
+    )  # fmt: skip
+    model = VanillaTransformerForConditionalGeneration(config)
+    model.generation_config = paper_generation_config(config, num_beams=2)
+    model.save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
+    for name, chosen in (("train", rows), ("validation", rows[:6])):
+        lines = [json.dumps({"translation": row}, ensure_ascii=False) + "\n" for row in chosen]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def finetune(folder: Path, output: Path, *more: str, **options) -> subprocess.CompletedProcess:
+    given = {
+        "model_name_or_path": "base",
+        "train_file": "train.jsonl",
+        "validation_file": "validation.jsonl",
+        "source_language": "en",
+        "target_language": "de",
+        "output_dir": output,
+        "learning_rate": 0.005,
+        "max_steps": 12,
+        "logging_steps": 1,
+        **options,
+    }
+    words = [str(word) for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", SCRIPT, *words, "--use_cpu", *more],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def finished(done: subprocess.CompletedProcess) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def losses(output: Path) -> list[float]:
+    history = json.loads((output / "trainer_state.json").read_text())["log_history"]
+    return [entry["loss"] for entry in history if "loss" in entry]
+
+
+@pytest.fixture(scope="module")
+def tuned(pulled) -> Path:
+    """A whole model that was trained, and validated at the end."""
+    output = pulled / "tuned"
+    arguments = ("--do_train", "--do_eval", "--predict_with_generate", "--metric", "sacrebleu", "chrf")
+    told = finished(finetune(pulled, output, *arguments, save_steps=6, num_beams=3, **IN_OTHER_ORDER))
+    assert "parameters learn" in told
+    assert "pairs to train on" in told
+    return output
+
+
+def test_it_learns_and_what_it_saves_is_complete(pulled, tuned):
+    assert losses(tuned)[-1] < losses(tuned)[0] - 0.3
+    before, after = load_file(pulled / "base" / "model.safetensors"), load_file(tuned / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert not any(torch.equal(before[name], after[name]) for name in before if "weight" in name)
+    assert (tuned / "checkpoint-6").is_dir()
+    card = (tuned / "README.md").read_text()
+    assert "train.jsonl" in card
+    assert "- translation\n" in card
+
+
+def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
+    results = json.loads((tuned / "eval_results.json").read_text())
+    rows = [json.loads(line)["translation"] for line in (pulled / "validation.jsonl").read_text().splitlines()]
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
+    found = translate(model, tokenizer, [row["en"] for row in rows], num_beams=3)
+    references = [row["de"] for row in rows]
+    for score in score_translations(found, references, ["sacrebleu", "chrf"], target_language="de"):
+        assert results[f"eval_{score.metric}"] == pytest.approx(score.value)
+        assert results[f"eval_{score.metric}_signature"] == score.signature
+    assert results["eval_chrf"] > 0
+
+
+def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, tmp_path):
+    script = runpy.run_path(str(SCRIPT))
+    texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
+    lines = [json.dumps({"en": "Hello.", "de": text}) + "\n" for text in texts]
+    (tmp_path / "pairs.jsonl").write_text("".join(lines))
+    tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
+    arguments = script["DataArguments"]("en", "de", validation_file=[tmp_path / "pairs.jsonl"], metric=["sacrebleu"])
+    pairs = script["Pairs"](arguments, tokenizer)
+    labels = pairs.for_validation()["labels"][::-1]
+    longest = 3 + max(map(len, labels))
+    translations = np.array([[0, *ids] + [-100] * (longest - len(ids)) for ids in labels])
+    padded = np.array([ids + [-100] * (40 - len(ids)) + [tokenizer.pad_token_id] * 5 for ids in labels])
+    written = [unicodedata.normalize("NFC", text) for text in texts]
+    [expected] = score_translations(written, texts, ["sacrebleu"], target_language="de")
+    assert 50 < expected.value < 100
+    assert pairs.score(EvalPrediction(translations, padded)) == {"sacrebleu": pytest.approx(expected.value)}
+    assert pairs.signatures == {"eval_sacrebleu_signature": expected.signature}
+
+
+def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
+    expected = load_file(tuned / "model.safetensors")
+    shutil.rmtree(tuned / "checkpoint-12")
+    (tuned / "model.safetensors").unlink()
+    state = tuned / "checkpoint-6" / "trainer_state.json"
+    state.write_text(re.sub(r'"loss": [\d.]+', '"loss": 99.0', state.read_text(), count=1))  # the mark of its history
+    again = finetune(pulled, tuned, "--do_train", **IN_OTHER_ORDER)
+    assert again.returncode != 0
+    assert again.stderr.splitlines()[-1] == (
+        f"ValueError: {tuned} has checkpoints: go on with --resume_from_checkpoint last, or name another folder."
+    )
+    finished(finetune(pulled, tuned, "--do_train", resume_from_checkpoint="last", save_steps=6, **IN_OTHER_ORDER))
+    found = load_file(tuned / "model.safetensors")
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert losses(tuned)[0] == 99.0
+    assert len(losses(tuned)) == 12
+
+
+def test_adapters_and_new_tokens(pulled):
+    """Of the model only the adapters change and the new rows; resumed too, and merged."""
+    output = pulled / "adapters"
+    arguments = ("--do_train", "--new_tokens", *NEW)
+    options = {"lora_rank": 4, "save_steps": 6, "learning_rate": 0.02, "lr_scheduler_type": "constant"}
+    finished(finetune(pulled, output, *arguments, max_steps=6, **options))
+    finished(finetune(pulled, output, *arguments, resume_from_checkpoint="last", **options))
+    assert len(losses(output)) == 12
+    assert losses(output)[-1] < losses(output)[0] - 0.1
+    stored = load_file(output / "adapter_model.safetensors")
+    kinds = {name.rpartition(".")[0].split(".")[-1] for name in stored}
+    assert kinds == {"lora_A", "lora_B", "token_adapter", "base_layer"}  # PEFT adds an embedding that was resized
+    assert not (output / "model.safetensors").exists()
+
+    tokenizer = AutoTokenizer.from_pretrained(output)
+    base = AutoModelForSeq2SeqLM.from_pretrained(pulled / "base")
+    old = base.get_input_embeddings().num_embeddings
+    assert tokenizer.convert_tokens_to_ids(NEW) == [old, old + 1]
+    base.resize_token_embeddings(len(tokenizer))
+    model = PeftModel.from_pretrained(base, output)
+    texts = ["<formal> I am here.", "The dog is old."]
+    found = translate(model, tokenizer, texts)
+
+    merged = pulled / "merged"
+    finished(finetune(pulled, merged, *arguments, "--merge_adapter", **(options | {"save_steps": 12})))
+    whole = load_file(merged / "model.safetensors")
+    unchanged = load_file(pulled / "base" / "model.safetensors")
+    projections = {name for name in unchanged if name.endswith(("q_proj.weight", "v_proj.weight"))}
+    assert projections
+    for name, value in unchanged.items():
+        assert torch.equal(whole[name][: len(value)], value) == (name not in projections), name
+    assert whole["model.shared.weight"].shape[0] == len(tokenizer)
+    model = AutoModelForSeq2SeqLM.from_pretrained(merged)
+    assert model.lm_head.weight is model.model.shared.weight
+    assert translate(model, AutoTokenizer.from_pretrained(merged), texts) == found  # the same run, unbroken
+
+
+def test_a_model_of_marian(pulled):
+    write_marian(pulled / "marian")
+    model = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian")
+    model.generation_config = GenerationConfig(**{**model.generation_config.to_dict(), "max_length": None})
+    model.save_pretrained(pulled / "marian")
+    arguments = ("--do_train", "--do_eval", "--predict_with_generate", "--new_tokens", *NEW, "--merge_adapter")
+    options = {"max_target_length": 70, "max_eval_samples": 2, "lora_rank": 2, "num_beams": 2}
+    finished(finetune(pulled, pulled / "marian_tuned", *arguments, model_name_or_path="marian", max_steps=2, **options))
+    tuned = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian_tuned")
+    assert tuned.config.vocab_size == model.config.vocab_size + 2
+    arguments = torch.load(pulled / "marian_tuned" / "training_args.bin", weights_only=False)
+    assert arguments.generation_max_length == 70  # this model has no limit of its own, and transformers' is 20
+    results = json.loads((pulled / "marian_tuned" / "eval_results.json").read_text())
+    assert results["eval_sacrebleu_signature"].startswith("nrefs:1")
+    assert results["eval_loss"] > 0
+
+
+WRONG = {
+    "nothing to do": ((), {}, "There is nothing to do"),
+    "no pairs": (("--do_train",), {"train_file": None}, "There are no pairs to train on: give --dataset_name or"),
+    "another task": (("--do_eval", "--do_predict"), {}, "translate --model"),
+    "no adapter": (("--do_train", "--merge_adapter"), {}, "--merge_adapter needs adapters: give --lora_rank."),
+    "a metric": (("--do_eval", "--metric", "blue"), {}, "unknown metric 'blue'"),
+    "half a character": (("--do_train", "--new_tokens", "ä"), {}, "The vocabulary has ä already: leave that out of"),
+    "no language": (("--do_train",), {"target_language": "fr"}, "train.jsonl, line 1 has no text for 'fr'"),
+    "too long": (("--do_train",), {"max_source_length": 2}, "No pair is left to train on: raise --max_source_length"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "options", "told"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_meant_is_said_in_a_sentence(pulled, tmp_path, arguments, options, told, monkeypatch):
+    """In this process, which has paid for its imports."""
+    words = {"model_name_or_path": "base", "output_dir": str(tmp_path / "out"), "train_file": "train.jsonl"}
+    words |= {"validation_file": "validation.jsonl", "source_language": "en", "target_language": "de", **options}
+    words = [word for name, value in words.items() if value is not None for word in (f"--{name}", str(value))]
+    monkeypatch.chdir(pulled)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words, "--use_cpu", *arguments])
+    with pytest.raises(ValueError, match=re.escape(told)):
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_peft_the_remedy_is_named(pulled, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    namespace = runpy.run_path(str(SCRIPT))
+    arguments = namespace["ModelArguments"]("base", lora_rank=2)
+    with pytest.raises(ImportError, match=r"pip install 'vanilla-transformer\[finetune\]'"):
+        namespace["with_adapters"](None, arguments, [])
