@@ -102,6 +102,7 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
     assert f"It was begun with its commit {begun['oid']}, without which it cannot go on as it was" in errors
 
 
+@pytest.mark.slow
 def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python, tmp_path):
     def prepare(output):
         more = ("--output", output, "--workers", 1, "--tokenizer.vocab_size", 600)

@@ -72,6 +72,7 @@ def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
     assert_equal(folder, run)
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_are_as_bad_as_a_full_disk(corpus, run, tmp_path):
     state, weights = (run / "checkpoints" / "checkpoint-24" / name for name in ("optimizer.pt", "model.safetensors"))
     limit = (state.stat().st_size + weights.stat().st_size) // 2

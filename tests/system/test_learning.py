@@ -83,6 +83,7 @@ def test_copying_is_learned(tmp_path):
     assert share_right(model, list, seed + 1) >= 0.9, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_reversing_is_learned(tmp_path):
     def backwards(sequence):
         return sequence[::-1]
