@@ -7,6 +7,7 @@ still now and then a seed ends with a few of its sequences wrong, never with man
 import random
 import secrets
 
+import pytest
 import torch
 from datasets import Dataset
 from transformers import set_seed
