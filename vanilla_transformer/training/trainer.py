@@ -151,7 +151,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         )
         if args.predict_with_generate:
             text += " Validation BLEU is sacreBLEU (case:mixed|eff:no|tok:13a|smooth:exp)"
-            text += f", of a search with {args.generation_num_beams} hypotheses." if args.generation_num_beams else "."
+            beams = args.generation_num_beams
+            text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
         return text
 
     def _loader(self, dataset: Dataset, batches: TokenBatchSampler) -> DataLoader:
