@@ -4,6 +4,7 @@ import csv
 import math
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 import sacrebleu
@@ -300,7 +301,8 @@ class TestConfidence:
     def test_is_sacrebleus(self):
         [found] = score_translations(HYPOTHESES, REFERENCES, ["sacrebleu"], target_language="de", resamples=300)
         expected = BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=300)
-        assert (found.mean, found.confidence) == (expected._mean, expected._ci)
+        # sacreBLEU adds up in float32.
+        assert (found.mean, found.confidence) == pytest.approx((expected._mean, expected._ci), rel=1e-5)
         assert found.confidence > 0
         assert "bs:300|seed:12345" in found.signature
 
@@ -328,28 +330,56 @@ class TestSegments:
         assert values[3] == best or metric == "nist"  # to which long sentences tell more
 
 
+def sentences_of_systems(number=60):
+    """References of random words, and systems that get most of them right."""
+    random = Random(0)
+    references = [" ".join(random.choices("abcdefgh", k=random.randint(6, 14))) for _ in range(number)]
+
+    def system(mistakes):
+        return [" ".join(word if random.random() > mistakes else "x" for word in text.split()) for text in references]
+
+    return references, {"a": system(0.2), "b": system(0.2), "c": system(0.4)}
+
+
 class TestCompareSystems:
     def test_equals_sacrebleu(self):
-        systems = {"a": REFERENCES * 10, "b": HYPOTHESES * 10, "c": REFERENCES[::-1] * 10}
-        found = compare_systems(
-            systems, REFERENCES * 10, ["sacrebleu"], target_language="de", resamples=100, trials=200
-        )
+        references, systems = sentences_of_systems()
+        found = compare_systems(systems, references, ["sacrebleu"], target_language="de", resamples=100, trials=200)
         assert [(each.baseline, each.system) for each in found] == [("a", "b"), ("a", "c")]
         for kind, samples, name in (("bs", 100, "bootstrap_p"), ("ar", 200, "randomization_p")):
-            _, expected = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [REFERENCES * 10], kind, samples)()
+            signatures, expected = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [references], kind, samples)()
             assert [getattr(each, name) for each in found] == [result.p_value for result in expected["BLEU"][1:]]
-        assert found[0].difference == pytest.approx(
-            score(HYPOTHESES * 10, REFERENCES * 10, "sacrebleu").value - 100, abs=1e-9
-        )
-        assert "bs:100|" in found[0].signatures[0]
-        assert "ar:200|" in found[0].signatures[1]
+            assert 0.02 < expected["BLEU"][1].p_value < 0.98
+            assert {each.signatures[kind == "ar"] for each in found} == {str(signatures["BLEU"])}
+        values = [score(systems[name], references, "sacrebleu").value for name in ("a", "b")]
+        assert found[0].difference == values[1] - values[0]
 
     @pytest.mark.parametrize("metric", METRICS)
     def test_a_system_does_not_differ_from_itself(self, metric):
         systems = {"a": HYPOTHESES, "b": list(HYPOTHESES)}
         [found] = compare_systems(systems, REFERENCES, [metric], target_language="de", resamples=20, trials=50)
-        assert found.difference == 0
-        assert found.randomization_p > 0.01
+        assert (found.difference, found.bootstrap_p, found.randomization_p) == (0, 1, 1)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_one_sentence_is_no_evidence(self, metric):
+        # To exchange it turns the difference round and makes it no smaller, so it is as large in each trial.
+        systems = {"a": REFERENCES * 5, "b": [*REFERENCES[:3], "Schnee.", *REFERENCES * 4]}
+        [found] = compare_systems(systems, REFERENCES * 5, [metric], target_language="de", resamples=200, trials=200)
+        assert found.difference != 0
+        assert found.randomization_p == 1
+        assert found.bootstrap_p > 0.05
+
+    def test_of_one_segment_nothing_is_known(self):
+        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}
+        [found] = compare_systems(systems, REFERENCES[:1], ["chrf"], target_language="de", resamples=20, trials=50)
+        assert (found.bootstrap_p, found.randomization_p) == (1, 1)
+        [alone] = score_translations(["Ein Mann."], REFERENCES[:1], ["chrf"], target_language="de", resamples=20)
+        assert (alone.mean, alone.confidence) == (None, None)
+
+    def test_refuses_to_test_without_samples(self):
+        systems = {"a": HYPOTHESES, "b": REFERENCES}
+        with pytest.raises(ValueError, match="resamples=0"):
+            compare_systems(systems, REFERENCES, ["chrf"], target_language="de", resamples=0)
 
     @needs(WMT17)
     def test_agrees_with_the_published_tests_of_wmt17(self):
