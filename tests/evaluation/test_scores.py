@@ -256,6 +256,34 @@ class TestPublishedScores:
         assert result.detail == "53.8/29.6/17.6/10.3 (BP=1.000 ratio=1.074 hyp_len=1989 ref_len=1852)"
 
 
+def nist_by_the_formula(system, references):
+    """Doddington (2002), equations 2 and 3, on text whose tokens are separated by spaces."""
+    counts, words = Counter(), 0
+    for text in (text for texts in references for text in texts):
+        counts.update(ngrams(text))
+        words += len(text.split())
+    sums, totals, lengths = [0.0] * 6, [0] * 6, [0, 0.0]
+    for i, text in enumerate(system):
+        best = Counter()
+        for texts in references:
+            best |= ngrams(texts[i])
+            lengths[1] += len(texts[i].split()) / len(references)
+        lengths[0] += len(text.split())
+        for ngram, count in ngrams(text).items():
+            totals[len(ngram)] += count
+            if ngram in best:
+                before = counts[ngram[:-1]] if len(ngram) > 1 else words
+                sums[len(ngram)] += min(count, best[ngram]) * math.log2(before / counts[ngram])
+    beta = math.log(0.5) / math.log(1.5) ** 2
+    penalty = math.exp(beta * math.log(min(1, lengths[0] / lengths[1])) ** 2)
+    return penalty * sum(bits / total for bits, total in zip(sums[1:], totals[1:], strict=True))
+
+
+def ngrams(text, longest=5):
+    words = text.split()
+    return Counter(tuple(words[i : i + n]) for n in range(1, longest + 1) for i in range(len(words) - n + 1))
+
+
 class TestNist:
     def test_by_hand(self):
         # References: "a b a c" and "a b d d"; 8 words, of them 3 a, 2 b, 1 c, 2 d; "a b" twice after 3 a.
@@ -267,6 +295,13 @@ class TestNist:
         # Half as long as the references: penalty exp(-ln 2 / ln(1.5)^2 * ln(1/2)^2).
         penalty = math.exp(-math.log(2) / math.log(1.5) ** 2 * math.log(0.5) ** 2)
         assert found.score == pytest.approx(penalty * (words + pairs), abs=1e-9)
+
+    def test_equals_the_formula_with_several_references(self):
+        random = Random(3)
+        texts = [[" ".join(random.choices("abcdef", k=random.randint(0, 12))) for _ in range(25)] for _ in range(4)]
+        system, *references = texts
+        found = score_translations(system, references, ["nist"], target_language="de")[0].value
+        assert found == pytest.approx(nist_by_the_formula(system, references), rel=1e-12)
 
     def test_two_thirds_of_the_length_halve_it(self):
         [long] = score_translations(["a b c d"] * 3, ["a b c d"] * 3, ["nist"], target_language="de")
