@@ -10,7 +10,7 @@ from .commands.models import average, convert, export, tokenizer
 from .commands.parser import command_parser, overrides_from
 from .commands.pictures import plot
 from .commands.preparation import prepare
-from .commands.process import UsageError, configure_logging
+from .commands.process import UsageError, configure_logging, discard_output, output_is_closed
 from .commands.sharing import publish
 from .commands.training import recipes, train
 from .commands.translation import score, translate
@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command.
 
     Returns:
-        0 if it succeeded, 1 if it failed. (A command line that makes no sense ends the process with 2.)
+        0 if it succeeded, 1 if it failed, 141 if nobody reads its output to the end (`| head`), as of a process that
+        SIGPIPE ends. (A command line that makes no sense ends the process with 2.)
     """
     parser = command_parser(COMMANDS)
     options, rest = parser.parse_known_args(arguments)
@@ -51,12 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         configure_logging()
         command(**values)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 1
     except UsageError as error:
         parser.error(str(error))
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and output_is_closed():
+            discard_output()
+            return 141
         if debug:
             raise
         # What users can mend has a message of its own; of anything else its kind is the best hint.

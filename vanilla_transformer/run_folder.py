@@ -103,9 +103,14 @@ def find_model(path: str | Path) -> Path:
     for folder in (run.path, run.averaged, run.best):
         if (folder / "config.json").is_file():
             return folder
-    if re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(path)) and not run.path.parent.exists():
+    if is_of_the_hub(path):
         return _fetched(str(path))
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
+
+
+def is_of_the_hub(path: str | Path) -> bool:
+    """Whether `path` can only be USER/NAME or USER/NAME@REVISION: there is no folder USER here."""
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(path))) and not Path(path).parent.exists()
 
 
 def _fetched(name: str) -> Path:

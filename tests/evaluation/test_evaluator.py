@@ -1,13 +1,15 @@
 """The evaluators of Hugging Face `evaluate` score our models on transformers 5, as pipeline, model or folder."""
 
+import copy
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import sacrebleu
 import torch
 from datasets import Dataset, Features, Value
-from transformers import pipeline
+from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, pipeline
 
 import vanilla_transformer  # noqa: F401  (what makes it work)
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -18,6 +20,9 @@ from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransf
 
 pytest.importorskip("scipy", reason="the extra `evaluate` is not installed")
 evaluate = pytest.importorskip("evaluate", reason="the extra `evaluate` is not installed")
+
+from vanilla_transformer.evaluation.evaluate_metrics import module_path  # noqa: E402
+
 
 SOURCES = ["A man sees the dog.", "No.", "The girl runs across the street, and a dog runs after her."]
 
@@ -71,6 +76,46 @@ def compute(pairs, tmp_path):
         )  # fmt: skip
 
     return compute
+
+
+def test_our_metric_is_theirs(model, tokenizer, translations, pairs, monkeypatch):
+    monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
+    found = evaluate.evaluator("translation").compute(
+        model_or_pipeline=model, tokenizer=tokenizer, data=pairs, input_column="en", label_column="de", device=-1,
+        metric=evaluate.load(module_path("bleu_paper"), "de"),
+    )  # fmt: skip
+    [expected] = score_translations(translations, pairs["de"], ["bleu_paper"], target_language="de")
+    assert found["bleu_paper"] == expected.value > 0
+    assert found["signature"] == expected.signature
+
+
+def test_seq2seq_trainer_computes_our_metric(model, tokenizer, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
+    metric = evaluate.load(module_path("chrf"))
+
+    def compute_metrics(prediction):
+        ids = [np.where(each < 0, tokenizer.pad_token_id, each) for each in prediction]
+        texts, references = (tokenizer.batch_decode(each, skip_special_tokens=True) for each in ids)
+        found = metric.compute(predictions=texts, references=references)
+        [expected] = score_translations(texts, references, ["chrf"], target_language="de")
+        assert references == list(pairs["de"])
+        assert found["chrf"] == expected.value > 0
+        return found
+
+    rows = tokenizer(list(pairs["en"]), text_target=list(pairs["de"]))
+    arguments = Seq2SeqTrainingArguments(
+        tmp_path, predict_with_generate=True, generation_max_length=60, report_to=[], use_cpu=True, disable_tqdm=True,
+        eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="chrf",
+        num_train_epochs=1,
+    )  # fmt: skip
+    trainer = Seq2SeqTrainer(
+        copy.deepcopy(model), arguments, train_dataset=Dataset.from_dict(rows), eval_dataset=Dataset.from_dict(rows),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model), compute_metrics=compute_metrics,
+    )  # fmt: skip
+    trainer.train()
+    [evaluated] = [record for record in trainer.state.log_history if "eval_chrf" in record]
+    assert trainer.state.best_metric == evaluated["eval_chrf"]
+    assert evaluated["eval_signature"].startswith("nrefs:1|case:mixed")
 
 
 def check(found, translations, pairs):

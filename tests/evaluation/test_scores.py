@@ -4,6 +4,7 @@ import csv
 import math
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 import sacrebleu
@@ -255,6 +256,34 @@ class TestPublishedScores:
         assert result.detail == "53.8/29.6/17.6/10.3 (BP=1.000 ratio=1.074 hyp_len=1989 ref_len=1852)"
 
 
+def nist_by_the_formula(system, references):
+    """Doddington (2002), equations 2 and 3, on text whose tokens are separated by spaces."""
+    counts, words = Counter(), 0
+    for text in (text for texts in references for text in texts):
+        counts.update(ngrams(text))
+        words += len(text.split())
+    sums, totals, lengths = [0.0] * 6, [0] * 6, [0, 0.0]
+    for i, text in enumerate(system):
+        best = Counter()
+        for texts in references:
+            best |= ngrams(texts[i])
+            lengths[1] += len(texts[i].split()) / len(references)
+        lengths[0] += len(text.split())
+        for ngram, count in ngrams(text).items():
+            totals[len(ngram)] += count
+            if ngram in best:
+                before = counts[ngram[:-1]] if len(ngram) > 1 else words
+                sums[len(ngram)] += min(count, best[ngram]) * math.log2(before / counts[ngram])
+    beta = math.log(0.5) / math.log(1.5) ** 2
+    penalty = math.exp(beta * math.log(min(1, lengths[0] / lengths[1])) ** 2)
+    return penalty * sum(bits / total for bits, total in zip(sums[1:], totals[1:], strict=True))
+
+
+def ngrams(text, longest=5):
+    words = text.split()
+    return Counter(tuple(words[i : i + n]) for n in range(1, longest + 1) for i in range(len(words) - n + 1))
+
+
 class TestNist:
     def test_by_hand(self):
         # References: "a b a c" and "a b d d"; 8 words, of them 3 a, 2 b, 1 c, 2 d; "a b" twice after 3 a.
@@ -266,6 +295,13 @@ class TestNist:
         # Half as long as the references: penalty exp(-ln 2 / ln(1.5)^2 * ln(1/2)^2).
         penalty = math.exp(-math.log(2) / math.log(1.5) ** 2 * math.log(0.5) ** 2)
         assert found.score == pytest.approx(penalty * (words + pairs), abs=1e-9)
+
+    def test_equals_the_formula_with_several_references(self):
+        random = Random(3)
+        texts = [[" ".join(random.choices("abcdef", k=random.randint(0, 12))) for _ in range(25)] for _ in range(4)]
+        system, *references = texts
+        found = score_translations(system, references, ["nist"], target_language="de")[0].value
+        assert found == pytest.approx(nist_by_the_formula(system, references), rel=1e-12)
 
     def test_two_thirds_of_the_length_halve_it(self):
         [long] = score_translations(["a b c d"] * 3, ["a b c d"] * 3, ["nist"], target_language="de")
@@ -300,7 +336,8 @@ class TestConfidence:
     def test_is_sacrebleus(self):
         [found] = score_translations(HYPOTHESES, REFERENCES, ["sacrebleu"], target_language="de", resamples=300)
         expected = BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=300)
-        assert (found.mean, found.confidence) == (expected._mean, expected._ci)
+        # sacreBLEU adds up in float32.
+        assert (found.mean, found.confidence) == pytest.approx((expected._mean, expected._ci), rel=1e-5)
         assert found.confidence > 0
         assert "bs:300|seed:12345" in found.signature
 
@@ -328,28 +365,56 @@ class TestSegments:
         assert values[3] == best or metric == "nist"  # to which long sentences tell more
 
 
+def sentences_of_systems(number=60):
+    """References of random words, and systems that get most of them right."""
+    random = Random(0)
+    references = [" ".join(random.choices("abcdefgh", k=random.randint(6, 14))) for _ in range(number)]
+
+    def system(mistakes):
+        return [" ".join(word if random.random() > mistakes else "x" for word in text.split()) for text in references]
+
+    return references, {"a": system(0.2), "b": system(0.2), "c": system(0.4)}
+
+
 class TestCompareSystems:
     def test_equals_sacrebleu(self):
-        systems = {"a": REFERENCES * 10, "b": HYPOTHESES * 10, "c": REFERENCES[::-1] * 10}
-        found = compare_systems(
-            systems, REFERENCES * 10, ["sacrebleu"], target_language="de", resamples=100, trials=200
-        )
+        references, systems = sentences_of_systems()
+        found = compare_systems(systems, references, ["sacrebleu"], target_language="de", resamples=100, trials=200)
         assert [(each.baseline, each.system) for each in found] == [("a", "b"), ("a", "c")]
         for kind, samples, name in (("bs", 100, "bootstrap_p"), ("ar", 200, "randomization_p")):
-            _, expected = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [REFERENCES * 10], kind, samples)()
+            signatures, expected = PairedTest(list(systems.items()), {"BLEU": BLEU()}, [references], kind, samples)()
             assert [getattr(each, name) for each in found] == [result.p_value for result in expected["BLEU"][1:]]
-        assert found[0].difference == pytest.approx(
-            score(HYPOTHESES * 10, REFERENCES * 10, "sacrebleu").value - 100, abs=1e-9
-        )
-        assert "bs:100|" in found[0].signatures[0]
-        assert "ar:200|" in found[0].signatures[1]
+            assert 0.02 < expected["BLEU"][1].p_value < 0.98
+            assert {each.signatures[kind == "ar"] for each in found} == {str(signatures["BLEU"])}
+        values = [score(systems[name], references, "sacrebleu").value for name in ("a", "b")]
+        assert found[0].difference == values[1] - values[0]
 
     @pytest.mark.parametrize("metric", METRICS)
     def test_a_system_does_not_differ_from_itself(self, metric):
         systems = {"a": HYPOTHESES, "b": list(HYPOTHESES)}
         [found] = compare_systems(systems, REFERENCES, [metric], target_language="de", resamples=20, trials=50)
-        assert found.difference == 0
-        assert found.randomization_p > 0.01
+        assert (found.difference, found.bootstrap_p, found.randomization_p) == (0, 1, 1)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_one_sentence_is_no_evidence(self, metric):
+        # To exchange it turns the difference round and makes it no smaller, so it is as large in each trial.
+        systems = {"a": REFERENCES * 5, "b": [*REFERENCES[:3], "Schnee.", *REFERENCES * 4]}
+        [found] = compare_systems(systems, REFERENCES * 5, [metric], target_language="de", resamples=200, trials=200)
+        assert found.difference != 0
+        assert found.randomization_p == 1
+        assert found.bootstrap_p > 0.05
+
+    def test_of_one_segment_nothing_is_known(self):
+        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}
+        [found] = compare_systems(systems, REFERENCES[:1], ["chrf"], target_language="de", resamples=20, trials=50)
+        assert (found.bootstrap_p, found.randomization_p) == (1, 1)
+        [alone] = score_translations(["Ein Mann."], REFERENCES[:1], ["chrf"], target_language="de", resamples=20)
+        assert (alone.mean, alone.confidence) == (None, None)
+
+    def test_refuses_to_test_without_samples(self):
+        systems = {"a": HYPOTHESES, "b": REFERENCES}
+        with pytest.raises(ValueError, match="resamples=0"):
+            compare_systems(systems, REFERENCES, ["chrf"], target_language="de", resamples=0)
 
     @needs(WMT17)
     def test_agrees_with_the_published_tests_of_wmt17(self):

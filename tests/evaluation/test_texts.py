@@ -1,5 +1,6 @@
 """Texts to score: every form is read as it is meant, and what is wrong is named with file and line."""
 
+import gzip
 import json
 
 import pytest
@@ -30,6 +31,11 @@ class TestText:
     def test_empty(self, tmp_path):
         with pytest.raises(ValueError, match=r"a\.de is empty"):
             read_texts(written(tmp_path / "a.de", ""), "reference")
+
+    @pytest.mark.parametrize("name", ["a.tsv", "a.xml", "a.csv.gz"])
+    def test_other_formats(self, tmp_path, name):
+        with pytest.raises(ValueError, match=rf"{name}: segments are read from text, .jsonl and .sgm"):
+            read_texts(written(tmp_path / name, "eins\tone\n"), "reference")
 
     def test_missing(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -77,6 +83,12 @@ class TestJsonLines:
         with pytest.raises(ValueError, match=r"a\.jsonl, line 2 is not JSON"):
             read_texts(written(tmp_path / "a.jsonl", '"gut"\ngut\n'), "reference")
 
+    def test_half_a_character(self, tmp_path):
+        with pytest.raises(ValueError, match=r"a\.jsonl, line 2 has half a character"):
+            read_texts(written(tmp_path / "a.jsonl", '"gut"\n"\\ud83d"\n'), "reference")
+        whole = written(tmp_path / "b.jsonl", '"\\ud83d\\ude00"\n')
+        assert read_texts(whole, "reference")[0].segments == ["\U0001f600"]
+
 
 class TestSgm:
     def test_segments(self, tmp_path):
@@ -120,6 +132,19 @@ class TestSgm:
     def test_cut_off(self, tmp_path):
         with pytest.raises(ValueError, match="the last segment does not end"):
             read_texts(written(tmp_path / "a.sgm", sgm("a", "b").partition("</p>")[0][:-5]), "reference")
+
+    def test_an_end_is_missing(self, tmp_path):
+        content = sgm("eins", "zwei", "drei").replace("eins</seg>", "eins")
+        with pytest.raises(ValueError, match=r"a\.sgm, line 5: a segment begins before the last one ends"):
+            read_texts(written(tmp_path / "a.sgm", content), "reference")
+
+    def test_bytes_as_windows_writes_them(self, tmp_path):
+        (tmp_path / "a.sgm").write_bytes(b"\xef\xbb\xbf" + sgm("eins", "zwei").replace("\n", "\r\n").encode())
+        assert read_texts(tmp_path / "a.sgm", "reference")[0].segments == ["eins", "zwei"]
+
+    def test_compressed(self, tmp_path):
+        (tmp_path / "a.sgm.gz").write_bytes(gzip.compress(sgm("eins").encode()))
+        assert read_texts(tmp_path / "a.sgm.gz", "reference")[0].segments == ["eins"]
 
     def test_no_segments(self, tmp_path):
         with pytest.raises(ValueError, match=r"a\.sgm holds no <seg>"):

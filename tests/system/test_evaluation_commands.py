@@ -1,6 +1,9 @@
 """`evaluate` and `compare` as processes."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import sacrebleu
@@ -100,6 +103,39 @@ class TestEvaluate:
         assert heading.split("\t") == ["system", "segment", "chrf", "ter", "hypothesis"]
         assert [row.split("\t")[2] for row in rows] == [f"{each['chrf']:.2f}" for each in expected]
 
+    def test_every_segment_is_a_line(self, tmp_path):
+        text = "eins\tzwei\ndrei\u2028vier\x85fünf"
+        path = written(tmp_path / "a.jsonl", [json.dumps(text)])
+        options = ("--references", path, "--metrics", "exact_match", "exact_match", "--segments")
+        row = command("evaluate", "--hypotheses", path, *options).stdout.split("\n")[1]
+        assert row.split("\t") == ["a.jsonl", "1", "100.00", "eins zwei drei\u2028vier\x85fünf"]
+        assert json.loads(command("evaluate", "--hypotheses", path, *options, "--json").stdout)["hypothesis"] == text
+
+    def test_pipes_as_files(self, corpus, worse):
+        options = ("--references", corpus / "test.de", "--metrics", "chrf", "--json")
+        text = worse.read_text(encoding="utf-8")
+        piped = json.loads(command("evaluate", "--hypotheses", "/dev/stdin", *options, input=text).stdout)["scores"]
+        plain = json.loads(command("evaluate", "--hypotheses", worse, *options).stdout)["scores"]
+        assert [{**each, "system": ""} for each in piped] == [{**each, "system": ""} for each in plain]
+
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_nobody_reads_to_the_end(self, corpus, worse, unbuffered):
+        arguments = ("--hypotheses", worse, "--references", corpus / "test.de", "--metrics", "chrf", "--segments")
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [sys.executable, "-m", "vanilla_transformer.cli", "evaluate", *map(str, arguments)], stdout=write,
+            stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+        os.close(write)
+        assert (done.returncode, done.stderr) == (141, "")
+
+    def test_words_without_spaces(self, corpus):
+        options = ("--hypotheses", corpus / "test.de", "--references", corpus / "test.de", "--target-language")
+        assert "zh is written without spaces" in command("evaluate", *options, "zh", "--metrics", "sacrebleu").stderr
+        assert command("evaluate", *options, "zh", "--metrics", "chrf").stderr == ""
+        assert command("evaluate", *options, "de", "--metrics", "sacrebleu").stderr == ""
+
     def test_what_translate_writes(self, run, corpus, tmp_path):
         path = tmp_path / "found.jsonl"
         command("translate", "--model", run, "--input", corpus / "test.en", "--output", path, "--json")
@@ -155,6 +191,13 @@ class TestEvaluate:
         assert message in done.stderr.splitlines()[-1]
         assert done.stdout == ""
 
+    @pytest.mark.parametrize("test_set", ["nowhere/test.tsv", "../nowhere", "user/name:config:test:more"])
+    def test_a_test_set_that_cannot_be_the_hubs(self, corpus, test_set):
+        languages = ("--source-language", "en", "--target-language", "de")
+        done = command("evaluate", "--hypotheses", corpus / "test.de", "--test-set", test_set, *languages)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"vanilla-transformer: There is no corpus {test_set}: give")
+
     def test_a_model_of_other_languages(self, run, corpus):
         options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--target-language", "fr")
         done = command("evaluate", "--model", run, *options)
@@ -176,7 +219,8 @@ class TestCompare:
         assert all(each["values"]["test.de"] > each["values"]["worse.de"] for each in by_frequency)
         losses = content["differences"]["worse.de"]
         assert len(losses) == 2
-        assert all(each["segment"] % 2 == 0 and each["test.de"] != each["worse.de"] for each in losses)
+        assert all(each["segment"] % 2 == 0 for each in losses)
+        assert all(each["hypotheses"]["test.de"] != each["hypotheses"]["worse.de"] for each in losses)
         assert losses[0]["source"] == lines_of(corpus / "test.en")[losses[0]["segment"] - 1]
         assert (tmp_path / "groups.png").read_bytes().startswith(b"\x89PNG")
 
@@ -198,6 +242,7 @@ class TestCompare:
         [
             ([], 2, "two systems"),
             (["test.de", "--plot", "x.png"], 2, "--sources"),
+            (["somebody/model"], 1, "the Hub"),
             (["test.de", "--training-text", "nowhere"], 1, "nowhere"),
             (["test.de", "--examples", "-1"], 2, "--examples"),
         ],

@@ -34,7 +34,8 @@ def compare(
     """Compares systems with the first of them: scores, significance, where they differ, by length and rarest word.
 
     Args:
-        systems: Two systems or more: models (or run folders), or files of translations (text, .jsonl, .sgm).
+        systems: Two systems or more: models (folders, runs, or USER/NAME of the Hub), or files of translations (text,
+            .jsonl, .sgm).
         references: Files of reference translations, each with another one of every segment: text, .jsonl or .sgm.
         sources: File of the source sentences: text, .jsonl or .sgm.
         test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
@@ -91,9 +92,15 @@ def _languages(systems: Sequence[str], given):
     from .test_sets import model_languages
 
     for system in systems:
-        if Path(system).is_dir():
+        if _is_model(system):
             given = model_languages(Path(system), given)
     return given
+
+
+def _is_model(system: str) -> bool:
+    from ..run_folder import is_of_the_hub
+
+    return Path(system).is_dir() or is_of_the_hub(system)
 
 
 def _translations(systems: Sequence[str], scored_set: "ScoredSet", options: dict) -> dict[str, list[str]]:
@@ -101,7 +108,7 @@ def _translations(systems: Sequence[str], scored_set: "ScoredSet", options: dict
 
     found: dict[str, list[str]] = {}
     for system in systems:
-        if Path(system).is_dir():
+        if _is_model(system):
             texts = {system: translate_set([Path(system)], scored_set, **options)}
         else:
             texts = read_systems([Path(system)], scored_set)
@@ -163,7 +170,8 @@ def _as_json(scores, comparisons, groups, differences, translations, scored_set:
         i = difference.segment - 1
         source = {} if scored_set.sources is None else {"source": scored_set.sources.segments[i]}
         texts = {system: translations[system][i] for system in difference.values}
-        return {**asdict(difference), **source, "references": [t[i] for t in scored_set.reference_lists], **texts}
+        references = [reference[i] for reference in scored_set.reference_lists]
+        return {**asdict(difference), **source, "references": references, "hypotheses": texts}
 
     content = {
         "scores": [{"system": name, **asdict(score)} for name, found in scores.items() for score in found],

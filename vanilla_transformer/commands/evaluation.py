@@ -1,6 +1,7 @@
 """How good translations are."""
 
 import json as json_format
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -123,7 +124,7 @@ def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _segments_report(rows: Mapping[str, list[dict[str, float]]], systems: Mapping[str, list[str]], json: bool) -> str:
-    """A line per system and segment: its number, its scores, the translation."""
+    """A line per system and segment: its number, scores, translation. Only JSON keeps tabs and line ends in them."""
     lines = []
     for system, segments in rows.items():
         for number, (scores, text) in enumerate(zip(segments, systems[system], strict=True), start=1):
@@ -131,7 +132,8 @@ def _segments_report(rows: Mapping[str, list[dict[str, float]]], systems: Mappin
                 record = {"system": system, "segment": number, **scores, "hypothesis": text}
                 lines.append(json_format.dumps(record, ensure_ascii=False))
             else:
-                lines.append("\t".join([system, str(number), *(f"{value:.2f}" for value in scores.values()), text]))
+                fields = [system, str(number), *(f"{value:.2f}" for value in scores.values()), text]
+                lines.append("\t".join(re.sub(r"[\t\r\n]+", " ", field) for field in fields))
     heading = [] if json else ["\t".join(["system", "segment", *next(iter(rows.values()))[0], "hypothesis"])]
     return "\n".join([*heading, *lines])
 

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import select
 import sys
 
 
@@ -27,6 +28,20 @@ def configure_logging() -> None:
     logging.getLogger("vanilla_transformer").setLevel(logging.INFO if is_first_process() else logging.WARNING)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+
+
+def output_is_closed() -> bool:
+    """Whether nobody reads standard output any more. Not every broken pipe is that: connections are pipes too."""
+    if not hasattr(select, "poll"):  # on Windows
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def discard_output() -> None:
+    """Lets what is still to be written to standard output go nowhere, at the interpreter's end too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_first_process() -> bool:

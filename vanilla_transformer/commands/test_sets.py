@@ -1,5 +1,6 @@
 """What `evaluate` and `compare` are about: references, sources, the translations of systems."""
 
+import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -8,11 +9,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..evaluation.metric_names import check_metric, needs_language
+from ..evaluation.metric_names import check_metric, lacks_spaces, needs_language
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
 from .translation import translations_of
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class ScoredSet:
         return [reference.segments for reference in self.references]
 
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """The names, if there are such metrics and the language is known where one needs it.
+        """The names, each once, if there are such metrics and the language is known where one needs it.
 
         Raises:
             UsageError: A metric needs the target language, and nothing says which it is.
@@ -47,7 +51,11 @@ class ScoredSet:
             check_metric(name)
             if needs_language(name) and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
-        return list(names)
+        if self.languages.target and lacks_spaces(self.languages.target) and any("bleu" in name for name in names):
+            logger.warning(
+                "%s is written without spaces, where no BLEU here finds words: report chrf.", self.languages.target
+            )
+        return list(dict.fromkeys(names))
 
 
 def read_set(
@@ -90,10 +98,17 @@ def _pairs(test_set: str, languages: Languages) -> ScoredSet:
     source, target = languages.source, languages.target
     if source is None or target is None:
         raise UsageError("--test-set needs --source-language and --target-language, say en and de.")
-    is_local = Path(test_set).exists() or test_set.startswith("phrasebook:") or "/" not in test_set
-    pairs = load_corpus(test_set if is_local else _of_the_hub(test_set, source, target), source, target)["translation"]
+    corpus = _of_the_hub(test_set, source, target) if _is_of_the_hub(test_set) else test_set
+    pairs = load_corpus(corpus, source, target)["translation"]
     sources, reference = ([pair[language] for pair in pairs] for language in (source, target))
     return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages)
+
+
+def _is_of_the_hub(test_set: str) -> bool:
+    """Whether it can be NAME[:CONFIG[:SPLIT]], and no file in a folder that is there or that has a file's ending."""
+    name = re.fullmatch(r"([\w-][\w.-]*/[\w.-]+)(:[^:/]*){0,2}", test_set)
+    is_file = Path(test_set).suffix in (".jsonl", ".tsv", ".parquet", ".gz")
+    return name is not None and not is_file and not Path(name[1]).parent.exists()
 
 
 def _of_the_hub(test_set: str, source: str, target: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 
 
 METRICS = {
-    "sacrebleu": "BLEU on detokenised text with case: sacreBLEU's default, the number to report first",
+    "sacrebleu": "BLEU on detokenised text with case, split as mteval-v13a does: sacreBLEU's default, to report first",
     "sacrebleu_lowercase": "BLEU on detokenised, lower-cased text (case-insensitive sacreBLEU)",
     "sacrebleu_intl": "BLEU with mteval-v14's international tokenisation, which splits at all Unicode punctuation",
     "bleu_paper": "the paper's BLEU: Moses-tokenised, case kept, German compounds split at hyphens, not smoothed",
@@ -34,6 +34,11 @@ def check_metric(name: str) -> None:
 def needs_language(name: str) -> bool:
     """Whether a metric cuts text into words by the rules of a language."""
     return name in ("bleu_paper", "bleu_tokenized", "bleu_lowercase_tokenized")
+
+
+def lacks_spaces(language: str) -> bool:
+    """Whether a language puts no spaces between words: its BLEU is counted on characters, or on a segmenter's words."""
+    return language_code(language) in ("bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh")
 
 
 def language_code(language: str) -> str:

@@ -14,7 +14,7 @@ from .metric_names import METRICS, check_metric, language_code
 
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics.base import Metric, Signature
+    from sacrebleu.metrics.base import Metric
 
 __all__ = [
     "METRICS",
@@ -30,18 +30,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Score:
-    """One score of one set of hypotheses.
+    """One score of one set of hypotheses, or of a model.
 
     Attributes:
-        metric: One of `METRICS`.
-        value: The score: from 0 to 100, but for "ter" (which may be more) and "nist" (which has no bound).
+        metric: One of `METRICS`, or what `perplexity_scores` names.
+        value: The score: from 0 to 100, but for "ter" (which may be more), "nist" (which has no bound) and perplexities
+            (from 1).
         signature: What exactly was computed, in sacreBLEU's notation. Compare scores only where signatures agree.
         test_set: The name of the test set, if the caller gave one.
         detail: What the value is made of, such as BLEU's n-gram precisions, brevity penalty and lengths in tokens.
         statistics: The numbers of `detail`, by name. Lengths are in tokens, `length_ratio` is that of the hypotheses to
             the references; precisions are percentages.
-        mean: Mean of the score over the bootstrap's samples; None without a bootstrap.
-        confidence: Half the width of the interval around `mean` that has 95 % of the samples; None without a bootstrap.
+        mean: Mean of the score over the bootstrap's samples; None without a bootstrap, and of a single segment.
+        confidence: Half the width of the interval around `mean` that has 95 % of the samples; None where `mean` is.
     """
 
     metric: str
@@ -64,8 +65,8 @@ class Comparison:
         metric: One of `METRICS`.
         difference: Score of the system minus that of the baseline.
         bootstrap_p: p-value by paired bootstrap resampling (Koehn, 2004): how often a difference as large would come up
-            if the systems were equally good.
-        randomization_p: The same by approximate randomisation (Riezler and Maxwell, 2005), the stricter test.
+            if the systems were equally good. 1 where there is a single segment, of which all samples are alike.
+        randomization_p: The same by approximate randomisation (Riezler and Maxwell, 2005).
         signatures: Of both tests, with their numbers of samples and their seed.
     """
 
@@ -95,8 +96,10 @@ def score_translations(
             reference for every segment.
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the language translated into, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
+            "sacrebleu" and its like split words alike whatever the language; they find none in Chinese or Japanese.
         test_set: Name of the test set, copied into each score.
-        resamples: Bootstrap samples that confidence intervals are taken from; sacreBLEU's usual number is 1,000.
+        resamples: Bootstrap samples that confidence intervals are taken from; sacreBLEU's usual number is 1,000. They
+            are the same ones each time, drawn with the seed of the environment's SACREBLEU_SEED, else 12345.
 
     Returns:
         One `Score` for each name in `metrics`.
@@ -108,6 +111,7 @@ def score_translations(
             it would be scored character by character.
     """
     from .metrics import build_metric
+    from .significance import segment_statistics
 
     _check_metrics(metrics)
     reference_lists = _reference_lists(references)
@@ -116,22 +120,37 @@ def score_translations(
     scores = []
     for name in metrics:
         metric = build_metric(name, target_language)
-        found = metric.corpus_score(list(hypotheses), reference_lists, n_bootstrap=resamples)
-        detail, statistics = _details(found)
-        has_interval = resamples > 1
+        statistics = segment_statistics(metric, hypotheses, reference_lists)
+        found = metric._aggregate_and_compute(statistics)
+        mean, confidence = _interval(metric, statistics, resamples) if resamples > 1 else (None, None)
+        detail, parts = _details(found)
         scores.append(
             Score(
                 metric=name,
                 value=float(found.score),
-                signature=_signature(metric, metric.get_signature()),
+                signature=_signature(metric, {"bs": resamples} if resamples > 1 else {}),
                 test_set=test_set,
                 detail=detail,
-                statistics=statistics,
-                mean=float(found._mean) if has_interval else None,
-                confidence=float(found._ci) if has_interval else None,
+                statistics=parts,
+                mean=mean,
+                confidence=confidence,
             )
         )
     return scores
+
+
+def _interval(
+    metric: "Metric", statistics: Sequence[Sequence[float]], samples: int
+) -> tuple[float | None, float | None]:
+    """Mean and half the width of the interval; None twice of a single segment, all samples of which are alike."""
+    from sacrebleu.significance import estimate_ci
+
+    from .significance import bootstrap_scores
+
+    if len(statistics) == 1:
+        return None, None
+    mean, confidence = estimate_ci(bootstrap_scores(metric, statistics, samples))
+    return float(mean), float(confidence)
 
 
 def score_segments(
@@ -159,6 +178,7 @@ def score_segments(
         ValueError, TypeError: As `score_translations`.
     """
     from .metrics import build_metric
+    from .significance import segment_statistics
 
     _check_metrics(metrics)
     reference_lists = _reference_lists(references)
@@ -167,8 +187,7 @@ def score_segments(
     segments: list[dict[str, float]] = [{} for _ in hypotheses]
     for name in metrics:
         metric = build_metric(name, target_language, for_sentences=True)
-        # The statistics that sacreBLEU keeps for its tests: one row per segment, taken with all references known.
-        rows = metric._extract_corpus_statistics(list(hypotheses), reference_lists)
+        rows = segment_statistics(metric, hypotheses, reference_lists)
         for segment, row in zip(segments, rows, strict=True):
             segment[name] = float(metric._aggregate_and_compute([row]).score)
     return segments
@@ -185,6 +204,9 @@ def compare_systems(
 ) -> list[Comparison]:
     """Tests whether systems differ from the first of them by more than chance, with both of sacreBLEU's paired tests.
 
+    The p-values are sacreBLEU's, except where differences that arise by chance equal the one observed: here they count
+    as such (see `significance`), so that a system does not differ from itself.
+
     Args:
         systems: Translations of the same segments by the name of the system, the baseline first.
         references: As for `score_translations`.
@@ -199,9 +221,8 @@ def compare_systems(
     Raises:
         ValueError, TypeError: As `score_translations`; and if there are fewer than two systems.
     """
-    from sacrebleu.significance import PairedTest
-
     from .metrics import build_metric
+    from .significance import bootstrap_p, bootstrap_scores, randomization_p, segment_statistics
 
     _check_metrics(metrics)
     reference_lists = _reference_lists(references)
@@ -209,27 +230,28 @@ def compare_systems(
     language_code(target_language)
     if len(systems) < 2:
         raise ValueError(f"a comparison needs two systems or more, got {len(systems)}")
+    if min(resamples, trials) < 1:
+        raise ValueError(f"tests need a sample or more, got resamples={resamples} and trials={trials}")
     baseline, *others = systems
     comparisons = []
     for name in metrics:
         metric = build_metric(name, target_language)
-        values, signatures = {}, []
-        named = [(system, list(texts)) for system, texts in systems.items()]
-        for kind, samples in (("bs", resamples), ("ar", trials)):
-            found_signatures, results = PairedTest(named, {name: metric}, reference_lists, kind, samples)()
-            [(column, signature)] = found_signatures.items()
-            signatures.append(_signature(metric, signature))
-            values[kind] = results[column]
-        for place, system in enumerate(others, start=1):
+        rows = {system: segment_statistics(metric, texts, reference_lists) for system, texts in systems.items()}
+        values = {system: metric._aggregate_and_compute(rows[system]).score for system in systems}
+        samples = {system: bootstrap_scores(metric, rows[system], resamples) for system in systems}
+        signatures = (_signature(metric, {"bs": resamples}), _signature(metric, {"ar": trials}))
+        for system in others:
+            difference = float(values[system] - values[baseline])
+            by_bootstrap = bootstrap_p(samples[baseline], samples[system], difference)
             comparisons.append(
                 Comparison(
                     system=system,
                     baseline=baseline,
                     metric=name,
-                    difference=float(values["bs"][place].score - values["bs"][0].score),
-                    bootstrap_p=float(values["bs"][place].p_value),
-                    randomization_p=float(values["ar"][place].p_value),
-                    signatures=tuple(signatures),
+                    difference=difference,
+                    bootstrap_p=by_bootstrap if len(rows[system]) > 1 else 1.0,
+                    randomization_p=randomization_p(metric, rows[baseline], rows[system], difference, trials),
+                    signatures=signatures,
                 )
             )
     return comparisons
@@ -327,8 +349,14 @@ def _check_segments(systems: Mapping[str, Sequence[str]], reference_lists: list[
             raise ValueError(f"nothing to score: {system} and references are empty")
 
 
-def _signature(metric: "Metric", signature: "Signature") -> str:
-    """sacreBLEU's signature, with what our tokenizers do before they tokenise."""
+def _signature(metric: "Metric", samples: Mapping[str, int]) -> str:
+    """sacreBLEU's signature, with how many samples were drawn, and what our tokenizers do before they tokenise."""
+    from .significance import seed
+
+    signature = metric.get_signature()
+    for kind, number in samples.items():
+        signature.update(kind, number)
+        signature.update("seed", str(seed()).lower())
     normalization = getattr(getattr(metric, "tokenizer", None), "normalization", None)
     text = str(signature)
     return text if normalization is None else text.replace("|tok:", f"|norm:{normalization}|tok:")

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..files import text_lines
 
 ROLES = ("source", "reference", "hypothesis")
 
+_OTHER_FORMATS = (".csv", ".json", ".parquet", ".tsv", ".xml")
 _ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # those of XML: the text of a test set may hold any other
 
 
@@ -42,7 +44,7 @@ def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]
             FILE.jsonl: on each line a string, or an object that has the role ("reference": ...; also "references", a
             list, the same number on each line), a `translation` by language codes or such codes themselves, or what
             `translate --json` writes;
-            any other file: UTF-8 text, a segment on each line, plain or .gz.
+            any other file but tables and XML: UTF-8 text, a segment on each line, plain or .gz.
         role: "source", "reference" or "hypothesis".
         language: Code of the language, for JSON lines that have the segment by it, and to be compared with SGM's own.
 
@@ -51,13 +53,16 @@ def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]
 
     Raises:
         FileNotFoundError, IsADirectoryError: There is no such file.
-        ValueError: It is empty, malformed, or of another language; the message has the file and the line.
+        ValueError: It is empty, malformed, a table or XML, or of another language; the message has the file, and the
+            line where there is one.
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix in (".sgm", ".sgml"):
         texts = _sgm(path, role, language)
     elif suffix == ".jsonl":
         texts = _jsonl(path, role, language)
+    elif suffix in _OTHER_FORMATS:
+        raise ValueError(f"{path}: segments are read from text, .jsonl and .sgm files, and {suffix} is none of these.")
     else:
         texts = [Text(path.name, list(text_lines(path)))]
     if not texts or not texts[0].segments:
@@ -110,6 +115,8 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
                 system, document = attributes.get("sysid", path.name), attributes.get("docid", "")
             elif name == "seg":
                 text, *end = re.split("</seg>", line[tag.end() :], maxsplit=1, flags=re.IGNORECASE)
+                if re.search(r"<seg\b", text, flags=re.IGNORECASE):
+                    raise ValueError(f"{path}, line {number}: a segment begins before the last one ends (</seg>).")
                 if not end:
                     waiting = line[tag.start() :]
                     break
@@ -126,8 +133,8 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
 
 def _checked_sgm(path: Path, system: str, segments: list[tuple[str, str, str]], many: bool, declared) -> Text:
     ids = [(document, number) for document, number, _ in segments]
-    if len(set(ids)) < len(ids):
-        document, number = next(place for place in ids if ids.count(place) > 1)
+    [((document, number), times)] = Counter(ids).most_common(1)
+    if times > 1:
         raise ValueError(f"{path} has segment {number} of document {document!r} more than once.")
     language = None if declared == "any" else declared
     return Text(f"{path.name}:{system}" if many else path.name, [text for *_, text in segments], ids, language)
@@ -154,6 +161,8 @@ def _jsonl(path: Path, role: str, language: str | None) -> list[Text]:
             keys = ", ".join(map(repr, row)) if isinstance(row, dict) else "none"
             wanted = repr(role) if language is None else f"{role!r} or {language!r}"
             raise ValueError(f"{path}, line {number} has no text under {wanted}; its keys are: {keys}.")
+        if any(re.search("[\ud800-\udfff]", segment) for segment in segments):
+            raise ValueError(f"{path}, line {number} has half a character (\\ud800 to \\udfff) in its text.")
         if columns and len(segments) != len(columns):
             raise ValueError(f"{path}, line {number} has {len(segments)} {role}s, but the lines before {len(columns)}.")
         columns = columns or [[] for _ in segments]

@@ -1,0 +1,106 @@
+"""Samples: the same in blocks as at once, the same each time, and never more memory than a block."""
+
+import tracemalloc
+from random import Random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from vanilla_transformer.evaluation import significance
+from vanilla_transformer.evaluation.metrics import build_metric
+from vanilla_transformer.evaluation.significance import (
+    bootstrap_p,
+    bootstrap_scores,
+    randomization_p,
+    segment_statistics,
+)
+
+
+@pytest.fixture
+def rows():
+    """Statistics of BLEU as two systems might have them; 37 segments, which no power of two divides."""
+    random = Random(1)
+
+    def row():
+        totals = [random.randint(9, 15) - n for n in range(4)]
+        return [totals[0], random.randint(9, 15), *(random.randint(0, 6 - n) for n in range(4)), *totals]
+
+    return [row() for _ in range(37)], [row() for _ in range(37)]
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("cells", [1, 37 * 33, 37 * 70])
+    def test_as_all_at_once(self, rows, monkeypatch, cells):
+        metric = BLEU()
+        at_once = bootstrap_scores(metric, rows[0], 100), randomization_p(metric, *rows, 1.0, 100)
+        monkeypatch.setattr(significance, "_CELLS", cells)
+        assert bootstrap_scores(metric, rows[0], 100).tolist() == at_once[0].tolist()
+        assert randomization_p(metric, *rows, 1.0, 100) == at_once[1]
+        assert 0.01 < at_once[1] < 1
+
+    def test_memory_is_that_of_a_block(self):
+        # 20,000 segments: sacreBLEU would hold 20,000 x 10 numbers of each of 300 samples, 240 MB and more.
+        rows = np.tile([[10, 10, 8, 6, 4, 2, 10, 9, 8, 7]], (20_000, 1))
+        tracemalloc.start()
+        try:
+            bootstrap_scores(BLEU(), rows, 300)
+            randomization_p(BLEU(), rows, rows[::-1], 1.0, 300)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 120e6
+
+
+class TestPValues:
+    def test_bootstrap_by_hand(self):
+        # The differences 1, 2, 3, 6 have the mean 3: of -2, -1, 0, 3 one is at least 2.5, and one more is the observed.
+        baseline, system = np.zeros(4), np.array([1, -2, 3, 6])
+        assert bootstrap_p(baseline, system, 2.5) == 2 / 5
+        assert bootstrap_p(baseline, system, -2.5) == 2 / 5
+        assert bootstrap_p(baseline, system, 3.0) == 2 / 5  # as large is large enough
+
+    def test_randomisation_by_hand(self):
+        # One right and one wrong each: after an exchange they differ by 100 % or not at all, as often.
+        metric = build_metric("exact_match")
+        statistics = [[1, 1], [0, 1]], [[0, 1], [1, 1]]
+        assert randomization_p(metric, *statistics, 100.0, 4000) == pytest.approx(0.5, abs=0.04)
+        assert randomization_p(metric, *statistics, 0.0, 100) == 1
+
+
+class TestSeed:
+    def test_is_that_of_the_environment(self, rows, monkeypatch):
+        usual = bootstrap_scores(BLEU(), rows[0], 10).tolist()
+        assert bootstrap_scores(BLEU(), rows[0], 10).tolist() == usual
+        monkeypatch.setenv("SACREBLEU_SEED", "0")
+        other = bootstrap_scores(BLEU(), rows[0], 10).tolist()
+        assert other != usual
+        assert bootstrap_scores(BLEU(), rows[0], 10).tolist() == other
+        monkeypatch.setenv("SACREBLEU_SEED", "none")
+        assert bootstrap_scores(BLEU(), rows[0], 10).tolist() != bootstrap_scores(BLEU(), rows[0], 10).tolist()
+
+    def test_is_a_number(self, rows, monkeypatch):
+        monkeypatch.setenv("SACREBLEU_SEED", "twelve")
+        with pytest.raises(ValueError, match="SACREBLEU_SEED must be a whole number or 'none', not 'twelve'"):
+            bootstrap_scores(BLEU(), rows[0], 10)
+
+
+@pytest.mark.parametrize("metric", ["chrf", "ter", "nist", "bleu_pretokenized"])
+def test_equals_sacrebleu(metric):
+    random = Random(2)
+    references = [[" ".join(random.choices("abcdefgh", k=random.randint(5, 12))) for _ in range(40)] for _ in range(2)]
+    systems = [
+        (name, [" ".join(w if random.random() < 0.8 else "x" for w in text.split()) for text in references[0]])
+        for name in ("one", "two")
+    ]
+    ours = build_metric(metric, "de")
+    statistics = [segment_statistics(ours, texts, references) for _, texts in systems]
+    one, two = (ours._aggregate_and_compute(each).score for each in statistics)
+    samples = [bootstrap_scores(ours, each, 100) for each in statistics]
+    found = {"bs": bootstrap_p(*samples, two - one), "ar": randomization_p(ours, *statistics, two - one, 100)}
+    for kind, p in found.items():
+        _, results = PairedTest(systems, {metric: build_metric(metric, "de")}, references, kind, 100)()
+        [expected] = [each[1] for column, each in results.items() if column != "System"]
+        # Edits are whole numbers: only of TER are there trials that differ exactly as much as was observed.
+        assert (p > expected.p_value) if (metric, kind) == ("ter", "ar") else (p == expected.p_value)

@@ -1,0 +1,120 @@
+"""How far chance alone moves a score: the bootstrap, and two paired tests of the difference between systems.
+
+Samples, seed and numbers are those of sacreBLEU (2.x), but for two things. sacreBLEU holds all samples at once, a
+number for each statistic of each segment of each sample: tens of gigabytes for 100,000 segments; here they come in
+blocks. And a sample whose difference is as large as the one observed counts as such: sacreBLEU counts only larger ones,
+and so finds that a system differs significantly from itself, or from one that says a single sentence otherwise.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from sacrebleu.metrics.base import Metric
+
+
+_CELLS = 2**21  # segments x samples at a time: some 100 MB at most
+_AS_LARGE = 1e-9  # differences of scores (0 to 100) that agree so far differ by rounding only
+
+
+def segment_statistics(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[list[float]]:
+    """What the metric counts in each segment; the score of any segments is a function of the sums of their rows."""
+    # One row per segment, taken with all references known. sacreBLEU has no public function for it.
+    return metric._extract_corpus_statistics(list(hypotheses), references)
+
+
+def bootstrap_scores(metric: Metric, statistics: Sequence[Sequence[float]], samples: int) -> np.ndarray:
+    """Scores of sets of as many segments, drawn with replacement; the same sets for systems on the same segments.
+
+    Args:
+        metric: What `statistics` are of.
+        statistics: Those of `segment_statistics`, of shape (segments, statistics).
+        samples: How many sets.
+
+    Returns:
+        The scores, of shape (samples,).
+    """
+    table = np.asarray(statistics, dtype=np.float64)
+    segments = len(table)
+    random = np.random.default_rng(seed())
+    scores: list[float] = []
+    for rows in _blocks(samples, segments):
+        drawn = random.choice(segments, size=(rows, segments), replace=True)
+        drawn += segments * np.arange(rows)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=rows * segments).reshape(rows, segments)
+        scores += _scores(metric, times.astype(np.float64) @ table)
+    return np.array(scores)
+
+
+def bootstrap_p(baseline: np.ndarray, system: np.ndarray, difference: float) -> float:
+    """p-value of a difference by paired bootstrap resampling (Koehn, 2004), as Moses' script has it.
+
+    Args:
+        baseline: The `bootstrap_scores` of one system.
+        system: Those of the other, on the same samples.
+        difference: Of the scores on all segments.
+    """
+    differences = np.abs(system - baseline)
+    return _p_value(differences - differences.mean(), difference)
+
+
+def randomization_p(
+    metric: Metric,
+    baseline: Sequence[Sequence[float]],
+    system: Sequence[Sequence[float]],
+    difference: float,
+    trials: int,
+) -> float:
+    """p-value of a difference by approximate randomisation (Riezler and Maxwell, 2005).
+
+    Args:
+        metric: What the statistics are of.
+        baseline: Those of one system, from `segment_statistics`.
+        system: Those of the other.
+        difference: Of the scores on all segments.
+        trials: How many times each segment's two translations are exchanged or not, by chance.
+    """
+    table, other = (np.asarray(each, dtype=np.float64) for each in (baseline, system))
+    segments, total, gains = len(table), table.sum(0) + other.sum(0), table - other
+    random = np.random.default_rng(seed())
+    differences: list[float] = []
+    # numpy draws 32 coins at a time, and throws away what is left of them at the end of a block.
+    for rows in _blocks(trials, segments, step=32):
+        kept = random.integers(2, size=(rows, segments), dtype=bool)
+        mixed = other.sum(0) + kept.astype(np.float64) @ gains
+        pairs = zip(_scores(metric, mixed), _scores(metric, total - mixed), strict=True)
+        differences += [abs(one - another) for one, another in pairs]
+    return _p_value(np.array(differences), difference)
+
+
+def seed() -> int | None:
+    """What all samples are drawn with: SACREBLEU_SEED, as for sacreBLEU; None, for other ones each time, if it is none.
+
+    Raises:
+        ValueError: It is no number.
+    """
+    given = os.environ.get("SACREBLEU_SEED", "12345")
+    if given.lower() == "none":
+        return None
+    if not (given.isascii() and given.isdigit()):
+        raise ValueError(f"the environment's SACREBLEU_SEED must be a whole number or 'none', not {given!r}")
+    return int(given)
+
+
+def _blocks(samples: int, segments: int, step: int = 1) -> Iterator[int]:
+    """Sizes that add up to `samples`: as many as fit, and a multiple of `step` but for the last."""
+    size = max(_CELLS // segments // step * step, step)
+    for done in range(0, samples, size):
+        yield min(size, samples - done)
+
+
+def _scores(metric: Metric, sums: np.ndarray) -> list[float]:
+    return [float(metric._compute_score_from_stats(row).score) for row in sums]
+
+
+def _p_value(differences: np.ndarray, observed: float) -> float:
+    """How often chance does as much; the observed order itself is one of the samples."""
+    as_large = int(np.count_nonzero(differences >= abs(observed) - _AS_LARGE))
+    return (as_large + 1) / (len(differences) + 1)
