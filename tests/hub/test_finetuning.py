@@ -91,6 +91,7 @@ def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
     assert before != after
 
 
+@pytest.mark.slow
 def test_adapters_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
     finished(finetune(hub_python, tmp_path / "adapter", "--lora_rank", "4", "--hub_model_id", "tester/adapter"))

@@ -36,11 +36,11 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
     [
         {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client of itself bears
         {"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3},  # a shard that vanishes and comes back
-        {"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20},
+        pytest.param({"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20}, marks=pytest.mark.slow),
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "drop", "path": r"^/(lfs|api)/", "times": 12},
         {"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2},
-        {"kind": "page", "path": r"^/lfs/", "times": 2},
+        pytest.param({"kind": "page", "path": r"^/lfs/", "times": 2}, marks=pytest.mark.slow),
         pytest.param(
             {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
             marks=pytest.mark.slow,
@@ -84,7 +84,7 @@ def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
     [
         {"kind": "status", "path": "README", "status": 503, "times": 8},
         pytest.param({"kind": "drop", "path": "README", "times": 3}, marks=pytest.mark.slow),
-        {"kind": "page", "path": "/revision/", "times": 2},
+        pytest.param({"kind": "page", "path": "/revision/", "times": 2}, marks=pytest.mark.slow),
         pytest.param(
             {"kind": "status", "path": ".", "status": 429, "headers": {"Retry-After": "0"}, "times": 3},
             marks=pytest.mark.slow,

@@ -125,6 +125,7 @@ def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pytho
     assert "is complete already" in finished(prepare(broken))
 
 
+@pytest.mark.slow
 def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
     process = train(hub_python, "wmt14_en_de_base", tmp_path / "run", training__max_steps=10_000)
     while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():

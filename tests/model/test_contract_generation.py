@@ -173,7 +173,7 @@ def test_export(kind, inputs, dynamic):
     torch.testing.assert_close(program.module()(**ids)[0], model(**ids)[0], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("length", [4, 12])
+@pytest.mark.parametrize("length", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
     """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
     # The exporter takes the encoder's number of heads for both sides, and 5.17's wants their size written down.
