@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
+import signal
 import time
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 
-from tests.system.conftest import corpus, run  # noqa: F401  (fixtures)
+from tests.system.conftest import corpus, run, write_marian  # noqa: F401  (fixtures)
+from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 
 from .conftest import clients_of, serving
 
@@ -20,6 +22,21 @@ CLI = """
 import sys
 from vanilla_transformer.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+
+# Several commands, one after the other, of somebody who says yes to every question; with their statuses.
+COMMANDS = """
+import builtins, json, sys
+from vanilla_transformer.cli import main
+from vanilla_transformer.sharing import publishing
+publishing._FIRST_WAIT = 0.01
+builtins.input = lambda *question: "y"
+for words in json.loads(sys.argv[1]):
+    try:
+        status = main(words)
+    except SystemExit as error:
+        status = error.code
+    print(status, file=sys.stderr)
 """
 
 # What people do with a model of the Hub. REMOTE: in a process that cannot import the package.
@@ -40,6 +57,7 @@ name, texts = "tester/small", ["The dog is old.", "I am here."]
 tokenizer = AutoTokenizer.from_pretrained(name, **trust)
 model = AutoModelForSeq2SeqLM.from_pretrained(name, **trust).eval()
 batch = tokenizer(texts, return_tensors="pt", padding=True)
+assert not {*tokenizer("</s> <pad><s>a <unk>").input_ids[:-1]} & {*tokenizer.all_special_ids}
 ids = model.generate(**batch).tolist()
 base = AutoModel.from_pretrained(name, **trust).eval()
 classifier = AutoModelForSequenceClassification.from_pretrained(name, num_labels=3, **trust).eval()
@@ -57,6 +75,13 @@ print(json.dumps({
 """
 
 
+MARIANS_TEXT = """
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("tester/converted", trust_remote_code=True)
+assert tokenizer("</s> a <pad>").input_ids.count(tokenizer.eos_token_id) == 1
+"""
+
+
 def finished(process, status=0) -> str:
     """What a process printed, or its errors if it was to end with some."""
     out, errors = process.communicate(timeout=180)
@@ -64,9 +89,22 @@ def finished(process, status=0) -> str:
     return out if status == 0 else errors
 
 
-def files_of(hub, revision="main") -> dict[str, bytes]:
-    files = hub.repos["model", NAME].commit(revision)["files"]
+def commands(hub_python, *several: tuple) -> list[tuple[int, str]]:
+    """Runs commands, and returns the status and the errors of each."""
+    process = hub_python(COMMANDS, json.dumps([[*map(str, words)] for words in several]))
+    out, errors = process.communicate(timeout=180)
+    found = re.findall(r"((?:.*\n)*?)(\d)\n", errors)
+    assert len(found) == len(several), errors
+    return [(int(status), text) for text, status in found]
+
+
+def files_of(hub, revision="main", name=NAME) -> dict[str, bytes]:
+    files = hub.repos["model", name].commit(revision)["files"]
     return {name: Path(hub.blob(entry["sha"])).read_bytes() for name, entry in files.items()}
+
+
+def snippets_of(card: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
 
 
 def card_of(hub) -> str:
@@ -135,6 +173,7 @@ class TestPublish:
 
     def test_without_the_right_token(self, hub, hub_python, run):  # noqa: F811
         processes = [hub_python(CLI, "publish", run, NAME, HF_TOKEN=token) for token in ("", "hf_wrong", "hf_read")]
+        processes.append(hub_python(CLI, "translate", "--debug", "--model", NAME, "I am here.", HF_TOKEN="hf_wrong"))
         for process in processes:
             errors = finished(process, 1)
             assert "hf auth login" in errors.splitlines()[-1]
@@ -162,27 +201,40 @@ class TestPublish:
         assert "README.md" in out
         assert hub.log == []
 
-    def test_the_hub_falters(self, hub, publish):
+    def test_the_hub_falters(self, hub, hub_python, run):  # noqa: F811
+        model, busy = run / "averaged", r"/api/repos/create"
         faults = [
-            hub.fault("status", r"/api/repos/create", status=503, times=2),
-            hub.fault("drop", r"/api/repos/create", skip=2),
+            hub.fault("status", busy, status=503, times=2),
+            hub.fault("drop", busy),
+            hub.fault("status", busy, status=429, headers={"Retry-After": "1"}),
             hub.fault("status", r"^/lfs/", status=503, times=7),  # more than the client bears
             hub.fault("status", r"/commit/main", status=500, times=2),
-            hub.fault("drop", r"/commit/main", skip=2),
+            hub.fault("drop", r"/commit/main"),
+            hub.fault("status", busy, status=429, headers={"Retry-After": "1000"}, skip=1),
         ]
-        publish()
-        assert all(fault["hits"] == fault["times"] for fault in faults)
+        [patient, asked] = commands(hub_python, ("publish", model, NAME), ("publish", model, NAME))
+        assert not any(fault["times"] for fault in faults)
+        assert (patient[0], asked[0]) == (0, 1)
+        assert "(status 429); trying again in 1 seconds" in patient[1]
+        assert "publish again in 1000 seconds, which finishes the job" in asked[1]
         assert "model.safetensors" in files_of(hub)
 
-    def test_killed_in_the_middle_and_begun_again(self, hub, hub_python, publish, run):  # noqa: F811
+    def test_ended_in_the_middle_and_begun_again(self, hub, hub_python, publish, run, tmp_path):  # noqa: F811
         fault = hub.fault("status", r"^/lfs/", times=1000)
-        process = hub_python(CLI, "publish", run, NAME)
-        while not fault["hits"]:
-            assert process.poll() is None
+        places = [tmp_path / name for name in ("killed", "interrupted")]
+        for place in places:
+            place.mkdir()
+        killed, interrupted = (hub_python(CLI, "publish", run, NAME, TMPDIR=str(place)) for place in places)
+        while not all(any(place.iterdir()) for place in places) or not fault["hits"]:
+            assert killed.poll() is None
+            assert interrupted.poll() is None
             time.sleep(0.05)
-        process.kill()
-        process.communicate()
-        fault["times"] = fault["hits"]
+        killed.kill()
+        killed.communicate()
+        interrupted.send_signal(signal.SIGINT)
+        assert finished(interrupted, 1).endswith("Interrupted.\n")
+        assert not [*places[1].iterdir()]
+        fault["times"] = 0
         assert files_of(hub).keys() == {".gitattributes"}  # nothing of it, rather than half
         publish()
         assert "model.safetensors" in files_of(hub)
@@ -190,22 +242,88 @@ class TestPublish:
         publish()
         assert hub.repos["model", NAME].commits == commits  # nothing was new
 
-    def test_a_folder_that_is_no_run(self, hub, publish, run):  # noqa: F811
-        publish(model=run / "averaged")
-        assert "no records of its training" in card_of(hub)
-        assert "scores.json" not in files_of(hub)
-
-    def test_mistakes(self, hub_python, run, tmp_path):  # noqa: F811
-        bare = shutil.copytree(run / "averaged", tmp_path / "bare")
-        (bare / "tokenizer.json").unlink()
-        processes = {
-            "There is no model in": (hub_python(CLI, "publish", tmp_path, NAME), 1),
-            "lacks tokenizer.json": (hub_python(CLI, "publish", bare, NAME), 1),
-            "give USER/NAME": (hub_python(CLI, "publish", run, "small"), 2),
-            "not both": (hub_python(CLI, "publish", run, NAME, "--tag", "v1", "--pull-request"), 2),
+    def test_models_that_are_no_run(self, hub, hub_python, run, tmp_path):  # noqa: F811
+        classifier, converted, averaged = tmp_path / "classifier", tmp_path / "converted", run / "averaged"
+        write_marian(tmp_path / "marian")
+        VanillaTransformerForSequenceClassification.from_pretrained(averaged, num_labels=3).save_pretrained(classifier)
+        for name in ("tokenizer.json", "tokenizer_config.json", "recipe.yaml"):
+            shutil.copy(averaged / name, classifier)
+        models = {
+            "averaged": averaged,
+            "checkpoint": run / "checkpoints" / "checkpoint-16",
+            "classifier": classifier,
+            "converted": converted,
+            "copied": "tester/averaged",
         }
-        for message, (process, status) in processes.items():
-            assert message in finished(process, status)
+        convert = ("convert", tmp_path / "marian", "--output", converted)
+        results = commands(
+            hub_python, convert, *(("publish", model, f"tester/{name}") for name, model in models.items())
+        )
+        assert [status for status, _ in results] == [0] * 6
+        found = {name: files_of(hub, name=f"tester/{name}") for name in models}
+        cards = {name: ModelCard(files["README.md"].decode()) for name, files in found.items()}
+        translator = {"generation_config.json", "tokenizer.json", "recipe.yaml"}
+        more = {
+            **dict.fromkeys(("averaged", "checkpoint", "copied"), translator),
+            "classifier": {"tokenizer.json", "recipe.yaml"},
+            "converted": {"generation_config.json", "source.spm", "target.spm", "vocab.json"},
+        }
+        for name, files in found.items():
+            assert {path for path in files if not path.endswith(".py")} == {
+                ".gitattributes", "README.md", "config.json", "model.safetensors", "tokenizer_config.json", *more[name]
+            }  # fmt: skip
+            assert "no records of its training" in cards[name].content
+            kind = "text-classification" if name == "classifier" else "translation"
+            assert cards[name].data.pipeline_tag == kind
+        assert cards["checkpoint"].data.language == ["en", "de"]
+        assert (run / "recipe.yaml").read_text(encoding="utf-8") in cards["checkpoint"].content
+        assert cards["converted"].data.language is None
+        # The lines of the cards, and text of Marian's that looks like special tokens.
+        hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
+        lines = [snippets_of(cards[name].content) for name in ("classifier", "converted", "checkpoint")]
+        processes = [
+            hub_python("\n".join(ours for ours, _ in lines)),
+            hub_python(hidden + "\n".join(theirs for _, theirs in lines[:2]) + MARIANS_TEXT),
+        ]
+        ours, theirs = map(finished, processes)
+        assert ours.splitlines()[0] == theirs.splitlines()[0]
+        assert ours.count("translation_text") == 2
+
+    def test_a_tag_is_of_one_commit(self, hub, hub_python, run):  # noqa: F811
+        publish = ("publish", run / "averaged", NAME, "--tag", "v1")
+        first, again, other = commands(hub_python, publish, publish, (*publish, "--title", "Another"))
+        assert (first[0], again[0], other[0]) == (0, 0, 1)
+        assert "but v1 is already the name of" in other[1]
+        assert len(hub.repos["model", NAME].commits) == 3
+        assert b"# small" in files_of(hub, "v1")["README.md"]
+
+    def test_mistakes(self, hub, hub_python, run, tmp_path):  # noqa: F811
+        bare, other = (shutil.copytree(run / "averaged", tmp_path / name) for name in ("bare", "other"))
+        (bare / "tokenizer.json").unlink()
+        config = json.loads((other / "config.json").read_text(encoding="utf-8"))
+        (other / "config.json").write_text(json.dumps(config | {"model_type": "marian"}), encoding="utf-8")
+        unfinished = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("averaged", "best"))
+        offline = hub_python(CLI, "publish", run, NAME, HF_HUB_OFFLINE="1")
+        offline_too = hub_python(CLI, "translate", "--model", NAME, "I am here.", HF_HUB_OFFLINE="1")
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        mistakes = {
+            ("publish", tmp_path, NAME): (1, "There is no model in"),
+            ("publish", unfinished, NAME): (1, "is not finished, it has no model yet but its checkpoints"),
+            ("publish", bare, NAME): (1, "lacks tokenizer.json"),
+            ("publish", other, NAME): (1, "is a model of the kind marian, which our code does not fit"),
+            ("publish", run, "small"): (2, "give USER/NAME"),
+            ("publish", run, "../small", "--dry-run"): (1, "is no name on the Hub"),
+            ("publish", run, "a b/small", "--dry-run"): (1, "is no name on the Hub"),
+            ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
+            ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
+            ("publish", run, NAME, "--revision", commit): (1, "is a commit, which cannot be changed"),
+        }
+        for (status, message), (found, errors) in zip(mistakes.values(), commands(hub_python, *mistakes), strict=True):
+            assert message in errors
+            assert found == status
+        assert "HF_HUB_OFFLINE is set, so that nothing can be published" in finished(offline, 1)
+        assert "the cache has no such model, and HF_HUB_OFFLINE is set" in finished(offline_too, 1)
+        assert hub.log == []
 
 
 class TestUse:
@@ -232,12 +350,26 @@ class TestUse:
             assert "no such model on the Hub" in finished(process, 1)
 
     def test_none_of_a_repositorys_code_is_run_unasked(self, published, hub, hub_python, tmp_path):
-        files = files_of(published[0])
         trap = f"open({str(tmp_path / 'sprung')!r}, 'w')\n".encode()
-        hub.seed("model", NAME, {name: trap if name.endswith(".py") else text for name, text in files.items()})
-        processes = [hub_python(CLI, "translate", "--model", NAME, "I am here."), hub_python(USE, "package")]
-        assert [bool(finished(process)) for process in processes] == [True, True]
+        files = {name: trap if name.endswith(".py") else text for name, text in files_of(published[0]).items()}
+        files |= {"custom_generate/generate.py": trap, "evil.py": trap}
+        files |= dict.fromkeys(("../up.json", "../../../up.json", "sub/../../up.json"), b"{}")
+        config, tokenizer = (json.loads(files[name]) for name in ("config.json", "tokenizer_config.json"))
+        elsewhere = dict.fromkeys(config["auto_map"], "tester/evil--evil.Evil")
+        files["config.json"] = json.dumps(config | {"auto_map": elsewhere}).encode()
+        hub.seed("model", NAME, files)
+        evil = tokenizer | {"auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}, "tokenizer_class": "Evil"}
+        hub.seed("model", "tester/evil", {**files, "tokenizer_config.json": json.dumps(evil).encode()})
+        processes = [hub_python(USE, "package")]
+        translate = [("translate", "--model", name, "I am here.") for name in (NAME, "tester/evil")]
+        (works, _), (refused, why) = commands(hub_python, *translate, ("convert", "tester/evil", "--output", tmp_path))[
+            :2
+        ]
+        assert (works, refused) == (0, 1)
+        assert "contains custom code" in why
+        assert finished(processes[0])
         assert not (tmp_path / "sprung").exists()
+        assert not [*tmp_path.rglob("up.json"), *tmp_path.parent.glob("up.json")]
 
     def test_a_pickle_is_not_opened(self, published, hub, hub_python, tmp_path):
         files = files_of(published[0])
@@ -264,7 +396,7 @@ class TestCard:
         assert all("version:" in result.metric_args["signature"] for result in data.eval_results)
 
     def test_its_lines_run(self, published, use, run):  # noqa: F811
-        with_package, without = re.findall(r"```python\n(.*?)```", card_of(published[0]), flags=re.DOTALL)
+        with_package, without = snippets_of(card_of(published[0]))
         hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
         expected = use(CLI, "translate", "--model", run, "The dog is old.")
         processes = [use(with_package), use(hidden + without)]
@@ -273,46 +405,78 @@ class TestCard:
 
 
 TRAINING = """
-import json, sys
+import json, os, sys
 import vanilla_transformer
 from datasets import Dataset
 from vanilla_transformer import VanillaTransformerTrainer, VanillaTransformerTrainingArguments
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
+folder, output = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder)
 rows = [tokenizer("The dog is old.", text_target="Der Hund ist alt.") for _ in range(8)]
 data = Dataset.from_list([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
-args = VanillaTransformerTrainingArguments(
-    sys.argv[2], max_tokens=64, max_steps=6, save_steps=2, eval_strategy="no", load_best_model_at_end=False,
-    push_to_hub=True, hub_model_id="tester/small", hub_strategy=sys.argv[3], hub_always_push=True, use_cpu=True,
-)
-trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer)
-trainer.train()
-if len(sys.argv) > 4:
-    trainer.push_to_hub(license="mit", model_name="A pushed model")
+token = os.environ.pop("HF_TOKEN")  # to be had from the arguments alone
+for strategy in ("every_save", "checkpoint", "all_checkpoints", "end"):
+    args = VanillaTransformerTrainingArguments(
+        f"{output}/{strategy}", max_tokens=64, max_steps=6, save_steps=2, eval_strategy="no", report_to="none",
+        load_best_model_at_end=False, push_to_hub=True, hub_model_id=f"tester/{strategy}", hub_strategy=strategy,
+        hub_always_push=True, hub_token=token, use_cpu=True,
+    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer)
+    trainer.train()
+    trainer.push_to_hub(license="mit", model_name=f"A {strategy} model", token=token)
+model.push_to_hub("tester/python", private=True, token=token)
+tokenizer.push_to_hub("tester/python", token=token)
+"""
+
+# Loads every commit, without the package.
+EVERY_COMMIT = """
+import json, sys
+sys.modules["vanilla_transformer"] = None
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+for name, commit in json.loads(sys.argv[1]):
+    where = {"revision": commit, "trust_remote_code": True}
+    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    model = AutoModelForSeq2SeqLM.from_pretrained(name, **where)
+    ids = model.generate(**tokenizer(["The dog is old."], return_tensors="pt"))
+    print(json.dumps([name, tokenizer.batch_decode(ids, skip_special_tokens=True)]))
 """
 
 
-def test_pushes_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):  # noqa: F811
-    finished(hub_python(TRAINING, run / "averaged", tmp_path / "out", "every_save", "push"))
-    commits = [oid for oid, commit in hub.repos["model", NAME].commits.items() if "config.json" in commit["files"]]
-    assert len(commits) >= 2  # a push is left out while another one runs
-    for process in [hub_python(USE, "remote", oid) for oid in (commits[0], commits[-1])]:
-        assert json.loads(finished(process))["texts"]
-    card = ModelCard(card_of(hub))
+def test_pushes_from_python_and_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):  # noqa: F811
+    finished(hub_python(TRAINING, run / "averaged", tmp_path))
+    commits = []
+    for (_, name), repository in hub.repos.items():
+        found = [oid for oid, commit in repository.commits.items() if "tokenizer.json" in commit["files"]]
+        assert len(found) >= {"tester/every_save": 2}.get(name, 1)  # a push is left out while another one runs
+        commits += [(name, oid) for oid in found]
+        for oid in repository.commits:
+            assert not [path for path, content in files_of(hub, oid, name).items() if b"hf_write" in content]
+    assert hub.repos["model", "tester/python"].private
+    loaded = finished(hub_python(EVERY_COMMIT, json.dumps(commits))).splitlines()
+    assert len(loaded) == len(commits)
+    assert len({name for name, _ in map(json.loads, loaded)}) == 5
+    card = ModelCard(files_of(hub, name="tester/every_save")["README.md"].decode())
     assert (card.data.license, card.data.pipeline_tag) == ("mit", "translation")
-    assert "# A pushed model" in card.content
+    assert "# A every_save model" in card.content
 
 
 def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F811
-    options = ("--data.folder", corpus, "--output", tmp_path / "run", "--training.push_to_hub", "true")
-    refused = hub_python(CLI, "train", corpus / "recipe.yaml", *options)
-    assert "needs training.hub_model_id" in finished(refused, 1)
-    options += ("--training.hub_model_id", NAME, "--training.hub_strategy", "every_save")
-    finished(hub_python(CLI, "train", corpus / "recipe.yaml", *options))
+    """Without a test set, too."""
+    train = ("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run")
+    train += ("--data.test", "{}", "--training.push_to_hub", "true")
+    (unnamed, why), (token, why_not) = commands(hub_python, train, (*train, "--training.hub_token", "hf_write"))
+    assert (unnamed, token) == (1, 1)
+    assert "needs training.hub_model_id" in why
+    assert "training.hub_token would be stored with the run" in why_not
+    assert "hf_write" not in why_not
+    assert not (tmp_path / "run").exists()
+    options = ("--training.hub_model_id", NAME, "--training.hub_strategy", "every_save")
+    finished(hub_python(CLI, *train, *options))
     found = files_of(hub)
     assert "scores.json" in found
     assert not [name for name in found if name.endswith((".bin", ".pt", ".pth", ".pkl"))]
-    assert "## How good it is" in card_of(hub)
+    assert "The recipe names no test set. These are of the validation set" in card_of(hub)
     assert f"vanilla-transformer train {corpus / 'recipe.yaml'}" in card_of(hub)
+    assert ModelCard(card_of(hub)).data.eval_results[0].dataset_name == "validation"
     assert json.loads(finished(hub_python(USE, "package")))["texts"]
