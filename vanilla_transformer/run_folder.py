@@ -98,6 +98,7 @@ def find_model(path: str | Path) -> Path:
     Raises:
         FileNotFoundError: There is no model at `path`.
         ConnectionError: The Hub cannot be reached.
+        PermissionError: The Hub does not know the token.
     """
     run = RunFolder(path)
     for folder in (run.path, run.averaged, run.best):
@@ -105,6 +106,11 @@ def find_model(path: str | Path) -> Path:
             return folder
     if is_of_the_hub(path):
         return _fetched(str(path))
+    if run.checkpoints.is_dir() and run.recipe.is_file():
+        raise FileNotFoundError(
+            f"The run in {path} is not finished, it has no model yet but its checkpoints: give one of them, or go on "
+            "with --resume."
+        )
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 
 
@@ -115,7 +121,7 @@ def is_of_the_hub(path: str | Path) -> bool:
 
 def _fetched(name: str) -> Path:
     """A model of the Hub as a folder of the cache."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import is_offline_mode, snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
         HTTPError,
@@ -127,12 +133,27 @@ def _fetched(name: str) -> Path:
     repository, _, revision = name.partition("@")
     patterns = ["*.json", "*.safetensors", "*.spm", "recipe.yaml"]
     try:
-        folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+        folder = Path(
+            snapshot_download(
+                repository,
+                revision=revision or None,
+                allow_patterns=patterns,
+                ignore_patterns=["*/*"],  # checkpoints, which a training pushes
+            )
+        )
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise FileNotFoundError(
             f"There is no folder {name}, and no such model on the Hub, or not for you: log in with `hf auth login`."
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
+        if is_offline_mode():
+            raise ConnectionError(
+                f"There is no folder {name}, the cache has no such model, and HF_HUB_OFFLINE is set: unset it."
+            ) from error
+        if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
+            raise PermissionError(
+                f"There is no folder {name}, and the Hub does not know your token: log in with `hf auth login`."
+            ) from error
         raise ConnectionError(
             f"There is no folder {name}, and the Hub could not be asked for it ({type(error).__name__}): try again."
         ) from error
@@ -163,9 +184,13 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
     """
     found = find_model(path)
     # Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
-    load = AutoTokenizer.from_pretrained if (found / "source.spm").is_file() else load_tokenizer
+    load = _load_marians_tokenizer if (found / "source.spm").is_file() else load_tokenizer
     model = load_weights(VanillaTransformerForConditionalGeneration, found)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)
+
+
+def _load_marians_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def load_ensemble(

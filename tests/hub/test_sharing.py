@@ -3,23 +3,54 @@
 import json
 import re
 import shutil
+import signal
 import time
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import ModelCard
 
-from tests.system.conftest import corpus, run  # noqa: F401  (fixtures)
+import vanilla_transformer.model
+from tests.system.conftest import corpus, write_marian  # noqa: F401  (fixtures)
+from tests.system.conftest import run as trained  # noqa: F401
+from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .conftest import clients_of, serving
 
 
 NAME = "tester/small"
+MODEL_CODE = Path(vanilla_transformer.model.__file__).parent
 
 CLI = """
 import sys
 from vanilla_transformer.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+
+# Several commands, one after the other, of somebody who says yes to every question; with their statuses. A word that
+# begins with "HF_" is a variable of the environment, for this command and those after it.
+COMMANDS = """
+import builtins, json, os, sys, traceback
+from huggingface_hub import constants
+from vanilla_transformer.cli import main
+from vanilla_transformer.sharing import publishing
+publishing._FIRST_WAIT = 0.01
+builtins.input = lambda *question: "y"
+for words in json.loads(sys.argv[1]):
+    os.environ.update(word.split("=") for word in words if word.startswith("HF_"))
+    constants.HF_HUB_OFFLINE = os.environ["HF_HUB_OFFLINE"] == "1"  # which was read at import
+    sys.argv[1:] = [word for word in words if not word.startswith("HF_")]
+    try:
+        status = main(sys.argv[1:])
+    except SystemExit as error:
+        status = error.code
+    except Exception:  # --debug
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        print(f"=== {status}", file=stream)
 """
 
 # What people do with a model of the Hub. REMOTE: in a process that cannot import the package.
@@ -40,6 +71,7 @@ name, texts = "tester/small", ["The dog is old.", "I am here."]
 tokenizer = AutoTokenizer.from_pretrained(name, **trust)
 model = AutoModelForSeq2SeqLM.from_pretrained(name, **trust).eval()
 batch = tokenizer(texts, return_tensors="pt", padding=True)
+assert not {*tokenizer("</s> <pad><s>a <unk>").input_ids[:-1]} & {*tokenizer.all_special_ids}
 ids = model.generate(**batch).tolist()
 base = AutoModel.from_pretrained(name, **trust).eval()
 classifier = AutoModelForSequenceClassification.from_pretrained(name, num_labels=3, **trust).eval()
@@ -57,6 +89,13 @@ print(json.dumps({
 """
 
 
+MARIANS_TEXT = """
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("tester/converted", trust_remote_code=True)
+assert tokenizer("</s> a <pad>").input_ids.count(tokenizer.eos_token_id) == 1
+"""
+
+
 def finished(process, status=0) -> str:
     """What a process printed, or its errors if it was to end with some."""
     out, errors = process.communicate(timeout=180)
@@ -64,9 +103,22 @@ def finished(process, status=0) -> str:
     return out if status == 0 else errors
 
 
-def files_of(hub, revision="main") -> dict[str, bytes]:
-    files = hub.repos["model", NAME].commit(revision)["files"]
+def commands(hub_python, *several: tuple) -> list[tuple[int, str, str]]:
+    """Runs commands in one process, and returns the status, the output and the errors of each."""
+    process = hub_python(COMMANDS, json.dumps([[*map(str, words)] for words in several]))
+    printed = process.communicate(timeout=180)
+    outs, errors = (re.findall(r"((?:(?!===).*\n)*)=== (\d)\n", text) for text in printed)
+    assert len(outs) == len(errors) == len(several), printed
+    return [(int(status), out, error) for (out, status), (error, _) in zip(outs, errors, strict=True)]
+
+
+def files_of(hub, revision="main", name=NAME) -> dict[str, bytes]:
+    files = hub.repos["model", name].commit(revision)["files"]
     return {name: Path(hub.blob(entry["sha"])).read_bytes() for name, entry in files.items()}
+
+
+def snippets_of(card: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
 
 
 def card_of(hub) -> str:
@@ -74,7 +126,21 @@ def card_of(hub) -> str:
 
 
 @pytest.fixture(scope="module")
-def published(run, tmp_path_factory):  # noqa: F811
+def run(trained, tmp_path_factory):  # noqa: F811
+    """A run folder whose model says much, and something else to every text: one of 24 updates says nothing."""
+    folder = shutil.copytree(trained, tmp_path_factory.mktemp("talking") / "small")
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(folder / "averaged")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(std=0.3)
+    model.save_pretrained(folder / "averaged")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(run, tmp_path_factory):
     """A Hub with a published run, which the tests leave as it is, and what publishing printed."""
     options = ("--license", "apache-2.0", "--dataset", "wmt/wmt14", "--title", "A small model", "--tag", "v1")
     with serving() as hub:
@@ -92,16 +158,8 @@ def use(published, tmp_path):
         yield start
 
 
-@pytest.fixture
-def publish(hub_python, run):  # noqa: F811
-    def publish(*options, status=0, model=run, **environment):
-        return finished(hub_python(CLI, "publish", model, NAME, *options, **environment), status)
-
-    return publish
-
-
 class TestPublish:
-    def test_everything_is_there(self, published, run):  # noqa: F811
+    def test_everything_is_there(self, published, run):
         hub, out, _ = published
         assert out.splitlines()[-1].startswith(f"{hub.url}/{NAME}/commit/")
         found = files_of(hub)
@@ -112,6 +170,8 @@ class TestPublish:
             "pipeline_vanilla_transformer.py",
         } <= found.keys()  # fmt: skip
         assert found["model.safetensors"] == (run / "averaged" / "model.safetensors").read_bytes()
+        code = {path.name: path.read_bytes() for path in MODEL_CODE.glob("*_vanilla_transformer.py")}
+        assert {name: content for name, content in found.items() if name.endswith(".py")} == code
         assert hub.repos["model", NAME].commit("main")["files"]["model.safetensors"]["lfs"]
         assert hub.repos["model", NAME].commit("v1") == hub.repos["model", NAME].commit("main")
         assert not hub.repos["model", NAME].private
@@ -126,132 +186,235 @@ class TestPublish:
         assert any(request["cdn"] for request in hub.log)
         assert not any(request["auth"] for request in hub.log if request["cdn"])
 
-    def test_private_and_only_for_those_who_may(self, hub, publish, hub_python, tmp_path):
-        publish("--private")
-        assert hub.repos["model", NAME].private
-        stranger = {"HF_TOKEN": "hf_read", "HF_HOME": str(tmp_path / "strangers")}
-        errors = finished(hub_python(CLI, "translate", "--model", NAME, "I am here.", **stranger), 1)
-        assert "no such model on the Hub, or not for you" in errors
-
-    def test_without_the_right_token(self, hub, hub_python, run):  # noqa: F811
-        processes = [hub_python(CLI, "publish", run, NAME, HF_TOKEN=token) for token in ("", "hf_wrong", "hf_read")]
-        for process in processes:
-            errors = finished(process, 1)
+    def test_only_those_who_may(self, hub, hub_python, run):
+        publish = ("publish", "--debug", "--private", run / "averaged", NAME)
+        read = ("translate", "--debug", "--model", NAME, "I am here.")
+        tokens = [f"HF_TOKEN={token}" for token in ("", "hf_wrong", "hf_read")]
+        *refused, done, unknown, stranger, reader = commands(
+            hub_python,
+            *((token, *publish) for token in tokens),
+            ("HF_TOKEN=hf_write", *publish),
+            *((token, *read) for token in (*tokens[1:], "HF_TOKEN=hf_write")),
+        )
+        assert [status for status, *_ in (*refused, done, unknown, stranger, reader)] == [1, 1, 1, 0, 1, 1, 0]
+        for _, _, errors in (*refused, unknown, stranger):
             assert "hf auth login" in errors.splitlines()[-1]
-            assert "hf_wrong" not in errors
-        assert ("model", NAME) not in hub.repos
+            assert not re.search("hf_(wrong|read|write)", errors)
+        assert "does not know your token" in unknown[2]
+        assert "no such model on the Hub, or not for you" in stranger[2]
+        assert hub.repos["model", NAME].private
 
-    def test_a_branch_and_a_pull_request(self, hub, publish, run, tmp_path):  # noqa: F811
-        publish()
-        head = hub.repos["model", NAME].refs["refs/heads/main"]
-        greedy = shutil.copytree(run, tmp_path / "greedy")
-        path = greedy / "averaged" / "generation_config.json"
+    def test_a_branch_and_a_pull_request(self, hub, hub_python, run, tmp_path):
+        model, greedy = run / "averaged", shutil.copytree(run / "averaged", tmp_path / "greedy")
+        path = greedy / "generation_config.json"
         path.write_text(path.read_text(encoding="utf-8").replace('"num_beams": 2', '"num_beams": 1'), encoding="utf-8")
-        publish("--revision", "greedy", model=greedy)
+        *_, (_, out, _), _ = commands(
+            hub_python,
+            ("publish", model, NAME),
+            ("publish", greedy, NAME, "--revision", "greedy"),
+            ("publish", model, NAME, "--pull-request", "--message", "A better card", "--title", "Another title"),
+            ("publish", greedy, NAME, "--revision", "refs/pr/1", "--title", "A third title"),
+        )
         beams = [json.loads(files_of(hub, name)["generation_config.json"])["num_beams"] for name in ("greedy", "main")]
         assert beams == [1, 2]
-        out = publish("--pull-request", "--message", "A better card", "--title", "Another title")
         assert "/discussions/" in out.splitlines()[-1]
-        assert hub.repos["model", NAME].refs["refs/heads/main"] == head
-        [request] = [name for name in hub.repos["model", NAME].refs if name.startswith("refs/pr/")]
-        assert b"# Another title" in files_of(hub, request)["README.md"]
+        assert b"# small" in files_of(hub)["README.md"]
+        assert hub.repos["model", NAME].refs.keys() == {
+            f"refs/{name}" for name in ("heads/main", "heads/greedy", "pr/1")
+        }
+        assert b"# A third title" in files_of(hub, "refs/pr/1")["README.md"]
+        request = hub.repos["model", NAME].commit("refs/pr/1")
+        assert hub.repos["model", NAME].commit(request["parent"])["title"] == "A better card"
 
-    def test_a_dry_run_sends_nothing(self, hub, publish):
-        out = publish("--dry-run")
-        assert re.search(r"^ +[\d,]+  model\.safetensors$", out, flags=re.MULTILINE)
-        assert "README.md" in out
-        assert hub.log == []
-
-    def test_the_hub_falters(self, hub, publish):
+    def test_the_hub_falters(self, hub, hub_python, run):
+        model, busy = run / "averaged", r"/api/repos/create"
         faults = [
-            hub.fault("status", r"/api/repos/create", status=503, times=2),
-            hub.fault("drop", r"/api/repos/create"),
+            hub.fault("status", busy, status=503, times=2),
+            hub.fault("drop", busy),
+            hub.fault("status", busy, status=429, headers={"Retry-After": "1"}),
             hub.fault("status", r"^/lfs/", status=503, times=7),  # more than the client bears
             hub.fault("status", r"/commit/main", status=500, times=2),
             hub.fault("drop", r"/commit/main"),
+            hub.fault("status", busy, status=429, headers={"Retry-After": "1000"}, skip=1),
         ]
-        publish()
-        assert [fault["hits"] for fault in faults] == [2, 1, 7, 2, 1]
+        [patient, asked] = commands(hub_python, ("publish", model, NAME), ("publish", model, NAME))
+        assert not any(fault["times"] for fault in faults)
+        assert (patient[0], asked[0]) == (0, 1)
+        assert "(status 429); trying again in 1 seconds" in patient[2]
+        assert "publish again in 1000 seconds, which finishes the job" in asked[2]
         assert "model.safetensors" in files_of(hub)
 
-    def test_killed_in_the_middle_and_begun_again(self, hub, hub_python, publish, run):  # noqa: F811
+    def test_ended_in_the_middle_and_begun_again(self, hub, hub_python, run, tmp_path):
         fault = hub.fault("status", r"^/lfs/", times=1000)
-        process = hub_python(CLI, "publish", run, NAME)
-        while not fault["hits"]:
-            assert process.poll() is None
+        places = [tmp_path / name for name in ("killed", "interrupted")]
+        for place in places:
+            place.mkdir()
+        killed, interrupted = (
+            hub_python(CLI, "publish", run / "averaged", NAME, TMPDIR=str(place)) for place in places
+        )
+        while not all(any(place.iterdir()) for place in places) or not fault["hits"]:
+            assert killed.poll() is None
+            assert interrupted.poll() is None
             time.sleep(0.05)
-        process.kill()
-        process.communicate()
-        fault["times"] = fault["hits"]
+        killed.kill()
+        killed.communicate()
+        interrupted.send_signal(signal.SIGINT)
+        assert finished(interrupted, 1).endswith("Interrupted.\n")
+        assert not [*places[1].iterdir()]
+        fault["times"] = 0
         assert files_of(hub).keys() == {".gitattributes"}  # nothing of it, rather than half
-        publish()
+        publish = ("publish", run / "averaged", NAME)
+        results = commands(hub_python, publish, publish)
+        assert [status for status, *_ in results] == [0, 0]
         assert "model.safetensors" in files_of(hub)
-        commits = {**hub.repos["model", NAME].commits}
-        publish()
-        assert hub.repos["model", NAME].commits == commits  # nothing was new
+        assert len(hub.repos["model", NAME].commits) == 2  # with that of the empty repository: nothing was new
 
-    def test_a_folder_that_is_no_run(self, hub, publish, run):  # noqa: F811
-        publish(model=run / "averaged")
-        assert "no records of its training" in card_of(hub)
-        assert "scores.json" not in files_of(hub)
-
-    def test_mistakes(self, hub_python, run, tmp_path):  # noqa: F811
-        bare = shutil.copytree(run / "averaged", tmp_path / "bare")
-        (bare / "tokenizer.json").unlink()
-        processes = {
-            "There is no model in": (hub_python(CLI, "publish", tmp_path, NAME), 1),
-            "lacks tokenizer.json": (hub_python(CLI, "publish", bare, NAME), 1),
-            "give USER/NAME": (hub_python(CLI, "publish", run, "small"), 2),
-            "not both": (hub_python(CLI, "publish", run, NAME, "--tag", "v1", "--pull-request"), 2),
+    def test_models_that_are_no_run(self, hub, hub_python, run, tmp_path):
+        classifier, converted, averaged = tmp_path / "classifier", tmp_path / "converted", run / "averaged"
+        write_marian(tmp_path / "marian")
+        VanillaTransformerForSequenceClassification.from_pretrained(averaged, num_labels=3).save_pretrained(classifier)
+        for name in ("tokenizer.json", "tokenizer_config.json", "recipe.yaml"):
+            shutil.copy(averaged / name, classifier)
+        models = {
+            "averaged": averaged,
+            "checkpoint": run / "checkpoints" / "checkpoint-16",
+            "classifier": classifier,
+            "converted": converted,
+            "copied": "tester/averaged",
         }
-        for message, (process, status) in processes.items():
-            assert message in finished(process, status)
+        convert = ("convert", tmp_path / "marian", "--output", converted)
+        results = commands(
+            hub_python, convert, *(("publish", model, f"tester/{name}") for name, model in models.items())
+        )
+        assert [status for status, *_ in results] == [0] * 6
+        found = {name: files_of(hub, name=f"tester/{name}") for name in models}
+        cards = {name: ModelCard(files["README.md"].decode()) for name, files in found.items()}
+        translator = {"generation_config.json", "tokenizer.json", "recipe.yaml"}
+        more = {
+            **dict.fromkeys(("averaged", "checkpoint", "copied"), translator),
+            "classifier": {"tokenizer.json", "recipe.yaml"},
+            "converted": {"generation_config.json", "source.spm", "target.spm", "vocab.json"},
+        }
+        for name, files in found.items():
+            assert {path for path in files if not path.endswith(".py")} == {
+                ".gitattributes", "README.md", "config.json", "model.safetensors", "tokenizer_config.json", *more[name]
+            }  # fmt: skip
+            assert "no records of its training" in cards[name].content
+            kind = "text-classification" if name == "classifier" else "translation"
+            assert cards[name].data.pipeline_tag == kind
+        assert cards["checkpoint"].data.language == ["en", "de"]
+        assert (run / "recipe.yaml").read_text(encoding="utf-8") in cards["checkpoint"].content
+        assert cards["converted"].data.language is None
+        # The lines of the cards, and text of Marian's that looks like special tokens.
+        hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
+        lines = [snippets_of(cards[name].content) for name in ("classifier", "converted", "checkpoint")]
+        processes = [
+            hub_python("\n".join(ours for ours, _ in lines)),
+            hub_python(hidden + "\n".join(theirs for _, theirs in lines[:2]) + MARIANS_TEXT),
+        ]
+        ours, theirs = map(finished, processes)
+        assert ours.splitlines()[0] == theirs.splitlines()[0]
+        assert ours.count("translation_text") == 2
+
+    def test_a_tag_is_of_one_commit(self, hub, hub_python, run):
+        publish = ("publish", run / "averaged", NAME, "--tag", "v1")
+        first, again, other = commands(hub_python, publish, publish, (*publish, "--title", "Another"))
+        assert (first[0], again[0], other[0]) == (0, 0, 1)
+        assert "but v1 is already the name of" in other[2]
+        assert len(hub.repos["model", NAME].commits) == 3
+        assert b"# small" in files_of(hub, "v1")["README.md"]
+
+    def test_mistakes_and_a_dry_run_send_nothing(self, hub, hub_python, run, tmp_path):
+        bare, other = (shutil.copytree(run / "averaged", tmp_path / name) for name in ("bare", "other"))
+        (bare / "tokenizer.json").unlink()
+        config = json.loads((other / "config.json").read_text(encoding="utf-8"))
+        (other / "config.json").write_text(json.dumps(config | {"model_type": "marian"}), encoding="utf-8")
+        unfinished = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("averaged", "best"))
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        mistakes = {
+            ("publish", tmp_path, NAME): (1, "There is no model in"),
+            ("publish", unfinished, NAME): (1, "is not finished, it has no model yet but its checkpoints"),
+            ("publish", bare, NAME): (1, "lacks tokenizer.json"),
+            ("publish", other, NAME): (1, "is a model of the kind marian, which our code does not fit"),
+            ("publish", run, "small"): (2, "give USER/NAME"),
+            ("publish", run, "../small", "--dry-run"): (1, "is no name on the Hub"),
+            ("publish", run, "a b/small", "--dry-run"): (1, "is no name on the Hub"),
+            ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
+            ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
+            ("publish", run, NAME, "--revision", commit): (1, "is a commit, which cannot be changed"),
+            ("HF_HUB_OFFLINE=1", "publish", run, NAME): (1, "HF_HUB_OFFLINE is set, so that nothing can be published"),
+            ("translate", "--model", NAME, "Hello."): (1, "the cache has no such model, and HF_HUB_OFFLINE is set"),
+        }
+        *results, dry = commands(hub_python, *mistakes, ("publish", run, NAME, "--dry-run"))
+        for (status, message), (found, _, errors) in zip(mistakes.values(), results, strict=True):
+            assert message in errors
+            assert found == status
+        assert dry[0] == 0
+        assert re.search(r"^ +[\d,]+  model\.safetensors$", dry[1], flags=re.MULTILINE)
+        assert re.search(r"^ +[\d,]+  translations/small\.jsonl$", dry[1], flags=re.MULTILINE)
+        assert hub.log == []
 
 
 class TestUse:
-    def test_with_and_without_the_package(self, use):
-        ours, theirs = map(json.loads, map(finished, [use(USE, "package"), use(USE, "remote", "v1")]))
+    def test_with_and_without_the_package_and_offline_from_the_cache(self, published, use):
+        online = [use(USE, "package"), use(USE, "remote", "v1")]
+        ours, theirs = map(json.loads, map(finished, online))
         assert ours["texts"] == ours["pipeline"]
-        assert (ours.pop("remote code"), theirs.pop("remote code")) == (False, True)
-        assert ours == theirs
-
-    def test_offline_from_the_cache(self, published, use):
-        online = finished(use(USE, "package"))
+        assert len({text.strip() for text in ours["texts"]} - {""}) == 2
+        assert (ours["remote code"], theirs["remote code"]) == (False, True)
+        assert {**ours, "remote code": True} == theirs
         requests = len(published[0].log)
-        offline = use(USE, "package", HF_HUB_OFFLINE="1")
-        command = use(CLI, "translate", "--model", NAME, "The dog is old.", "I am here.", HF_HUB_OFFLINE="1")
-        assert finished(offline) == online
-        assert finished(command).splitlines() == json.loads(online)["texts"]
+        command = "from vanilla_transformer.cli import main; main(['translate', '--model', name, *texts])"
+        offline = [use(USE + command, "package", HF_HUB_OFFLINE="1"), use(USE, "remote", "v1", HF_HUB_OFFLINE="1")]
+        [found, *lines], [found_remotely] = (finished(process).splitlines() for process in offline)
+        assert [json.loads(found), json.loads(found_remotely)] == [ours, theirs]
+        assert lines == ours["texts"]
         assert len(published[0].log) == requests
 
-    def test_commands_take_a_repository_and_a_revision(self, use, run):  # noqa: F811
+    def test_commands_take_a_repository_and_a_revision(self, use, run):
         names = (run, f"{NAME}@v1", f"{NAME}@v2", "nobody/model")
-        local, tagged, *missing = [use(CLI, "translate", "--model", name, "I am here.") for name in names]
-        assert finished(tagged) == finished(local)
-        for process in missing:
-            assert "no such model on the Hub" in finished(process, 1)
+        local, tagged, *missing = commands(use, *(("translate", "--model", name, "I am here.") for name in names))
+        assert tagged[:2] == local[:2]
+        assert tagged[1].strip()
+        for status, _, errors in missing:
+            assert status == 1
+            assert "no such model on the Hub" in errors
 
     def test_none_of_a_repositorys_code_is_run_unasked(self, published, hub, hub_python, tmp_path):
-        files = files_of(published[0])
         trap = f"open({str(tmp_path / 'sprung')!r}, 'w')\n".encode()
-        hub.seed("model", NAME, {name: trap if name.endswith(".py") else text for name, text in files.items()})
-        processes = [hub_python(CLI, "translate", "--model", NAME, "I am here."), hub_python(USE, "package")]
-        assert [bool(finished(process)) for process in processes] == [True, True]
+        files = {name: trap if name.endswith(".py") else text for name, text in files_of(published[0]).items()}
+        files |= {"custom_generate/generate.py": trap, "evil.py": trap}
+        files |= dict.fromkeys(("../up.json", "../../../up.json", "sub/../../up.json"), b"{}")
+        config, tokenizer = (json.loads(files[name]) for name in ("config.json", "tokenizer_config.json"))
+        elsewhere = dict.fromkeys(config["auto_map"], "tester/evil--evil.Evil")
+        files["config.json"] = json.dumps(config | {"auto_map": elsewhere}).encode()
+        hub.seed("model", NAME, files)
+        evil = tokenizer | {"auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}, "tokenizer_class": "Evil"}
+        hub.seed("model", "tester/evil", {**files, "tokenizer_config.json": json.dumps(evil).encode()})
+        processes = [hub_python(USE, "package")]
+        translate = [("translate", "--model", name, "I am here.") for name in (NAME, "tester/evil")]
+        (works, *_), (refused, _, why) = commands(hub_python, *translate)
+        assert (works, refused) == (0, 1)
+        assert "contains custom code" in why
+        assert finished(processes[0])
         assert not (tmp_path / "sprung").exists()
+        assert not [*tmp_path.rglob("up.json"), *tmp_path.parent.glob("up.json")]
 
     def test_a_pickle_is_not_opened(self, published, hub, hub_python, tmp_path):
         files = files_of(published[0])
         del files["model.safetensors"]
         files["pytorch_model.bin"] = b"cos\nsystem\n(S'touch " + str(tmp_path / "sprung").encode() + b"'\ntR."
         hub.seed("model", NAME, files)
-        for process in [hub_python(USE, "package"), hub_python(USE, "remote")]:
-            errors = finished(process, 1)
-            assert "has no weights in safetensors" in errors
+        theirs = hub_python(USE, "remote")
+        [(status, _, errors)] = commands(hub_python, ("translate", "--model", NAME, "I am here."))
+        assert status == 1
+        for each in (errors, finished(theirs, 1)):
+            assert "has no weights in safetensors" in each
         assert not (tmp_path / "sprung").exists()
 
 
 class TestCard:
-    def test_its_metadata_are_what_the_client_reads(self, published, run):  # noqa: F811
+    def test_its_metadata_are_what_the_client_reads(self, published, run):
         data = ModelCard(card_of(published[0])).data
         assert (data.language, data.license, data.library_name) == (["en", "de"], "apache-2.0", "transformers")
         assert (data.pipeline_tag, data.datasets, data.model_name) == ("translation", ["wmt/wmt14"], "A small model")
@@ -263,56 +426,90 @@ class TestCard:
         assert {"sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter", "exact_match"} <= results.keys()
         assert all("version:" in result.metric_args["signature"] for result in data.eval_results)
 
-    def test_its_lines_run(self, published, use, run):  # noqa: F811
-        with_package, without = re.findall(r"```python\n(.*?)```", card_of(published[0]), flags=re.DOTALL)
+    def test_its_lines_run(self, published, use, run):
+        with_package, without = snippets_of(card_of(published[0]))
         hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
-        expected = use(CLI, "translate", "--model", run, "The dog is old.")
-        processes = [use(with_package), use(hidden + without)]
-        translation = finished(expected).strip()
-        assert all(translation in finished(process) for process in processes)
+        translate = (
+            f"\nfrom vanilla_transformer.cli import main; main(['translate', '--model', {str(run)!r}, SENTENCE])"
+        )
+        processes = [use(with_package + translate.replace("SENTENCE", "'The dog is old.'")), use(hidden + without)]
+        ours, theirs = map(finished, processes)
+        translation = ours.splitlines()[-1]
+        assert repr(translation) in ours.splitlines()[0]
+        assert repr(translation) in theirs
 
 
 TRAINING = """
-import json, sys
+import json, os, sys
 import vanilla_transformer
 from datasets import Dataset
 from vanilla_transformer import VanillaTransformerTrainer, VanillaTransformerTrainingArguments
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
+folder, output = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder)
 rows = [tokenizer("The dog is old.", text_target="Der Hund ist alt.") for _ in range(8)]
 data = Dataset.from_list([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
-args = VanillaTransformerTrainingArguments(
-    sys.argv[2], max_tokens=64, max_steps=6, save_steps=2, eval_strategy="no", load_best_model_at_end=False,
-    push_to_hub=True, hub_model_id="tester/small", hub_strategy=sys.argv[3], hub_always_push=True, use_cpu=True,
-)
-trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer)
-trainer.train()
-if len(sys.argv) > 4:
-    trainer.push_to_hub(license="mit", model_name="A pushed model")
+token = os.environ.pop("HF_TOKEN")  # to be had from the arguments alone
+for strategy in ("every_save", "checkpoint", "all_checkpoints", "end"):
+    args = VanillaTransformerTrainingArguments(
+        f"{output}/{strategy}", max_tokens=64, max_steps=6, save_steps=2, eval_strategy="no", report_to="none",
+        load_best_model_at_end=False, push_to_hub=True, hub_model_id=f"tester/{strategy}", hub_strategy=strategy,
+        hub_always_push=True, hub_token=token, use_cpu=True,
+    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer)
+    trainer.train()
+    trainer.push_to_hub(license="mit", model_name=f"A {strategy} model", token=token)
+model.push_to_hub("tester/python", private=True, token=token)
+tokenizer.push_to_hub("tester/python", token=token)
+"""
+
+# Loads every commit, without the package.
+EVERY_COMMIT = """
+import json, sys
+sys.modules["vanilla_transformer"] = None
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+for name, commit in json.loads(sys.argv[1]):
+    where = {"revision": commit, "trust_remote_code": True}
+    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    model = AutoModelForSeq2SeqLM.from_pretrained(name, **where)
+    ids = model.generate(**tokenizer(["The dog is old."], return_tensors="pt"))
+    print(json.dumps([name, tokenizer.batch_decode(ids, skip_special_tokens=True)]))
 """
 
 
-def test_pushes_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):  # noqa: F811
-    finished(hub_python(TRAINING, run / "averaged", tmp_path / "out", "every_save", "push"))
-    commits = [oid for oid, commit in hub.repos["model", NAME].commits.items() if "config.json" in commit["files"]]
-    assert len(commits) >= 2  # a push is left out while another one runs
-    for process in [hub_python(USE, "remote", oid) for oid in (commits[0], commits[-1])]:
-        assert json.loads(finished(process))["texts"]
-    card = ModelCard(card_of(hub))
+def test_pushes_from_python_and_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):
+    finished(hub_python(TRAINING, run / "averaged", tmp_path))
+    commits = []
+    for (_, name), repository in hub.repos.items():
+        found = [oid for oid, commit in repository.commits.items() if "tokenizer.json" in commit["files"]]
+        assert len(found) >= {"tester/every_save": 2}.get(name, 1)  # a push is left out while another one runs
+        commits += [(name, oid) for oid in found]
+        for oid in repository.commits:
+            assert not [path for path, content in files_of(hub, oid, name).items() if b"hf_write" in content]
+    assert hub.repos["model", "tester/python"].private
+    loaded = finished(hub_python(EVERY_COMMIT, json.dumps(commits))).splitlines()
+    assert len(loaded) == len(commits)
+    assert len({name for name, _ in map(json.loads, loaded)}) == 5
+    card = ModelCard(files_of(hub, name="tester/every_save")["README.md"].decode())
     assert (card.data.license, card.data.pipeline_tag) == ("mit", "translation")
-    assert "# A pushed model" in card.content
+    assert "# A every_save model" in card.content
 
 
 def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F811
-    options = ("--data.folder", corpus, "--output", tmp_path / "run", "--training.push_to_hub", "true")
-    refused = hub_python(CLI, "train", corpus / "recipe.yaml", *options)
-    assert "needs training.hub_model_id" in finished(refused, 1)
-    options += ("--training.hub_model_id", NAME, "--training.hub_strategy", "every_save")
-    finished(hub_python(CLI, "train", corpus / "recipe.yaml", *options))
+    """Without a test set, too."""
+    train = ("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run")
+    train += ("--data.test", "{}", "--training.push_to_hub", "true")
+    options = ("--training.hub_model_id", NAME, "--training.hub_strategy", "every_save")
+    unnamed, token, done = commands(hub_python, train, (*train, "--training.hub_token", "hf_write"), (*train, *options))
+    assert (unnamed[0], token[0], done[0]) == (1, 1, 0)
+    assert "needs training.hub_model_id" in unnamed[2]
+    assert "training.hub_token would be stored with the run" in token[2]
+    assert "hf_write" not in token[2]
     found = files_of(hub)
     assert "scores.json" in found
     assert not [name for name in found if name.endswith((".bin", ".pt", ".pth", ".pkl"))]
-    assert "## How good it is" in card_of(hub)
+    assert "The recipe names no test set. These are of the validation set" in card_of(hub)
     assert f"vanilla-transformer train {corpus / 'recipe.yaml'}" in card_of(hub)
-    assert json.loads(finished(hub_python(USE, "package")))["texts"]
+    assert ModelCard(card_of(hub)).data.eval_results[0].dataset_name == "validation"
+    finished(hub_python(USE, "package"))

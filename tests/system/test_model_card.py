@@ -1,10 +1,15 @@
 """The card says what the run's records say."""
 
 import json
+import re
 import shutil
 
 import pytest
+import yaml
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
 
+from vanilla_transformer.model.code_vanilla_transformer import LANGUAGES_TASK
 from vanilla_transformer.sharing.model_card import VARIANTS, model_card
 
 
@@ -24,15 +29,50 @@ def test_a_card_from_a_runs_records(run):
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
 
 
-def test_a_run_without_a_test_set_has_no_card(run, tmp_path):
+def test_a_run_without_a_test_set_is_measured_on_the_validation_set(run, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     recipe = (copy / "recipe.yaml").read_text(encoding="utf-8")
     without = recipe.replace("test:\n    small:\n    - test.en\n    - test.de\n", "test: {}\n")
     assert without != recipe
     (copy / "recipe.yaml").write_text(without, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"nothing under data\.test"):
-        model_card(copy, title="")
+    card = model_card(copy, title="")
+    assert "The recipe names no test set. These are of the validation set" in card
+    assert {result.dataset_name for result in ModelCard(card).data.eval_results} == {"validation"}
+
+
+BLOCKS = ("heading_open", "fence", "table_open", "hr")
+HOSTILE = "a | b\n---\nlicense: mit\n```\n# c <!-- <b> `d` *e* _f_ [g](h) &amp; \u2028\n````\n" + "x" * 5000
+
+
+def test_no_text_of_a_recipe_or_a_corpus_is_markdown(run, tmp_path):
+    """Rendered as CommonMark and tables, the card has the sections that it always has, and shows the text as it is."""
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    recipe = yaml.safe_load((copy / "recipe.yaml").read_text(encoding="utf-8"))
+    recipe["description"], recipe["data"]["target_language"] = HOSTILE, "pt-BR"
+    (copy / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    row = dict.fromkeys(("source", "reference", "hypothesis"), HOSTILE)
+    (copy / "translations" / "small.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    card = ModelCard(model_card(copy, title=HOSTILE, command=f"train {HOSTILE}"))
+    one_line = " ".join(HOSTILE.split())
+    assert card.data.model_name == one_line
+    assert card.data.license is None
+    assert (card.data.language, card.data.language_bcp47) == (["en", "pt"], ["pt-BR"])
+    tokens = MarkdownIt().enable("table").parse(card.text)
+    usual = MarkdownIt().enable("table").parse(ModelCard(model_card(run, title="")).text)
+    kinds = [
+        [t.type for t in each if t.type in ("heading_open", "fence", "table_open", "hr")] for each in (tokens, usual)
+    ]
+    assert kinds[0] == kinds[1]
+    assert "html_block" not in {t.type for t in tokens}
+    assert "## Citation" in card.text
+    shown = [t for t in tokens if t.type == "inline" and "source: " in t.content]
+    assert ["".join(child.content for child in t.children) for t in shown] == [f"source: {one_line}"]
+    recipes = [t.content for t in tokens if t.type == "fence" and t.info == "yaml"]
+    assert yaml.safe_load(recipes[0])["description"] == HOSTILE
+    [task] = re.findall(r'pipeline\("(\w+)", model', card.text)
+    assert LANGUAGES_TASK.fullmatch(task).groups() == ("en", "pt_BR")
 
 
 @pytest.mark.parametrize("missing", ["finished.json", "scores.json"])

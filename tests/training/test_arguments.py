@@ -1,6 +1,7 @@
 """The arguments: the docstring's table tells the truth about every default, and nothing impossible is accepted."""
 
 import dataclasses
+import pickle
 import re
 
 import pytest
@@ -130,6 +131,13 @@ def test_noam_schedule_multiplies_a_rate_of_1(make):
 def test_without_noam_the_learning_rate_is_used(make):
     arguments = make(noam_factor=None, learning_rate=1e-3, warmup_steps=0)
     assert (arguments.learning_rate, arguments.warmup_steps) == (1e-3, 0)
+
+
+def test_no_token_is_written_beside_a_checkpoint(make):
+    arguments = make(hub_token="hf_secret")
+    assert b"hf_secret" not in pickle.dumps(arguments)
+    assert arguments.hub_token == "hf_secret"
+    assert pickle.loads(pickle.dumps(arguments)) == make()
 
 
 def test_arguments_can_be_made_again_from_themselves(make):

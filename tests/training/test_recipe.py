@@ -222,6 +222,7 @@ def test_language_codes_are_taken(language, write):
     ("section", "content", "message"),
     [
         ("training", {"num_train_epochs": 3}, "training.num_train_epochs has no effect"),
+        ("training", {"hub_token": "hf_x"}, "training.hub_token would be stored with the run: log in with"),
         ("decoding", {"num_beams": 2.5}, "decoding.num_beams must be a whole number"),
         ("decoding", {"num_beams": 0}, "decoding.num_beams must be a whole number"),
         ("decoding", {"length_penalty": "much"}, "decoding.length_penalty must be a number"),

@@ -61,10 +61,10 @@ def convert(model: str, *, output: Path) -> None:
     from ..model.conversion_vanilla_transformer import from_marian
     from ..run_folder import load_weights
 
-    if (kind := AutoConfig.from_pretrained(model).model_type) != "marian":
+    if (kind := AutoConfig.from_pretrained(model, trust_remote_code=False).model_type) != "marian":
         raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False, split_special_tokens=True)
     except ImportError as error:
         raise ValueError(
             'Marian\'s tokenizers need sentencepiece: pip install "vanilla-transformer[marian]"'

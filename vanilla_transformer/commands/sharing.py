@@ -34,7 +34,7 @@ def publish(
         license: Name of the licence as the Hub knows it, say apache-2.0.
         dataset: Name of a dataset of the Hub that it was trained on, beside those that the recipe names.
         private: Make the repository a private one, if it is new.
-        revision: The branch, made if it is missing.
+        revision: The branch, made if it is missing; or refs/pr/1, say, to add to a pull request.
         tag: A name for the commit, say v1.
         pull_request: Open a pull request instead of changing the branch.
         message: Of the commit.
@@ -44,8 +44,11 @@ def publish(
 
     if repository.count("/") != 1 or not all(repository.split("/")):
         raise UsageError(f"{repository!r} is no name on the Hub: give USER/NAME.")
-    if pull_request and tag is not None:
-        raise UsageError("Give --tag or --pull-request, not both: a pull request is no part of the model yet.")
+    if pull_request and (tag is not None or revision is not None):
+        raise UsageError(
+            "Give --tag and --revision or --pull-request, not both: a pull request is for the main branch, and no part "
+            "of the model yet."
+        )
     done = publishing.publish(
         model,
         repository,

@@ -197,7 +197,8 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     remedy = "learn one with learn_tokenizer(...) and save it there with save_pretrained"
     if not (Path(folder) / "tokenizer.json").is_file():
         raise ValueError(f"there is no tokenizer.json in {str(folder)!r}; {remedy}")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    # Ours has no code. That of another kind is not run, and nobody is asked whether it may be.
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
     ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))
     if found != SPECIAL_TOKENS or ids != list(range(len(SPECIAL_TOKENS))):

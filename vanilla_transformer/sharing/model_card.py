@@ -12,23 +12,21 @@ from ..files import text_lines
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run_folder import RunFolder, find_model
 from ..training.recipe import Recipe, load_recipe
+from .card_sections import (
+    CITATION,
+    architecture,
+    as_text,
+    fenced,
+    how_to_use,
+    in_table,
+    languages,
+    line,
+    recipe_section,
+)
 
 
 VARIANTS = ("sacrebleu", "sacrebleu_lowercase", "bleu_paper", "bleu_tokenized", "chrf", "chrf++", "ter")
 """The scores of a card: what the metrics of the recipe lack is computed from the translations that the run kept."""
-
-CITATION = """\
-```bibtex
-@inproceedings{vaswani2017attention,
-  title     = {Attention Is All You Need},
-  author    = {Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and
-               Gomez, Aidan N. and Kaiser, {\\L}ukasz and Polosukhin, Illia},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {30},
-  year      = {2017},
-  url       = {https://arxiv.org/abs/1706.03762}
-}
-```"""
 
 
 def model_card(
@@ -46,7 +44,7 @@ def model_card(
 
     Args:
         run: The run folder.
-        title: The card's heading.
+        title: The card's heading, in one line.
         repository: Where the model is to be found, for the lines that load it.
         license: Name of the licence of the model, as the Hub knows it, say "apache-2.0".
         datasets: Names of the Hub's datasets that it was trained on, beside those that the recipe names.
@@ -59,12 +57,9 @@ def model_card(
 
     Raises:
         FileNotFoundError: The run is not finished.
-        ValueError: The recipe names no test set.
     """
-    folder = RunFolder(run)
+    folder, title = RunFolder(run), line(title)
     recipe = load_recipe(folder.recipe)
-    if not recipe.data.test:
-        raise ValueError(f"{folder.recipe} has nothing under data.test: a card shows translations of a test set.")
     if not folder.finished.exists() or not folder.scores.exists():
         raise FileNotFoundError(f"The run in {folder.path} is not finished: go on with --resume.")
     scores = scores_of_tests(folder, recipe)
@@ -72,57 +67,41 @@ def model_card(
     metadata = _metadata(recipe, corpora, scores, title, license, datasets)
     sections = [
         f"---\n{metadata.to_yaml()}\n---",
-        f"# {title}",
+        f"# {as_text(title)}",
         _what_it_is(folder, recipe),
-        _how_to_use(repository, recipe),
-        _scores_section(scores),
+        how_to_use(repository, recipe),
+        _scores_section(scores, recipe),
         _limits_section(recipe),
         _data_section(folder, recipe),
         _training_section(folder, recipe, command),
         f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
         _all_scores(_read(folder.scores)),
         _examples_section(folder, recipe, examples),
-        f"## Recipe\n\n```yaml\n{recipe.to_yaml()}```",
-        f"## Citation\n\n{CITATION}",
-    ]
-    return "\n\n".join(sections) + "\n"
-
-
-def bare_card(model: str | Path, *, title: str, repository: str, license: str | None = None) -> str:
-    """The card of a model that came without the records of a run: it says so.
-
-    Args:
-        model: The model's folder.
-        title: As for `model_card`.
-        repository: As for `model_card`.
-        license: As for `model_card`.
-    """
-    config = VanillaTransformerConfig.from_pretrained(model)
-    metadata = ModelCardData(
-        license=license, library_name="transformers", pipeline_tag="translation", tags=["vanilla_transformer"]
-    )
-    sections = [
-        f"---\n{metadata.to_yaml()}\n---",
-        f"# {title}",
-        f"{_architecture(config)} This folder has no records of its training: neither data nor scores are known here.",
-        _how_to_use(repository, None),
+        recipe_section(recipe),
         f"## Citation\n\n{CITATION}",
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
-    """All `VARIANTS`, and the recipe's other metrics, of the translations that a run kept of its test sets."""
+    """All `VARIANTS`, and the recipe's other metrics, of the translations that a run kept of its test sets.
+
+    Of the validation set, if the recipe names no test set.
+    """
     language = recipe.data.target_language
     metrics = list(dict.fromkeys([*VARIANTS, *recipe.evaluation.metrics]))
     found = []
-    for test_set in recipe.data.test:
+    for test_set in _measured(recipe):
         rows = _translations(folder, test_set)
         hypotheses, references = ([row[name] for row in rows] for name in ("hypothesis", "reference"))
         found += score_translations(
             hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
         )
     return found
+
+
+def _measured(recipe: Recipe) -> list[str]:
+    return list(recipe.data.test) or ["validation"]
 
 
 def _read(path: Path):
@@ -161,7 +140,7 @@ def _metadata(
             )
         )
     return ModelCardData(
-        language=[_code(recipe.data.source_language), _code(recipe.data.target_language)],
+        **languages(recipe),
         license=license,
         library_name="transformers",
         pipeline_tag="translation",
@@ -178,68 +157,34 @@ def _kind_of(metric: str) -> str:
     return metric.partition("_")[0].rstrip("+")
 
 
-def _code(language: str) -> str:
-    return language.replace("_", "-").split("-")[0].lower()
-
-
-def _architecture(config: VanillaTransformerConfig) -> str:
-    return (
-        'The encoder-decoder Transformer of "Attention Is All You Need" '
-        f"({'pre-norm' if config.norm_first else 'post-norm, as in the paper'}): {config.encoder_layers} + "
-        f"{config.decoder_layers} layers, d_model {config.d_model}, {config.encoder_attention_heads} heads, d_ff "
-        f"{config.encoder_ffn_dim}, a vocabulary of {config.vocab_size:,}."
-    )
-
-
 def _what_it_is(folder: RunFolder, recipe: Recipe) -> str:
     config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
     return (
-        f"Translates from {recipe.data.source_language} into {recipe.data.target_language}. {recipe.description}\n\n"
-        f"{_architecture(config)} Trained from random weights."
+        f"Translates from {recipe.data.source_language} into {recipe.data.target_language}. "
+        f"{as_text(recipe.description)}\n\n"
+        f"{architecture(config)} Trained from random weights."
     )
 
 
-def _how_to_use(repository: str, recipe: Recipe | None) -> str:
-    languages = f"_{recipe.data.source_language}_to_{recipe.data.target_language}" if recipe else ""
-    sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
-    return f"""\
-## How to use it
-
-With the package (`pip install vanilla-transformer`), which runs no code of this repository:
-
-```python
-import vanilla_transformer  # gives transformers 5 the architecture, and its translation pipeline back
-from transformers import pipeline
-
-translator = pipeline("translation{languages}", model="{repository}")
-print(translator({json.dumps(sentence[0], ensure_ascii=False)}))
-```
-
-Without it, transformers runs the code that lies beside the weights, if you allow that:
-
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{repository}", trust_remote_code=True)
-model = AutoModelForSeq2SeqLM.from_pretrained("{repository}", trust_remote_code=True)
-batch = tokenizer([{json.dumps(sentence[0], ensure_ascii=False)}], return_tensors="pt")
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
-```
-
-transformers from 5.19 on no longer has the task "translation": without either of the two it refuses it, and
-`pipeline(model="{repository}")` too."""
-
-
-def _scores_section(scores: Sequence[Score]) -> str:
+def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
     rows = [
         f"| {score.test_set} | {score.metric} | {score.value:.2f} | {score.mean:.2f} ± {score.confidence:.2f} | "
-        f"{score.detail} | {_in_table(score.signature)} |"
+        f"{score.detail} | {in_table(score.signature)} |"
         for score in scores
     ]
+    caution = (
+        ""
+        if recipe.data.test
+        else (
+            "\n\nThe recipe names no test set. These are of the validation set, which the run itself has looked at: of "
+            "other text the scores are lower."
+        )
+    )
     head = "| test set | metric | score | 95 % of 1,000 bootstrap samples | detail | signature |\n"
     return (
         "## How good it is\n\nOf the translations in `translations/`, against the untouched references. Report "
-        "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better).\n\n"
+        "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better)."
+        f"{caution}\n\n"
         f"{head}| --- | --- | ---: | ---: | --- | --- |\n" + "\n".join(rows)
     )
 
@@ -285,7 +230,7 @@ def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) ->
     minutes = max(record["elapsed_seconds"] for record in log) / 60
     command = command or environment.get("command") or "vanilla-transformer train recipe.yaml"
     return (
-        f"## Training\n\n```\n{command}\n```\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
+        f"## Training\n\n{fenced(command)}\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
         f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "
         f"seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The recipe as "
         "it was resolved is below, and in `recipe.yaml`."
@@ -330,23 +275,18 @@ def _curve(folder: RunFolder) -> str:
     return f"{head}| ---: |\n" + "\n".join(rows)
 
 
-def _in_table(text: str) -> str:
-    """Text as it stands, in a cell: even inside of backquotes a bar would end the cell."""
-    return "`" + text.replace("|", "\\|") + "`"
-
-
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _examples_section(folder: RunFolder, recipe: Recipe, examples: int) -> str:
-    test_set = next(iter(recipe.data.test))
+    test_set = _measured(recipe)[0]
     rows = sorted(_translations(folder, test_set), key=_sentence_score, reverse=True)
     middle = random.Random(0).sample(rows[1:-1], max(0, min(examples, len(rows)) - 2))
-    shown = [("best", rows[0]), *(("random", row) for row in middle), ("worst", rows[-1])]
+    shown = [("best", rows[0]), *(("random", row) for row in middle), ("worst", rows[-1])][: len(rows)]
     blocks = [
-        f"- {label} (chrF {_sentence_score(row):.1f})\n  - source: {row['source']}\n  - reference: {row['reference']}\n"
-        f"  - model: {row['hypothesis']}"
+        f"- {label} (chrF {_sentence_score(row):.1f})\n  - source: {as_text(row['source'])}\n"
+        f"  - reference: {as_text(row['reference'])}\n  - model: {as_text(row['hypothesis'])}"
         for label, row in shown
     ]
     return (

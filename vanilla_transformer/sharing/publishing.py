@@ -1,6 +1,8 @@
 """A model, with all that belongs to it, as a repository of the Hub."""
 
+import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,22 +12,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi
-from huggingface_hub.errors import HfHubHTTPError, HTTPError, LocalTokenNotFoundError
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, is_offline_mode
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, LocalTokenNotFoundError
+from huggingface_hub.utils import validate_repo_id
 
 from ..files import write_text
 from ..model.code_vanilla_transformer import save_code
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run_folder import WEIGHTS, RunFolder, find_model
-from .model_card import bare_card, model_card
+from .bare_card import bare_card
+from .card_sections import is_classifier
+from .model_card import model_card
 
 
 logger = logging.getLogger(__name__)
 
-MODEL_FILES = ("config.json", "generation_config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json")
-"""What a repository has at least, beside the code."""
-
-_MORE_MODEL_FILES = ("recipe.yaml", "special_tokens_map.json", "source.spm", "target.spm", "vocab.json")
-_PATIENCE = 60.0  # seconds
+_ALL_HAVE = ("config.json", WEIGHTS, "tokenizer_config.json")
+_TRANSLATORS_HAVE = ("generation_config.json",)
+_OUR_TOKENIZER, _MARIANS_TOKENIZER = ("tokenizer.json",), ("source.spm", "target.spm", "vocab.json")
+_SOME_HAVE = ("recipe.yaml", "special_tokens_map.json")
+_FIRST_WAIT, _PATIENCE = 1.0, 60.0  # seconds
+_PICKLE = "training_args.bin"  # which Trainer's own pushes leave
+_LONGEST_WAIT = 300.0  # seconds; the Hub counts requests in windows of five minutes
 
 
 @dataclass(frozen=True)
@@ -78,69 +86,110 @@ def publish(
 
     Raises:
         FileNotFoundError: There is no model at `path`, or the run is not finished.
-        ValueError: `path` lacks something that a repository needs, or the recipe of a run names no test set.
+        ValueError: `path` lacks something that a repository needs or is no model of ours; names, branch and tag are
+            none, or do not go together; or the Hub refuses something.
         PermissionError: The Hub does not know the token, or it may not write there.
-        ConnectionError: The Hub did not answer for a minute, or answered with errors only.
+        ConnectionError: The Hub did not answer for a minute, answered with errors only, or must not be asked.
     """
+    _check_names(repository, revision, tag, pull_request)
+    if is_offline_mode() and not dry_run:
+        raise ConnectionError("HF_HUB_OFFLINE is set, so that nothing can be published: unset it.")
     model = find_model(path)
-    if missing := [name for name in MODEL_FILES if not (model / name).is_file() and not _is_marian(model, name)]:
-        raise ValueError(
-            f"{model} lacks {', '.join(missing)}: publish a run folder, or a model saved with its tokenizer."
-        )
-    with _gathered(Path(path), model, repository, title, license, datasets) as folder:
-        files = {
-            str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()
-        }
+    _check_complete(model)
+    with _gathered(Path(path), model, repository, title, license, datasets) as files:
+        sizes = {name: file.stat().st_size for name, file in sorted(files.items())}
         if dry_run:
-            return Publication(repository, files, None)
+            return Publication(repository, sizes, None)
         api = HfApi()
         with _explained(repository):
             _persistently(lambda: api.create_repo(repository, private=private, exist_ok=True))
-            if revision is not None:
+            if revision is not None and not revision.startswith("refs/"):
                 _persistently(lambda: api.create_branch(repository, branch=revision, exist_ok=True))
+            operations = [CommitOperationAdd(name, file) for name, file in files.items()]
+            if _persistently(lambda: api.file_exists(repository, _PICKLE, revision=revision)):
+                operations.append(CommitOperationDelete(_PICKLE))
             commit = _persistently(
-                lambda: api.upload_folder(
-                    repo_id=repository,
-                    folder_path=folder,
+                lambda: api.create_commit(  # not upload_folder, which makes several if it takes long
+                    repository,
+                    operations,
+                    commit_message=message or f"{title or repository}: model, code, card",
                     revision=revision,
                     create_pr=pull_request,
-                    commit_message=message or f"{title or repository}: model, code, card",
-                    delete_patterns=["training_args.bin"],  # a pickle, which Trainer's own pushes leave
                 )
             )
             if tag is not None:
-                _persistently(lambda: api.create_tag(repository, tag=tag, revision=commit.oid, exist_ok=True))
-    return Publication(repository, files, commit)
+                _tag(api, repository, tag, commit)
+    return Publication(repository, sizes, commit)
 
 
-def _is_marian(model: Path, name: str) -> bool:
-    """Marian's tokenizer, of a converted model, has other files."""
-    return name == "tokenizer.json" and (model / "source.spm").is_file()
+def _check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ValueError(f"{repository!r} is no name on the Hub: {error}") from None
+    if "/" not in repository:
+        raise ValueError(f"{repository!r} is no name on the Hub: give USER/NAME.")
+    if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
+        raise ValueError(f"{revision} is a commit, which cannot be changed: give the name of a branch.")
+    if pull_request and revision is not None:
+        raise ValueError("A pull request is for the main branch: give no other one.")
+    if pull_request and tag is not None:
+        raise ValueError("A pull request is no part of the model yet: give no tag.")
+
+
+def _check_complete(model: Path) -> None:
+    """Whether a folder has what a repository needs, of a model of ours."""
+    try:
+        kind = json.loads((model / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{model / 'config.json'} is no configuration of a model: publish another folder.") from None
+    if kind != VanillaTransformerConfig.model_type:
+        raise ValueError(
+            f"{model} is a model of the kind {kind}, which our code does not fit (`vanilla-transformer convert` makes "
+            "Marian's ours)."
+        )
+    needed = [*_ALL_HAVE, *(_MARIANS_TOKENIZER if (model / "source.spm").is_file() else _OUR_TOKENIZER)]
+    if not is_classifier(VanillaTransformerConfig.from_pretrained(model)):
+        needed += _TRANSLATORS_HAVE
+    if missing := [name for name in needed if not (model / name).is_file()]:
+        raise ValueError(
+            f"{model} lacks {', '.join(missing)}: publish a run folder, or a model saved with its tokenizer."
+        )
 
 
 @contextmanager
 def _gathered(
     path: Path, model: Path, repository: str, title: str | None, license: str | None, datasets: Sequence[str]
-) -> Iterator[Path]:
-    """A folder with the repository's files."""
+) -> Iterator[dict[str, Path]]:
+    """The repository's files by their names there. Those that are made for it are gone afterwards."""
     run = RunFolder(path)
     title = title or repository.rpartition("/")[2]
+    named = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENIZER, *_SOME_HAVE)
+    files = {name: model / name for name in named if (model / name).is_file()}
     with TemporaryDirectory(prefix="vanilla-transformer-") as name:
-        folder = Path(name)
-        for file in (*MODEL_FILES, *_MORE_MODEL_FILES):
-            if (model / file).is_file():
-                shutil.copy(model / file, folder)
-        save_code(folder)
-        if model == run.path:
-            card = bare_card(model, title=title, repository=repository, license=license)
-        else:
+        made = Path(name)
+        shutil.copy(model / "config.json", made)
+        save_code(made)
+        if model in (run.averaged, run.best):
             card = model_card(path, title=title, repository=repository, license=license, datasets=datasets)
-            for record in (run.scores, run.data, run.environment, run.log, run.learning_curve, run.attention):
-                if record.is_file():
-                    shutil.copy(record, folder)
-            shutil.copytree(run.translations, folder / run.translations.name)
-        write_text(folder / "README.md", card)
-        yield folder
+            records = [run.scores, run.data, run.environment, run.log, run.learning_curve, run.attention]
+            files |= {record.name: record for record in records if record.is_file()}
+            files |= {f"{run.translations.name}/{file.name}": file for file in run.translations.glob("*.jsonl")}
+        else:
+            card = bare_card(model, title=title, repository=repository, license=license, datasets=datasets)
+        write_text(made / "README.md", card)
+        yield files | {file.name: file for file in made.iterdir()}
+
+
+def _tag(api: HfApi, repository: str, tag: str, commit: CommitInfo) -> None:
+    """Names a commit. A name that it has already is left over from a try before this one; another's is not taken."""
+    _persistently(lambda: api.create_tag(repository, tag=tag, revision=commit.oid, exist_ok=True))
+    named = {ref.name: ref.target_commit for ref in _persistently(lambda: api.list_repo_refs(repository)).tags}
+    if named.get(tag, commit.oid) != commit.oid:
+        raise ValueError(
+            f"{repository} was published, as {commit.oid}, but {tag} is already the name of {named[tag]}: publish "
+            "again with another tag."
+        )
 
 
 def _persistently(action: Callable[[], Any]) -> Any:
@@ -148,16 +197,17 @@ def _persistently(action: Callable[[], Any]) -> Any:
 
     Its client tries parts of an upload again, but neither the making of a repository nor the commit itself.
     """
-    begun, delay = time.monotonic(), 1.0
+    begun, delay = time.monotonic(), _FIRST_WAIT
     while True:
         try:
             return action()
         except Exception as error:
-            if not _may_pass(error) or time.monotonic() - begun > _PATIENCE:
+            wait = max(delay, asked := _asked_to_wait(error))
+            if not _may_pass(error) or time.monotonic() - begun > _PATIENCE or asked > _LONGEST_WAIT:
                 raise
             what = f"status {_status(error)}" if _status(error) else type(error).__name__
-            logger.warning("The Hub did not answer as it should (%s); trying again in %.0f seconds.", what, delay)
-            time.sleep(delay)
+            logger.warning("The Hub did not answer as it should (%s); trying again in %.0f seconds.", what, wait)
+            time.sleep(wait)
             delay = min(2 * delay, 16.0)
 
 
@@ -169,6 +219,12 @@ def _may_pass(error: Exception) -> bool:
     if status is not None:
         return status >= 500 or status in (408, 429)
     return isinstance(error, (HTTPError, ConnectionError, TimeoutError))
+
+
+def _asked_to_wait(error: Exception) -> float:
+    """Seconds that the Hub asks for before the next try; 0 if it does not."""
+    said = error.response.headers.get("Retry-After", "") if _status(error) else ""
+    return float(said) if said.isdecimal() else 0.0  # it may also be a date, which the Hub does not send
 
 
 def _status(error: BaseException | None) -> int | None:
@@ -197,8 +253,9 @@ def _explained(repository: str) -> Iterator[None]:
             ) from None
         if _may_pass(error):
             what = f"status {status}" if status else type(error).__name__
+            later = f"in {asked:.0f} seconds" if (asked := _asked_to_wait(error)) else "later"
             raise ConnectionError(
-                f"The Hub does not answer as it should ({what}): publish again later, which finishes the job."
+                f"The Hub does not answer as it should ({what}): publish again {later}, which finishes the job."
             ) from None
         if status is not None:
             said = error.server_message if isinstance(error, HfHubHTTPError) else None

@@ -146,6 +146,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if self.update_tokens is not None:
             self._share_out_update()
 
+    def __getstate__(self) -> dict:
+        """Without the token: Trainer writes the arguments beside every checkpoint, and pushes them to the Hub."""
+        return {**vars(self), "hub_token": None}
+
     @property
     def device(self) -> torch.device:
         """As in transformers; a processor has no number: with one, 5.17 finds no such place to load an optimizer to."""

@@ -124,6 +124,10 @@ class Recipe:
             paper_generation_config(VanillaTransformerConfig(), **self.decoding).validate(strict=True)
         except ValueError as error:
             raise ValueError(f"decoding: {error}") from error
+        if self.training.get("hub_token") is not None:  # recipes are kept with every checkpoint, and published
+            raise ValueError(
+                "training.hub_token would be stored with the run: log in with `hf auth login` instead, or set HF_TOKEN"
+            )
         if "num_train_epochs" in self.training:
             raise ValueError("training.num_train_epochs has no effect, a run is measured in updates: set max_steps")
 

@@ -98,7 +98,12 @@ def train(
             plot_learning_curve(folder.log_records(), folder.learning_curve)
             draw_attention(folder, recipe)
             if arguments.push_to_hub:
-                publish(folder.path, trainer.hub_model_id, private=bool(arguments.hub_private_repo))
+                publish(
+                    folder.path,
+                    trainer.hub_model_id,
+                    private=bool(arguments.hub_private_repo),
+                    revision=arguments.hub_revision,
+                )
     return folder
 
 
@@ -187,8 +192,8 @@ def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingA
     arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
-    if arguments.push_to_hub and not (recipe.data.test and arguments.hub_model_id):
-        raise ValueError("training.push_to_hub needs training.hub_model_id, and a test set under data.test.")
+    if arguments.push_to_hub and not arguments.hub_model_id:
+        raise ValueError("training.push_to_hub needs training.hub_model_id.")
     return arguments
 
 

@@ -304,7 +304,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             model_name: The card's heading; the name of the repository if it is not given.
             **kwargs: What Trainer's own takes beside these; it has no part in ours.
         """
-        from ..sharing.model_card import bare_card
+        from ..sharing.bare_card import bare_card
 
         if not self.is_world_process_zero():
             return

@@ -1,0 +1,131 @@
+"""What the cards of all models have in common, and how text becomes Markdown."""
+
+import json
+import re
+
+from ..model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..training.recipe import Recipe
+
+
+CITATION = """\
+```bibtex
+@inproceedings{vaswani2017attention,
+  title     = {Attention Is All You Need},
+  author    = {Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and
+               Gomez, Aidan N. and Kaiser, {\\L}ukasz and Polosukhin, Illia},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {30},
+  year      = {2017},
+  url       = {https://arxiv.org/abs/1706.03762}
+}
+```"""
+
+
+def is_classifier(config: VanillaTransformerConfig) -> bool:
+    """Whether a saved model is one that sorts texts, and no translator."""
+    return VanillaTransformerForSequenceClassification.__name__ in (config.architectures or ())
+
+
+def languages(recipe: Recipe) -> dict[str, list[str]]:
+    """A card's fields for them. The Hub sorts models by bare languages, and keeps regions apart: "pt", and "pt-BR"."""
+    codes = [each.replace("_", "-") for each in (recipe.data.source_language, recipe.data.target_language)]
+    found = {"language": list(dict.fromkeys(code.split("-")[0].lower() for code in codes))}
+    if regional := list(dict.fromkeys(code for code in codes if "-" in code)):
+        found["language_bcp47"] = regional
+    return found
+
+
+def architecture(config: VanillaTransformerConfig) -> str:
+    """The kind and the size of a model, in a sentence."""
+    return (
+        'The encoder-decoder Transformer of "Attention Is All You Need" '
+        f"({'pre-norm' if config.norm_first else 'post-norm, as in the paper'}): {config.encoder_layers} + "
+        f"{config.decoder_layers} layers, d_model {config.d_model}, {config.encoder_attention_heads} heads, d_ff "
+        f"{config.encoder_ffn_dim}, a vocabulary of {config.vocab_size:,}."
+    )
+
+
+def how_to_use(repository: str, recipe: Recipe | None) -> str:
+    """Lines that translate, in the languages of the recipe, with the package and without it."""
+    task = "translation"
+    if recipe:  # the task's name takes no hyphen
+        task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
+    sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
+    return f"""\
+## How to use it
+
+With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+
+```python
+import vanilla_transformer  # gives transformers 5 the architecture, and its translation pipeline back
+from transformers import pipeline
+
+translator = pipeline("{task}", model="{repository}")
+print(translator({json.dumps(sentence[0], ensure_ascii=False)}))
+```
+
+Without it, transformers runs the code that lies beside the weights, if you allow that:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{repository}", trust_remote_code=True)
+model = AutoModelForSeq2SeqLM.from_pretrained("{repository}", trust_remote_code=True)
+batch = tokenizer([{json.dumps(sentence[0], ensure_ascii=False)}], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+transformers from 5.19 on no longer has the task "translation": without either of the two it refuses it, and
+`pipeline(model="{repository}")` too."""
+
+
+def how_to_classify(repository: str) -> str:
+    """Lines that sort a text, with the package and without it."""
+    return f"""\
+## How to use it
+
+With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+
+```python
+import vanilla_transformer  # gives transformers the architecture
+from transformers import pipeline
+
+classifier = pipeline("text-classification", model="{repository}")
+print(classifier("The dog is old."))
+```
+
+Without it, transformers runs the code that lies beside the weights, if you allow that:
+
+```python
+from transformers import pipeline
+
+classifier = pipeline("text-classification", model="{repository}", trust_remote_code=True)
+print(classifier("The dog is old."))
+```"""
+
+
+def recipe_section(recipe: Recipe) -> str:
+    """All of a recipe."""
+    return f"## Recipe\n\n{fenced(recipe.to_yaml().rstrip(), 'yaml')}"
+
+
+def line(text: str) -> str:
+    """Text in one line."""
+    return " ".join(text.split())
+
+
+def as_text(text: str) -> str:
+    """Text that is no Markdown, in one line that shows it as it is."""
+    return re.sub(r"[\\`*<\[\]|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line(text))
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Text as a block of code, in a fence that is longer than any in it."""
+    fence = "`" * max(3, *(len(quotes) + 1 for quotes in re.findall("`+", text)), 0)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def in_table(text: str) -> str:
+    """Text as it stands, in a cell: even inside of backquotes a bar would end the cell."""
+    return "`" + text.replace("|", "\\|") + "`"
