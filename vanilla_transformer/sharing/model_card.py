@@ -136,7 +136,7 @@ def _metadata(
                 metric_type=_kind_of(score.metric),
                 metric_name=score.metric,
                 metric_value=round(score.value, 2),
-                metric_args={"signature": score.signature, "confidence": round(score.confidence, 2)},
+                metric_args={"signature": score.signature, **_interval(score)},
             )
         )
     return ModelCardData(
@@ -166,9 +166,18 @@ def _what_it_is(folder: RunFolder, recipe: Recipe) -> str:
     )
 
 
+def _interval(score: Score) -> dict[str, float]:
+    """Half the width of the 95 % interval; a single sentence has none."""
+    return {} if score.confidence is None else {"confidence": round(score.confidence, 2)}
+
+
+def _spread(score: Score) -> str:
+    return "–" if score.confidence is None else f"{score.mean:.2f} ± {score.confidence:.2f}"
+
+
 def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
     rows = [
-        f"| {score.test_set} | {score.metric} | {score.value:.2f} | {score.mean:.2f} ± {score.confidence:.2f} | "
+        f"| {score.test_set} | {score.metric} | {score.value:.2f} | {_spread(score)} | "
         f"{score.detail} | {in_table(score.signature)} |"
         for score in scores
     ]
