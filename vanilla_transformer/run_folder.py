@@ -148,7 +148,7 @@ def _fetched(name: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
         if is_offline_mode():
             raise ConnectionError(
-                f"There is no folder {name}, the cache has no such model, and HF_HUB_OFFLINE is set: unset it."
+                f"There is no folder {name} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
             ) from error
         if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
             raise PermissionError(

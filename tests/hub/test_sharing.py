@@ -343,7 +343,7 @@ class TestPublish:
             ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", commit): (1, "is a commit, which cannot be changed"),
             ("HF_HUB_OFFLINE=1", "publish", run, NAME): (1, "HF_HUB_OFFLINE is set, so that nothing can be published"),
-            ("translate", "--model", NAME, "Hello."): (1, "the cache has no such model, and HF_HUB_OFFLINE is set"),
+            ("translate", "--model", NAME, "Hello."): (1, "no such model of the Hub in the cache; HF_HUB_OFFLINE"),
         }
         *results, dry = commands(hub_python, *mistakes, ("publish", run, NAME, "--dry-run"))
         for (status, message), (found, _, errors) in zip(mistakes.values(), results, strict=True):

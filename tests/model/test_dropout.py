@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vanilla_transformer.model.dropout_vanilla_transformer import dropout
+from vanilla_transformer.model.dropout_vanilla_transformer import add_dropout, dropout
 
 
 NUMBERS = 200_000
@@ -94,3 +94,33 @@ def test_strided_states_are_dropped_alike():
 
 def test_a_p_just_below_one_drops_everything_or_nearly():
     assert (dropout(torch.ones(100), 0.999999, training=True) == 0).float().mean() > 0.9
+
+
+class TestAddDropout:
+    @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])
+    def test_it_is_the_sum_of_the_residual_and_what_is_kept(self, dtypes):
+        residual, states = (torch.randn(50, 40).to(dtype).requires_grad_() for dtype in dtypes)
+        torch.manual_seed(2)
+        got = add_dropout(residual, states, 0.3, training=True)
+        torch.manual_seed(2)
+        kept = dropout(torch.ones(50, 40), 0.3, training=True)  # 0 or 1 / 0.7
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got, residual + states.float() * kept)
+        gradient = torch.randn(50, 40)
+        got.backward(gradient)
+        torch.testing.assert_close(residual.grad, gradient)
+        torch.testing.assert_close(states.grad, (gradient * kept).to(states.dtype))
+
+    def test_gradients_are_those_of_finite_differences(self):
+        residual, states = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+        def same_mask(*args):
+            torch.manual_seed(3)
+            return add_dropout(*args, 0.5, training=True)
+
+        assert torch.autograd.gradcheck(same_mask, (residual, states))
+
+    @pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True)])
+    def test_without_training_or_without_p_it_is_the_sum(self, p, training):
+        residual, states = torch.randn(2, 5, 6)
+        assert torch.equal(add_dropout(residual, states, p, training), residual + states)

@@ -147,3 +147,12 @@ def test_gradients_are_made_only_where_they_are_wanted(states_too, weight_too):
             torch.testing.assert_close(tensor.grad, gradient)
         else:
             assert tensor.grad is None
+
+
+@pytest.mark.parametrize("confidence", [60, 75, 95, 120, 3000])
+def test_labels_whose_probability_is_no_longer_a_float32(confidence):
+    """exp(-75) is one still, exp(-95) a denormal one, exp(-120) is not."""
+    states, weight = torch.tensor([[float(confidence)], [1.0]]), torch.tensor([[0.0], [1.0], [0.5]])
+    labels = torch.tensor([0, 1])
+    got = ours(states, weight, labels, 0.1)
+    assert_equal(got, torchs(states, weight, labels, 0.1), rtol=1e-5, atol=1e-5)

@@ -1,15 +1,26 @@
 """From a recipe to a run folder."""
 
 import json
+import logging
 import shlex
 import sys
 from pathlib import Path
 
 from .evaluation import scores_table
-from .process import is_first_process, use_memory_well
+from .process import is_first_process, prepare_for_training
 
 
-def train(recipe: str, *, output: Path | None = None, resume: bool = False, overrides: dict | None = None) -> None:
+logger = logging.getLogger(__name__)
+
+
+def train(
+    recipe: str,
+    *,
+    output: Path | None = None,
+    resume: bool = False,
+    plain_process: bool = False,
+    overrides: dict | None = None,
+) -> None:
     """Trains a translator as a recipe says: vocabulary, training, averaging, scores, pictures.
 
     Any field of the recipe can be set on the command line: --training.max_steps 2000 --data.folder corpora
@@ -20,11 +31,13 @@ def train(recipe: str, *, output: Path | None = None, resume: bool = False, over
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
         output: The run folder; runs/RECIPE if it is not given.
         resume: Go on with the run in that folder from its last complete checkpoint.
+        plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """
     from ..training.recipe import load_recipe
     from ..training.run import train as train_recipe
 
-    use_memory_well()
+    if not plain_process and (done := prepare_for_training()):
+        logger.info("%s", done)
     output = output or Path("runs") / Path(recipe).stem
     typed = shlex.join(["vanilla-transformer", *sys.argv[1:]])
     folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True, command=typed)

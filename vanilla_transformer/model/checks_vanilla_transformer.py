@@ -86,6 +86,11 @@ def check_labels(labels: torch.Tensor, pad: int | None, eos: int | list[int] | N
         raise ValueError(f"The labels end in padding (id {pad}): put -100 in its place.")
 
 
+def hides_something(mask: torch.Tensor) -> bool:
+    """Whether a mask (batch, source) has a 0; True where one may not look."""
+    return not (_may_look_at(mask) and bool(mask.all()))
+
+
 def needs_plain_operations() -> bool:
     """Whether torch.func transforms this call or torch.export records it: neither takes autograd functions of ours."""
     is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # since torch 2.7

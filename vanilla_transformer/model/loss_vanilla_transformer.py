@@ -3,8 +3,10 @@
 import torch
 
 
-# Logits held at one time: enough rows for fast matrix products, few enough to stay near the processor.
-_LOGITS_AT_A_TIME = {"cpu": 2**22, "cuda": 2**27}
+# Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
+_LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
+# A probability whose logarithm is not to be trusted: float32 soon has no smaller numbers.
+_SMALL = 1e-30
 
 
 def linear_cross_entropy(
@@ -49,18 +51,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, x.shape[0], rows):
             chunk = slice(start, start + rows)
             label = labels[chunk, None]  # (rows, 1)
-            logits = (x[chunk] @ w.T).float()  # (rows, vocabulary)
-            gradient = logits.softmax(dim=1)  # of logsumexp
-            # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
-            log_sum_exp = logits.amax(dim=1) - gradient.amax(dim=1).log()  # (rows,)
-            loss += log_sum_exp.sum() - (1 - label_smoothing) * logits.gather(1, label).sum()
+            of_label, log_sum_exp, gradient = _project(x[chunk], w, label)
+            loss += log_sum_exp.sum() - (1 - label_smoothing) * of_label.sum()
             if not (want_states or want_weight):
                 continue
-            gradient.scatter_add_(1, label, torch.full_like(label, label_smoothing - 1, dtype=gradient.dtype))
+            gradient.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
             gradient = gradient.to(dtype)
             if want_states:
-                grad_states[chunk] = gradient @ w
-            if want_weight:
+                torch.mm(gradient, w, out=grad_states[chunk])
+            if want_weight and dtype == torch.float32:
+                grad_weight.addmm_(gradient.T, x[chunk])
+            elif want_weight:
                 grad_weight += gradient.T @ x[chunk]
         if label_smoothing:
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
@@ -81,3 +82,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx, grad_output):
         scaled = [None if grad is None else grad * grad_output.to(grad.dtype) for grad in ctx.saved_tensors]
         return *scaled, None, None
+
+
+def _project(x, w, label) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The label's logit (rows, 1), logsumexp (rows, 1) of all logits, and its gradient, their softmax."""
+    logits = (x @ w.T).float()  # (rows, vocabulary)
+    of_label = logits.gather(1, label)
+    if logits.device.type != "cpu":
+        # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
+        highest = logits.amax(dim=1, keepdim=True)
+        softmax = torch.softmax(logits, dim=1, out=logits)
+        return of_label, highest - softmax.amax(dim=1, keepdim=True).log(), softmax
+    # The same of the label in place of the maximum, which saves two more passes, unless its probability is too small.
+    softmax = torch.softmax(logits, dim=1, out=logits)
+    probability = softmax.gather(1, label)
+    log_sum_exp = of_label - probability.log()
+    unlikely = (probability < _SMALL)[:, 0]
+    if unlikely.any():
+        log_sum_exp[unlikely] = (x[unlikely] @ w.T).float().logsumexp(dim=1, keepdim=True)
+    return of_label, log_sum_exp, softmax

@@ -6,7 +6,7 @@ know. Shapes stand at the line's end; `heads * head_dim` is d_model in all but r
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -38,9 +38,10 @@ from .checks_vanilla_transformer import (
     needs_plain_operations,
 )
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .dropout_vanilla_transformer import dropout
+from .dropout_vanilla_transformer import add_dropout, dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config, is_its_weights
 from .loss_vanilla_transformer import linear_cross_entropy
+from .masks_vanilla_transformer import additive_mask, causal_mask, is_faster_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -91,7 +92,7 @@ def eager_attention_forward(
     query: torch.Tensor,  # (batch, heads, target, head_dim)
     key: torch.Tensor,  # (batch, heads, source, head_dim)
     value: torch.Tensor,  # (batch, heads, source, value_head_dim)
-    attention_mask: torch.Tensor | None,  # (batch, 1, target, source), 0 or a large negative number
+    attention_mask: torch.Tensor | None,  # broadcastable to (batch, 1, target, source): True, or 0, where allowed
     scaling: float,
     dropout: float = 0.0,
     **kwargs,
@@ -102,10 +103,23 @@ def eager_attention_forward(
         The attended values (batch, target, heads, value_head_dim) and the weights (batch, heads, target, source).
     """
     scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (batch, heads, target, source)
+    if attention_mask is None and getattr(module, "is_causal", False) and query.shape[2] > 1:
+        attention_mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
     if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = F.dropout(scores.softmax(dim=-1), dropout, module.training)
+        scores = scores + additive_mask(attention_mask, scores.dtype)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
+    weights = F.dropout(weights, dropout, module.training)
     return torch.matmul(weights, value).transpose(1, 2), weights
+
+
+def projected(states: torch.Tensor, *projections: nn.Module) -> Sequence[torch.Tensor]:
+    """Linear projections of the same states (batch, length, d_model): when training, as one matrix product."""
+    if not torch.is_grad_enabled() or not all(is_its_weights(each) for each in projections):
+        return [projection(states) for projection in projections]
+    weight = torch.cat([projection.weight for projection in projections])
+    biases = [projection.bias for projection in projections if projection.bias is not None]
+    together = F.linear(states, weight, torch.cat(biases) if biases else None)
+    return together.split([projection.out_features for projection in projections], dim=-1)
 
 
 class VanillaTransformerAttention(nn.Module):
@@ -116,6 +130,7 @@ class VanillaTransformerAttention(nn.Module):
         self.config = config
         self.is_causal = is_causal
         self.layer_idx = layer_idx
+        self.num_heads = num_heads
         self.head_dim = config.head_dim or config.d_model // num_heads
         self.value_head_dim = config.value_head_dim or self.head_dim
         self.scaling = self.head_dim**-0.5
@@ -138,17 +153,19 @@ class VanillaTransformerAttention(nn.Module):
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Returns the output (batch, target, d_model) and, if the implementation has them, the attention weights."""
-        query = self._split_heads(self.q_proj(hidden_states), self.head_dim)
         if encoder_hidden_states is None:
-            key, value = self._keys_and_values(hidden_states)
+            query, key, value = self._heads(hidden_states, self.q_proj, self.k_proj, self.v_proj)
             if past_key_values is not None:
                 cache = getattr(past_key_values, "self_attention_cache", past_key_values)
                 key, value = cache.update(key, value, self.layer_idx)
         else:
+            (query,) = self._heads(hidden_states, self.q_proj)
             key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
+        if attend is sdpa_attention_forward and is_faster_plain(query, key):
+            attend = eager_attention_forward
         attended, weights = attend(
             self,
             query,
@@ -161,25 +178,21 @@ class VanillaTransformerAttention(nn.Module):
         )  # (batch, target, heads, value_head_dim)
         return self.out_proj(attended.flatten(2)), weights
 
-    @staticmethod
-    def _split_heads(states: torch.Tensor, head_dim: int) -> torch.Tensor:
-        return states.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (batch, heads, length, head_dim)
-
-    def _keys_and_values(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        key = self._split_heads(self.k_proj(states), self.head_dim)
-        value = self._split_heads(self.v_proj(states), self.value_head_dim)
-        return key, value
+    def _heads(self, states: torch.Tensor, *projections: nn.Module) -> list[torch.Tensor]:
+        every = projected(states, *projections)
+        return [one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in every]  # (batch, heads, length, dim)
 
     def _encoder_keys_and_values(
         self, encoder_hidden_states: torch.Tensor, past_key_values: Cache | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The encoder's keys and values do not change while the target grows: the first step's are kept."""
         if not isinstance(past_key_values, EncoderDecoderCache):
-            return self._keys_and_values(encoder_hidden_states)
+            return self._heads(encoder_hidden_states, self.k_proj, self.v_proj)
         cache = past_key_values.cross_attention_cache
         if past_key_values.is_updated.get(self.layer_idx):
             return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
-        key, value = cache.update(*self._keys_and_values(encoder_hidden_states), self.layer_idx)
+        key, value = self._heads(encoder_hidden_states, self.k_proj, self.v_proj)
+        key, value = cache.update(key, value, self.layer_idx)
         past_key_values.is_updated[self.layer_idx] = True
         return key, value
 
@@ -207,8 +220,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
     def residual(self, hidden_states: torch.Tensor, sub_layer: Callable, layer_norm: nn.LayerNorm) -> torch.Tensor:
         """LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4), or x + Dropout(Sublayer(LayerNorm(x)))."""
         if self.norm_first:
-            return hidden_states + dropout(sub_layer(layer_norm(hidden_states)), self.dropout, self.training)
-        return layer_norm(hidden_states + dropout(sub_layer(hidden_states), self.dropout, self.training))
+            return add_dropout(hidden_states, sub_layer(layer_norm(hidden_states)), self.dropout, self.training)
+        return layer_norm(add_dropout(hidden_states, sub_layer(hidden_states), self.dropout, self.training))
 
 
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
@@ -383,7 +396,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
         check_source_mask(attention_mask, embeddings)
-        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
+        mask = padding_mask(self.config, embeddings, attention_mask)
         hidden_states = self.embed(embeddings)
         for layer in self.layers:
             hidden_states = layer(hidden_states, mask, **kwargs)
@@ -439,15 +452,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         self_cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-        mask = create_causal_mask(
-            config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask, past_key_values=self_cache
-        )
-        encoder_mask = create_bidirectional_mask(
-            config=self.config,
-            inputs_embeds=embeddings,
-            attention_mask=encoder_attention_mask,
-            encoder_hidden_states=encoder_hidden_states,
-        )
+        mask = causal_mask(self.config, embeddings, attention_mask, self_cache)
+        encoder_mask = padding_mask(self.config, embeddings, encoder_attention_mask, encoder_hidden_states)
         hidden_states = self.embed(embeddings, 0 if self_cache is None else self_cache.get_seq_length())
         for layer in self.layers:
             hidden_states = layer(

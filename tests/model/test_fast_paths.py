@@ -1,0 +1,97 @@
+"""What is done in another way than the equations say, because it is faster, and comes to the same."""
+
+import pytest
+import torch
+from torch import nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from vanilla_transformer.model import masks_vanilla_transformer as masks
+from vanilla_transformer.model import modeling_vanilla_transformer as modeling
+from vanilla_transformer.model.modeling_vanilla_transformer import eager_attention_forward, projected
+
+
+class TestProjected:
+    @pytest.mark.parametrize("bias", [True, False])
+    def test_one_product_is_as_good_as_three(self, bias):
+        layers = nn.Linear(6, 4, bias=bias), nn.Linear(6, 4, bias=bias), nn.Linear(6, 10, bias=bias)
+        states = torch.randn(2, 3, 6)
+        expected = torch.cat([layer(states) for layer in layers], dim=-1)
+        got = torch.cat(list(projected(states, *layers)), dim=-1)
+        torch.testing.assert_close(got, expected)
+        parameters = [parameter for layer in layers for parameter in layer.parameters()]
+        weights = torch.randn_like(got)
+        gradients = [torch.autograd.grad((one * weights).sum(), parameters) for one in (got, expected)]
+        torch.testing.assert_close(*gradients)
+
+    def test_a_layer_that_does_more_than_its_matrix_is_called(self):
+        layers = nn.Linear(6, 4), nn.Linear(6, 4)
+        layers[1].register_forward_hook(lambda module, inputs, output: output + 100)
+        first, second = projected(torch.zeros(1, 1, 6), *layers)
+        assert first.max() < 50 < second.min()
+
+
+class TestWhichAttention:
+    def used(self, model, monkeypatch, length):
+        calls = []
+
+        def plain(*args, **kwargs):
+            calls.append("plain")
+            return eager_attention_forward(*args, **kwargs)
+
+        monkeypatch.setattr(modeling, "eager_attention_forward", plain)
+        ids = torch.randint(4, 40, (1, length))
+        model(input_ids=ids, decoder_input_ids=ids)
+        return calls
+
+    def test_short_sentences_get_the_plain_formula(self, tiny_model, monkeypatch):
+        model = tiny_model(attn_implementation="sdpa")
+        assert len(self.used(model, monkeypatch, length=9)) == 2 + 2 * 3
+
+    def test_long_ones_get_sdpa(self, tiny_model, monkeypatch):
+        model = tiny_model(attn_implementation="sdpa")
+        assert self.used(model, monkeypatch, length=513) == []
+
+    def test_both_say_the_same_on_either_side_of_the_border(self, tiny_model, monkeypatch):
+        model = tiny_model(attn_implementation="sdpa")
+        ids = torch.randint(4, 40, (2, 30))
+        mask = torch.ones_like(ids)
+        mask[1, 20:] = 0
+        found = []
+        for pairs in (30 * 30, 30 * 30 - 1):
+            monkeypatch.setattr(masks, "_PLAIN_PAIRS", pairs)
+            found.append(model(input_ids=ids, attention_mask=mask, decoder_input_ids=ids).logits)
+        torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+        assert not torch.equal(*found)  # or nothing was compared
+
+
+class TestMasks:
+    def test_nothing_hidden_is_no_mask(self, tiny_config):
+        states = torch.zeros(2, 3, 16)
+        assert masks.padding_mask(tiny_config(), states, torch.ones(2, 3)) is None
+        assert masks.padding_mask(tiny_config(), states, None) is None
+
+    @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+    def test_padding_takes_a_row_for_a_sentence(self, tiny_config, implementation):
+        mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+        got = masks.padding_mask(tiny_config(attn_implementation=implementation), torch.zeros(2, 5, 16), mask)
+        assert got.tolist() == [[[[True, True, True]]], [[[True, False, False]]]]
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+    def test_a_mask_of_numbers_never_becomes_infinite(self, dtype):
+        given = torch.tensor([0.0, torch.finfo(torch.float32).min])
+        for mask in (given, given == 0):
+            got = masks.additive_mask(mask, dtype)
+            assert got.dtype == dtype
+            assert got.tolist() == [0, torch.finfo(dtype).min]
+
+    @pytest.mark.parametrize("attend", [eager_attention_forward, sdpa_attention_forward])
+    def test_a_decoder_without_a_mask_sees_no_future(self, attend):
+        module = nn.Module()
+        module.is_causal = True
+        query, key, value = torch.randn(3, 2, 4, 6, 8)
+        got, _ = attend(module, query, key, value, None, scaling=0.5)
+        changed = value.clone()
+        changed[:, :, 3:] += 1
+        after, _ = attend(module, query, key, changed, None, scaling=0.5)
+        assert torch.equal(after[:, :3], got[:, :3])
+        assert not torch.isclose(after[:, 3:], got[:, 3:]).any()
