@@ -2,8 +2,8 @@
 
     python scripts/attention_heads.py RUN --sources test.en --targets test.de --plot heads.png
 
-A table for each of the three attentions: how much its heads look at the previous, the same and the next position, at the
-end and at punctuation, and how spread out they look (entropy). The first row of each is a head that looks evenly.
+A table for each of the three attentions: how much its heads look at the previous, the same and the next position, at
+the end and at punctuation, and how spread out they look (entropy). The first row of each is a head that looks evenly.
 
 With --alignments, words aligned by people in the format of Pharaoh (`0-0 1-2 2?1`; `?` or `p`: possible), each head of
 the decoder's attention on the source also has its alignment error rate. Words are then what blanks separate: the texts

@@ -20,7 +20,7 @@ def plot(
     attention: str | None = None,
     layer: int | None = None,
     head: list[int] | None = None,
-    query: str | None = None,
+    query: list[str] | None = None,
     lines: bool = False,
     words: bool = False,
 ):
@@ -37,7 +37,8 @@ def plot(
             --layer: cross if it is not given.
         layer: Only this layer, counted from 1.
         head: Only this head of the layer, counted from 1; may be given again for another one.
-        query: A word, or its number counted from 1: in a heat map its row is framed, of lines only its own are drawn.
+        query: A word that looks, or its number counted from 1: in heat maps its row is framed, and only its lines are
+            drawn. May be given again for another one.
         lines: Draw lines between two columns of words, as in the paper's figures 3 to 5, instead of heat maps.
         words: Put the pieces of a word together.
     """
@@ -68,7 +69,7 @@ def _plot_attention(
     attention: str | None,
     layer: int | None,
     head: list[int] | None,
-    query: str | None,
+    query: list[str] | None,
     lines: bool,
     words: bool,
 ) -> None:
@@ -76,7 +77,7 @@ def _plot_attention(
         raise UsageError('Give a model and a sentence: plot attention MODEL "SOURCE" ["TARGET"] --output FILE.png')
     if attention not in (None, *_ATTENTIONS):
         raise UsageError(f"There is no attention {attention!r}: choose {', '.join(_ATTENTIONS)}.")
-    if layer is None and (head or query is not None):
+    if layer is None and (head or query):
         raise UsageError(f"--{'head' if head else 'query'} is for the heads of one layer: add --layer.")
     from ..evaluation.attention import attentions
     from ..plots import plot_attention_lines, plot_attention_maps, plot_attention_overview
@@ -103,7 +104,7 @@ def _plot_attention(
         output,
         heads=[number - 1 for number in head] if head else None,
         sides=sides,
-        highlight=_places(query, queries) if query is not None else (),
+        highlight=[place for word in query or [] for place in _places(word, queries)],
         title=f"{title}, layer {layer} of {layers}",
     )
 

@@ -21,7 +21,7 @@ MEASURES = {
     "end": "mean attention to the symbol that ends the source, or that begins what the decoder reads",
     "punctuation": "mean attention to pieces that are nothing but punctuation, all together",
     "entropy": "mean entropy of where a position looks, in nats",
-    "relative_entropy": "mean of entropy / log(number of positions that may be looked at), where these are two at least",
+    "relative_entropy": "mean of entropy / log(number of positions that may be looked at), where there are several",
 }
 ATTENTIONS = ("encoder", "decoder", "cross")
 _MOST_PAIRS = 32  # in a batch

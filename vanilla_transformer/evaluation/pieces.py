@@ -6,6 +6,8 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from ..data.tokenizer import CONTINUATION
+
 
 _BROKEN = "�"  # what bytes that are no character decode to
 _LONGEST_CHAIN = 8  # pieces that may share characters: four bytes each, and pieces may end inside the next one
@@ -34,15 +36,16 @@ def piece_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list
 
 
 def _in_hexadecimal(piece: str) -> str:
-    """`<E6 97>` of a piece that is spelt in the characters of byte-level vocabularies; others are readable as they are."""
+    """`<E6 97>` of a piece that is spelt in the characters of byte-level vocabularies; others can be read."""
     alphabet = sorted(
         pre_tokenizers.ByteLevel.alphabet()
     )  # printable bytes are themselves, the rest follows from 256 on
     rest = iter(sorted(set(range(256)) - {ord(character) for character in alphabet}))
+    spelt = piece.removeprefix(CONTINUATION)
     byte_of = {character: ord(character) if ord(character) < 256 else next(rest) for character in alphabet}
-    if not all(character in byte_of for character in piece):
+    if not all(character in byte_of for character in spelt):
         return piece
-    return f"<{' '.join(f'{byte_of[character]:02X}' for character in piece)}>"
+    return f"<{' '.join(f'{byte_of[character]:02X}' for character in spelt)}>"
 
 
 def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) -> list[tuple[str, list[int]]]:

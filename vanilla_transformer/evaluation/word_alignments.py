@@ -1,4 +1,4 @@
-"""Words aligned by hand, and how well other alignments agree with them: the alignment error rate of Och and Ney (2003)."""
+"""Words aligned by people, and how well others agree with them: the alignment error rate of Och and Ney (2003)."""
 
 import re
 from collections.abc import Iterator

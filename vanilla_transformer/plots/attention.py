@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .figures import COLORS, add_legend, color_of, new_figure, printable, save
+from .figures import COLORS, add_legend, color_of, fonts_for, new_figure, printable, save
 
 
 _COLOR_MAP = "Blues"  # white where nothing is looked at: dark on paper is what counts
@@ -44,7 +44,7 @@ def plot_attention_maps(
         title: A line above the picture.
 
     Raises:
-        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or there is no such head.
+        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     columns = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3}.get(len(heads), 4)
@@ -96,14 +96,14 @@ def plot_attention_lines(
         title: A line above the picture.
 
     Raises:
-        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or there is no such head.
+        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     longest = max(len(queries), len(keys))
     row = _LINE_ROW * min(1, _MOST_ROWS / longest)
     figure = new_figure(5.2, row * longest + 1.5, title)
     axes = figure.subplots()
-    squares = _draw_squares(axes, weights, heads, highlight, row) if highlight else 0.0
+    squares = _draw_squares(axes, weights, heads, highlight) if highlight else 0.0
     for place, head in enumerate(heads):
         # Side by side, so that no head hides what another one does at the same words.
         shift = 0.36 * ((place + 0.5) / len(heads) - 0.5)
@@ -195,19 +195,22 @@ def _add_lines(axes, segments: list, color: str, opacity: list[float], width: fl
     axes.add_collection(LineCollection(segments, colors=colors, linewidths=width, capstyle="butt"), autolim=False)
 
 
-def _draw_squares(axes, weights: np.ndarray, heads: Sequence[int], highlight: Sequence[int], row: float) -> float:
+def _draw_squares(axes, weights: np.ndarray, heads: Sequence[int], highlight: Sequence[int]) -> float:
     """Draws beside each key a square for each head, the darker the more the highlighted queries look at it.
 
     Returns:
         How much room they take beyond x = 1.
     """
+    from matplotlib.patches import Rectangle
+
     side = 0.055
     for place, head in enumerate(heads):
-        for key, weight in enumerate(weights[head, list(highlight)].max(axis=0)):
-            from matplotlib.patches import Rectangle
-
+        looked_at = weights[head, list(highlight)].max(axis=0)
+        for key in np.flatnonzero(looked_at >= _FAINTEST_LINE):
             where = (1.01 + place * side, key - 0.4)
-            axes.add_patch(Rectangle(where, side, 0.8, color=color_of(place), alpha=min(1.0, weight), linewidth=0))
+            axes.add_patch(
+                Rectangle(where, side, 0.8, color=color_of(place), alpha=min(1.0, looked_at[key]), linewidth=0)
+            )
     return 0.015 + len(heads) * side
 
 
@@ -254,14 +257,17 @@ def _cell_size(cells_down: int, cells_across: int, *, alone: bool) -> float:
 def _label_ticks(axis, tokens: Sequence[str], name: str, font_size: float, rotation: float = 0) -> None:
     """Puts the tokens at one axis of a heat map; no tokens, no ticks: a neighbour has the same ones."""
     labels = [printable(token) for token in tokens]
-    axis.set_ticks(range(len(labels)), labels, fontsize=font_size, rotation=rotation, parse_math=False)
+    look = {"fontsize": font_size, "fontfamily": fonts_for(labels), "rotation": rotation}
+    axis.set_ticks(range(len(labels)), labels, parse_math=False, **look)
     if labels:
         axis.set_label_text(name, fontsize=11)
 
 
 def _label_column(axes, tokens: Sequence[str], name: str, font_size: float) -> None:
     """Puts the words of a column at one side of the lines."""
-    axes.set_yticks(range(len(tokens)), [printable(t) for t in tokens], fontsize=font_size, parse_math=False)
+    labels = [printable(token) for token in tokens]
+    look = {"fontsize": font_size, "fontfamily": fonts_for(labels)}
+    axes.set_yticks(range(len(labels)), labels, parse_math=False, **look)
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel(name, fontsize=10)
     for spine in axes.spines.values():

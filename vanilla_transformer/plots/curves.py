@@ -66,7 +66,7 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
 def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.PathLike) -> None:
     """Draws the curves of several runs into one picture: loss, perplexity and BLEU, against updates and minutes.
 
-    The validation loss is a thick line and that of training, of the same colour, a thin one. What no log has is left out.
+    The validation loss is a thick line, that of training a thin one of the same colour. What no log has is left out.
 
     Args:
         runs: For each name in the legend, log records as for `plot_learning_curve`; "eval_perplexity" is drawn too.

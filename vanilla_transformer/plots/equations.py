@@ -20,7 +20,7 @@ def plot_schedule(learning_rates: Mapping[str, Sequence[float]], path: str | os.
     """
     if not learning_rates or not all(len(rates) for rates in learning_rates.values()):
         raise ValueError("nothing to draw: every schedule needs a learning rate at least")
-    figure = new_figure(width=8, height=4.5, title="Learning rate schedule")
+    figure = new_figure(width=8, height=4.5, title="Learning rate schedule (equation 3)")
     axes = figure.subplots()
     for place, (label, rates) in enumerate(learning_rates.items()):
         axes.plot(range(1, len(rates) + 1), rates, label=label, linewidth=1.8, **look_of(place))
@@ -56,5 +56,5 @@ def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike, *, titl
         waves.plot(table[:, dimension], label=f"dimension {dimension}", **look_of(place))
     waves.set(xlabel="position in the sentence (tokens, from 0)", ylabel="value (no unit)")
     finish_axes(waves, whole_numbers=True)
-    add_legend(waves, "center left", bbox_to_anchor=(1, 0.5))
+    add_legend(figure, "outside lower center", ncols=4)
     save(figure, path)

@@ -1,7 +1,9 @@
 """What all pictures share: their paper, ink, axes, legends and files."""
 
+import functools
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..files import replaced_path
@@ -57,9 +59,38 @@ def marker(values) -> str:
     return "o" if len(values) <= _MARKED_POINTS else ""
 
 
+@functools.cache
+def _font_with(character: str) -> str | None:
+    """The name of a font that has the character: the usual one, else the first of those installed, if any does."""
+    from matplotlib import font_manager
+
+    usual = font_manager.findfont(font_manager.FontProperties())
+    fonts = [(font.name, font.fname) for font in font_manager.fontManager.ttflist]
+    fonts.sort(key=lambda font: font[1] != usual)
+    for name, path in fonts:
+        # That font has a picture of a script for all of its characters, which tells nobody which one it is.
+        if not name.startswith("Last Resort") and font_manager.get_font(path).get_char_index(ord(character)):
+            return name
+    return None
+
+
+def fonts_for(labels: Iterable[str]) -> list[str]:
+    """The usual fonts and those that the labels need beside them."""
+    from matplotlib import rcParams
+
+    found = {_font_with(character) for label in labels for character in label} - {None}
+    return [*rcParams["font.family"], *sorted(found)]
+
+
 def printable(text: str, longest: int = _LONGEST_TOKEN) -> str:
-    """Returns the text in a form that fits a label: one short line, control characters and the like escaped."""
-    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Returns the text in a form that fits a label: one short line of characters that can be drawn.
+
+    Control characters and the like are escaped; what no installed font has is shown by its number, `<U+65E5>`.
+    """
+    visible = "".join(
+        c.encode("unicode_escape").decode() if not c.isprintable() else c if _font_with(c) else f"<U+{ord(c):04X}>"
+        for c in text
+    )
     return visible if len(visible) <= longest else visible[: longest - 1] + "…"
 
 

@@ -40,7 +40,7 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
 
 
 def plot_heads(groups: Mapping[str, Sequence], path: str | os.PathLike, *, title: str = "") -> None:
-    """Draws what each head of a model does: a panel per attention, a row per head, a column per measure, a number in each.
+    """Draws what each head of a model does: a panel for each attention, a row per head, a column per measure.
 
     Args:
         groups: By what to call an attention, its `Head`s, all with the same measures. Entropy in nats is left out: only
