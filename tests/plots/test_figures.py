@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from vanilla_transformer.plots import plot_attention_lines, plot_attention_maps, plot_learning_curve, plot_schedule
+from vanilla_transformer.plots.figures import fonts_for, printable
 
 from .conftest import LOG, assert_is_a_picture
 
@@ -58,3 +59,8 @@ class TestFiles:
         with pytest.raises(ValueError, match=r"\.png or \.svg"):
             plot_schedule({"constant": [1e-3]}, path.with_name(name))
         assert list(path.parent.iterdir()) == []
+
+    def test_characters_of_no_font_are_numbers(self):
+        assert printable("dog ü") == "dog ü"
+        assert printable("𓀀") in ("𓀀", "<U+13000>")
+        assert fonts_for(["dog"])[:1] == matplotlib.rcParams["font.family"]
