@@ -523,27 +523,46 @@ class TestOthers:
         assert message in done.stderr.splitlines()[-1]
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("what", ["curve", "attention", "schedule", "positions"])
-    def test_plot(self, run, tmp_path, what):
-        picture = tmp_path / "picture.png"
-        subject = {"curve": [run], "attention": ["The dog is old.", "--model", run]}.get(what, [])
-        done = command("plot", what, *subject, "--output", picture)
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["curves", "RUN", "RUN"],
+            ["schedule", "512:4000", "256:100"],
+            ["positions"],
+            ["attention", "RUN", "The dog is old."],
+            ["attention", "RUN", "The dog is old.", "Der Hund ist alt.", "--attention", "decoder", "--lines"],
+            ["attention", "RUN", "The dog.", "Der Hund.", "--layer", "1", "--head", "2", "--query", "Hund", "--words"],
+            ["attention", "RUN", "A dog.", "--layer", "1", "--lines", "--query", "1", "--query", "</s>"],
+        ],
+    )
+    def test_plot(self, run, tmp_path, words):
+        picture = tmp_path / "picture.svg"
+        done = command("plot", *[run if word == "RUN" else word for word in words], "--output", picture)
         assert done.returncode == 0, done.stderr
-        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
     @pytest.mark.parametrize(
-        ("what", "status", "message"),
+        ("words", "status", "message"),
         [
-            (["attention", "A dog.", "--layer", "1"], 2, "1 decoder layers: choose --layer from 0 to 0"),
-            (["attention"], 2, "Give a model and one sentence"),
-            (["schedule", "abc"], 2, "Warm-ups are numbers of updates"),
-            (["schedule", "0"], 2, "Warm-ups are numbers of updates"),
-            (["curve", "nowhere"], 1, "no training log nowhere"),
+            (["attention", "RUN", "A dog.", "--layer", "2"], 2, "1 such layers: choose --layer from 1 to 1"),
+            (["attention", "RUN", "A dog.", "--layer", "0"], 2, "choose --layer from 1 to 1"),
+            (["attention", "RUN", "A dog.", "--layer", "1", "--head", "3"], 2, "choose --head from 1 to 2"),
+            (["attention", "RUN", "A dog.", "--head", "1"], 2, "--head is for the heads of one layer: add --layer"),
+            (["attention", "RUN", "A dog.", "--attention", "self"], 2, "choose encoder, decoder, cross"),
+            (["attention", "RUN", "A dog.", "Ein Hund.", "--layer", "1", "--query", "Katze"], 2, "none of the words"),
+            (["attention", "RUN"], 2, "Give a model and a sentence"),
+            (["schedule", "512"], 2, "Schedules are D_MODEL:WARMUP"),
+            (["schedule", "512:0"], 2, "Schedules are D_MODEL:WARMUP"),
+            (["curves"], 2, "Give one run folder or several"),
+            (["curves", "nowhere"], 1, "no training log nowhere"),
+            (["curves", "RUN", "--layer", "1"], 2, "--layer is for attention"),
+            (["positions", "RUN"], 2, "of no model"),
             (["dance"], 2, "Nothing to draw is called 'dance'"),
         ],
     )
-    def test_a_plot_of_nothing(self, run, tmp_path, what, status, message):
-        done = command("plot", *what, "--model", run, "--output", tmp_path / "picture.png")
+    def test_a_plot_of_nothing(self, run, tmp_path, words, status, message):
+        words = [run if word == "RUN" else word for word in words]
+        done = command("plot", *words, "--output", tmp_path / "picture.png")
         assert done.returncode == status
         assert message in done.stderr.splitlines()[-1]
         assert list(tmp_path.iterdir()) == []

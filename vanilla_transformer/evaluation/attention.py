@@ -6,39 +6,99 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+
+from .pieces import merged, piece_labels, words
+
+
+@dataclass(frozen=True)
+class Attentions:
+    """What every head of a model looks at while it reads a sentence and writes its translation.
+
+    Each row of weights sums to 1. Rows of `encoder` are the source's pieces, rows of `decoder` the pieces that the
+    decoder reads (its start symbol, then the translation), and rows of `cross` the pieces that it writes: each with the
+    weights that predicted it.
+
+    Attributes:
+        encoder: (layers, heads, source, source)
+        decoder: (layers, heads, target, target), 0 above the diagonal
+        cross: (layers, heads, target, source)
+        source: What to call the pieces (or words) of the source.
+        read: ... those that the decoder reads.
+        written: ... those that it writes: one further on than those that it reads.
+    """
+
+    encoder: torch.Tensor
+    decoder: torch.Tensor
+    cross: torch.Tensor
+    source: list[str]
+    read: list[str]
+    written: list[str]
+
+    def of(self, attention: str) -> tuple[torch.Tensor, list[str], list[str]]:
+        """The weights (layers, heads, queries, keys) of encoder, decoder or cross, and names of queries and keys.
+
+        Raises:
+            ValueError: There is no such attention.
+        """
+        names = {"encoder": (self.source, self.source), "decoder": (self.read, self.read)}
+        names["cross"] = (self.written, self.source)
+        if attention not in names:
+            raise ValueError(f"There is no attention {attention!r}: choose {', '.join(names)}.")
+        return getattr(self, attention), *names[attention]
 
 
 @torch.no_grad()
-def cross_attention(
+def attentions(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     source: str,
     target: str | None = None,
-    layer: int = -1,
-) -> tuple[torch.Tensor, list[str], list[str]]:
-    """Attention of every target token's prediction on the source, in one decoder layer.
+    *,
+    by_words: bool = False,
+) -> Attentions:
+    """Looks at all heads of a model while it translates a sentence.
 
     Args:
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
         source: The sentence to translate.
         target: Its translation; None: the model's own.
-        layer: Which decoder layer; the last by default.
-
-    Returns:
-        Weights of shape (heads, target, source), the source's tokens, and the target's tokens, each target token with
-        the weights that predicted it.
+        by_words: Whether the pieces of words are put together, as `merged` of `pieces` does.
     """
-    batch = tokenizer([source], return_tensors="pt").to(model.device)
+    sources = tokenizer([source])
     if target is None:
-        ids = model.generate(**batch)
-        target = tokenizer.decode(ids[0], skip_special_tokens=True)
-    labels = tokenizer(text_target=[target], return_tensors="pt").input_ids.to(model.device)
-    with _handing_out_attention(model):
-        outputs = model(**batch, labels=labels, output_attentions=True)
-    tokens = [[tokenizer.decode([i]) or "·" for i in ids.tolist()] for ids in (batch.input_ids[0], labels[0])]
-    return outputs.cross_attentions[layer][0].float().cpu(), *tokens
+        batch = tokenizer([source], return_tensors="pt").to(model.device)
+        target = tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
+    targets = tokenizer(text_target=[target])
+    written = targets.input_ids[0]
+    read = [model.config.decoder_start_token_id, *written[:-1]]
+    source_ids, read_ids = (torch.tensor([ids], device=model.device) for ids in (sources.input_ids[0], read))
+    with handing_out_attention(model):
+        outputs = model.base_model(input_ids=source_ids, decoder_input_ids=read_ids, output_attentions=True)
+    heads = (outputs.encoder_attentions, outputs.decoder_attentions, outputs.cross_attentions)
+    weights = [torch.stack([layer[0].float().cpu() for layer in layers]) for layers in heads]
+    if not by_words:
+        return Attentions(*weights, *(piece_labels(tokenizer, ids) for ids in (sources.input_ids[0], read, written)))
+    source_names, source_places = _words_and_the_rest(tokenizer, sources)
+    names, places = _words_and_the_rest(tokenizer, targets)
+    # What is read is what was written, one step later: the end is never read.
+    places_read = [[0], *([place + 1 for place in each] for each in places[:-1])]
+    pairs = ((source_places, source_places), (places_read, places_read), (places, source_places))
+    weights = [merged(each, *pair) for each, pair in zip(weights, pairs, strict=True)]
+    return Attentions(*weights, source_names, [*piece_labels(tokenizer, read[:1]), *names[:-1]], names)
+
+
+def _words_and_the_rest(
+    tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding
+) -> tuple[list[str], list[list[int]]]:
+    """Names and places of the words of the only text of a batch; what is in none, such as `</s>`, is one of its own."""
+    found = words(tokenizer, encoded, 0)
+    in_words = {place for _, places in found for place in places}
+    labels = piece_labels(tokenizer, encoded.input_ids[0])
+    found += [(label, [place]) for place, label in enumerate(labels) if place not in in_words]
+    found.sort(key=lambda word: word[1])
+    return [name for name, _ in found], [places for _, places in found]
 
 
 @dataclass(frozen=True)
@@ -84,49 +144,29 @@ def align_words(
     targets = tokenizer(text_target=[target for _, target in pairs])
     batch = tokenizer.pad({"input_ids": sources.input_ids}, return_tensors="pt").to(model.device)
     labels = pad_sequence([torch.tensor(ids) for ids in targets.input_ids], batch_first=True, padding_value=-100)
-    with _handing_out_attention(model):
+    with handing_out_attention(model):
         outputs = model(**batch, labels=labels.to(model.device), output_attentions=True)
     attention = outputs.cross_attentions[layer].float().mean(dim=1).cpu()  # (pairs, target, source)
     return [
-        _aligned(weights, _words(tokenizer, sources, i), _words(tokenizer, targets, i))
+        _aligned(weights, words(tokenizer, sources, i), words(tokenizer, targets, i))
         for i, weights in enumerate(attention)
     ]
 
 
-def _aligned(attention: torch.Tensor, source: dict[str, list[int]], target) -> WordAlignment:
+def _aligned(
+    attention: torch.Tensor, source: list[tuple[str, list[int]]], target: list[tuple[str, list[int]]]
+) -> WordAlignment:
     """From attention (target, source) between tokens, and the words with the places of their tokens."""
     source_words, target_words = [word for word, _ in source], [word for word, _ in target]
     if not source_words or not target_words:
         return WordAlignment(source_words, [], [], [])
-    columns = torch.stack([attention[:, places].sum(dim=1) for _, places in source], dim=1)
-    rows = torch.stack([columns[places].mean(dim=0) for _, places in target])  # (target words, source words)
-    weights, links = rows.max(dim=1)
+    between_words = merged(attention, [places for _, places in target], [places for _, places in source])
+    weights, links = between_words.max(dim=1)
     return WordAlignment(source_words, target_words, links.tolist(), weights.tolist())
 
 
-def _words(tokenizer: PreTrainedTokenizerBase, encoded, row: int) -> list[tuple[str, list[int]]]:
-    """The words of a text of a batch, each with the places of its tokens."""
-    ids, words = encoded.input_ids[row], []
-    if tokenizer.is_fast:
-        numbers = encoded.word_ids(row)
-    else:  # sentencepiece marks where words begin
-        tokens, numbers = tokenizer.convert_ids_to_tokens(ids), []
-        for token, i in zip(tokens, ids, strict=True):
-            begins = token.startswith("▁") or not numbers
-            last = next((n for n in reversed(numbers) if n is not None), -1)
-            numbers.append(None if i in tokenizer.all_special_ids else last + begins)
-    places: dict[int, list[int]] = {}
-    for place, number in enumerate(numbers):
-        if number is not None:
-            places.setdefault(number, []).append(place)
-    for each in places.values():
-        if word := "".join(tokenizer.decode([ids[place] for place in each]).split()):
-            words.append((word, each))
-    return words
-
-
 @contextmanager
-def _handing_out_attention(model: PreTrainedModel) -> Iterator[None]:
+def handing_out_attention(model: PreTrainedModel) -> Iterator[None]:
     """Lets the model return its attention weights, which only eager attention has, and puts it back."""
     before, was_training = model.config._attn_implementation, model.training
     model.set_attn_implementation("eager")

@@ -9,12 +9,12 @@ from pathlib import Path
 from datasets import Dataset
 from tqdm import tqdm
 
-from ..evaluation.attention import cross_attention
+from ..evaluation.attention import attentions
 from ..evaluation.scores import score_translations
 from ..files import replaced_folder, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
-from ..plots import plot_attention
+from ..plots import plot_attention_maps
 from ..run_folder import RunFolder, find_model, load_model
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
@@ -90,5 +90,7 @@ def draw_attention(folder: RunFolder, recipe: Recipe) -> None:
     examples = recipe.evaluation.examples
     if examples:
         model, tokenizer = load_model(folder.path)
-        weights, source_tokens, target_tokens = cross_attention(model, tokenizer, examples[0])
-        plot_attention(weights, source_tokens, target_tokens, folder.attention, title="Attention on the source")
+        found = attentions(model, tokenizer, examples[0])
+        weights, target, source = found.of("cross")
+        title = f"Attention on the source, layer {len(weights)} of {len(weights)}"
+        plot_attention_maps(weights[-1], target, source, folder.attention, title=title)

@@ -1,0 +1,66 @@
+"""Pictures are files, written whole or not at all, and leave no traces in matplotlib."""
+
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from vanilla_transformer.plots import plot_attention_lines, plot_attention_maps, plot_learning_curve, plot_schedule
+from vanilla_transformer.plots.figures import fonts_for, printable
+
+from .conftest import LOG, assert_is_a_picture
+
+
+class TestFiles:
+    def test_a_failure_leaves_the_old_picture_and_nothing_else(self, path, monkeypatch):
+        def fail_halfway(figure, file, **settings):
+            file.write_bytes(b"half a picture")
+            raise OSError("no space left on device")
+
+        path.write_bytes(b"the old picture")
+        monkeypatch.setattr(Figure, "savefig", fail_halfway)
+        with pytest.raises(OSError, match="no space left"):
+            plot_schedule({"constant": [1e-3]}, path)
+        assert path.read_bytes() == b"the old picture"
+        assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+    def test_replaces_an_old_picture_and_takes_a_string_as_path(self, path):
+        path.write_bytes(b"the old picture")
+        plot_schedule({"constant": [1e-3]}, str(path))
+        assert_is_a_picture(path)
+
+    def test_settings_and_backend_stay_as_they_were(self, path):
+        before = dict.copy(matplotlib.rcParams)
+        plot_learning_curve(LOG, path)
+        plot_attention_maps(np.eye(3)[None], ["a"] * 3, ["b"] * 3, path)
+        assert dict.copy(matplotlib.rcParams) == before
+
+    def test_importing_loads_no_matplotlib_and_drawing_no_pyplot(self, path):
+        program = (
+            "import sys, vanilla_transformer.plots as plots\n"
+            "assert 'matplotlib' not in sys.modules\n"
+            f"plots.plot_schedule({{'constant': [1e-3]}}, {str(path)!r})\n"
+            "assert 'matplotlib.pyplot' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", program], check=True)
+        assert_is_a_picture(path)
+
+    def test_svg_is_well_formed_whatever_the_words(self, path):
+        words = ["--", "<b>&", "\x00\x1b", "日本", "\ud800"]
+        plot_attention_lines(np.eye(5)[None], words, words, path.with_suffix(".svg"), title="--> <!-- & $")
+        assert ElementTree.parse(path.with_suffix(".svg")).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+    @pytest.mark.parametrize("name", ["picture.pdf", "picture", "picture.png.gz"])
+    def test_other_endings_are_refused(self, path, name):
+        with pytest.raises(ValueError, match=r"\.png or \.svg"):
+            plot_schedule({"constant": [1e-3]}, path.with_name(name))
+        assert list(path.parent.iterdir()) == []
+
+    def test_characters_of_no_font_are_numbers(self):
+        assert printable("dog ü") == "dog ü"
+        assert printable("𓀀") in ("𓀀", "<U+13000>")
+        assert fonts_for(["dog"])[:1] == matplotlib.rcParams["font.family"]

@@ -1,0 +1,112 @@
+"""What all pictures share: their paper, ink, axes, legends and files."""
+
+import functools
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..files import replaced_path
+
+
+# Told apart by people with any kind of colour vision, and in grey by their brightness (Okabe and Ito 2008).
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#A08A00")
+
+_LINE_STYLES = ("-", "--", "-.", ":")
+_DOTS_PER_INCH = 150
+_FORMATS = ("png", "svg")
+_LONGEST_TOKEN = 18  # characters of a tick label; longer tokens would leave the picture no room
+_MARKED_POINTS = 80  # up to so many points of a curve are drawn as dots too: a curve of one point is no line
+
+
+def new_figure(width: float, height: float, title: str, layout: str = "constrained"):
+    """Returns a figure of that many inches; either layout keeps labels out of each other's way."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout=layout)
+    if title:
+        figure.suptitle(title, fontsize=13, parse_math=False)
+    return figure
+
+
+def finish_axes(axes, *, whole_numbers: bool) -> None:
+    """A grid, two sides open, and few round numbers below."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=whole_numbers, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if whole_numbers else "{x:,g}"))
+
+
+def add_legend(axes_or_figure, corner: str, **choices) -> None:
+    """A legend without a frame, whose labels are the caller's words: a dollar sign in them is a dollar sign."""
+    for text in axes_or_figure.legend(loc=corner, frameon=False, **choices).get_texts():
+        text.set_parse_math(False)
+
+
+def color_of(place: int) -> str:
+    """The colour of the line of this number among several; there are eight."""
+    return COLORS[place % len(COLORS)]
+
+
+def look_of(place: int) -> dict:
+    """Colour and dashes of the line of this number among several that cross each other."""
+    return {"color": color_of(place), "linestyle": _LINE_STYLES[place % len(_LINE_STYLES)]}
+
+
+def marker(values) -> str:
+    return "o" if len(values) <= _MARKED_POINTS else ""
+
+
+@functools.cache
+def _font_with(character: str) -> str | None:
+    """The name of a font that has the character: the usual one, else the first of those installed, if any does."""
+    from matplotlib import font_manager
+
+    usual = font_manager.findfont(font_manager.FontProperties())
+    fonts = [(font.name, font.fname) for font in font_manager.fontManager.ttflist]
+    fonts.sort(key=lambda font: font[1] != usual)
+    for name, path in fonts:
+        # That font has a picture of a script for all of its characters, which tells nobody which one it is.
+        if not name.startswith("Last Resort") and font_manager.get_font(path).get_char_index(ord(character)):
+            return name
+    return None
+
+
+def fonts_for(labels: Iterable[str]) -> list[str]:
+    """The usual fonts and those that the labels need beside them."""
+    from matplotlib import rcParams
+
+    found = {_font_with(character) for label in labels for character in label} - {None}
+    return [*rcParams["font.family"], *sorted(found)]
+
+
+def printable(text: str, longest: int = _LONGEST_TOKEN) -> str:
+    """Returns the text in a form that fits a label: one short line of characters that can be drawn.
+
+    Control characters and the like are escaped; what no installed font has is shown by its number, `<U+65E5>`.
+    """
+    visible = "".join(
+        c.encode("unicode_escape").decode() if not c.isprintable() else c if _font_with(c) else f"<U+{ord(c):04X}>"
+        for c in text
+    )
+    return visible if len(visible) <= longest else visible[: longest - 1] + "…"
+
+
+def save(figure, path: str | os.PathLike) -> None:
+    """Writes the figure beside its place and moves it there, so that a reader never meets half a picture.
+
+    Raises:
+        ValueError: If the file's name does not end in .png or .svg.
+    """
+    path = Path(path)
+    form = path.suffix.lower().removeprefix(".")
+    if form not in _FORMATS:
+        raise ValueError(f"{path}: pictures are written to files whose names end in .png or .svg.")
+    metadata = {"Date": None} if form == "svg" else {}
+    with replaced_path(path) as unfinished, warnings.catch_warnings():
+        # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        figure.savefig(unfinished, format=form, dpi=_DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)
