@@ -9,7 +9,6 @@ for `vanilla-transformer evalb --gold`), all without traces and function tags. T
 """
 
 import argparse
-import itertools
 from pathlib import Path
 
 from vanilla_transformer.tasks.treebank import split_by_file, trees_of, write_treebank
@@ -28,13 +27,14 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, nargs="+", help=f"files of the {name} set")
     options = parser.parse_args()
     files = {name: getattr(options, name) for name in SETS}
-    if options.trees and options.table and not any(files.values()):
-        sets = split_by_file(trees_of(options.trees), options.table, options.last)
-    elif all(files.values()) and not options.trees and not options.table:
-        sets = {name: [tree for _, tree in itertools.chain(*map(trees_of, paths))] for name, paths in files.items()}
-    else:
+    in_one_file = options.trees and options.table and not any(files.values())
+    if not in_one_file and (options.trees or options.table or not all(files.values())):
         parser.error("give --trees and --table, or --train, --validation and --test")
     try:
+        if in_one_file:
+            sets = split_by_file(trees_of(options.trees), options.table, options.last)
+        else:
+            sets = {name: [tree for path in paths for _, tree in trees_of(path)] for name, paths in files.items()}
         reports = write_treebank(sets, options.output)
     except (ValueError, OSError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")

@@ -10,6 +10,7 @@ Each run is kept in OUTPUT as it ends: the same command goes on where it was int
 
 import argparse
 import json
+import logging
 import platform
 import shlex
 import shutil
@@ -30,6 +31,8 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.trainer_callback import PrinterCallback
+from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer import VanillaTransformerConfig  # the import makes the Auto classes know our models
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -37,6 +40,8 @@ from vanilla_transformer.files import write_json, write_text, written_beside
 from vanilla_transformer.sharing.classifier_card import classifier_card, comparison_rows
 from vanilla_transformer.tasks.classification import BagOfWords, LabelledSentences, split_by_hash
 
+
+logger = logging.getLogger("train_classifier")
 
 CLASSES = {0: "negative", 1: "positive"}
 FILES = {0: "rt-polarity.neg", 1: "rt-polarity.pos"}
@@ -61,6 +66,9 @@ class Settings:
 
 def main() -> None:
     options = parsed_options()
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logger.setLevel(logging.INFO)
+    disable_progress_bar()
     settings = Settings(**{name: getattr(options, name) for name in asdict(Settings())})
     runs = Runs(options.output, settings)
     parts = split_by_hash({label: options.data / name for label, name in FILES.items()})
@@ -140,6 +148,7 @@ class Runs:
             data_collator=DataCollatorWithPadding(tokenizer),
             compute_metrics=lambda found: {"accuracy": 100 * float(np.mean(found[0].argmax(axis=1) == found[1]))},
         )
+        trainer.remove_callback(PrinterCallback)  # standard output is for the table
         trainer.train()
         with written_beside(place / "model") as beside:
             trainer.model.save_pretrained(beside)
@@ -157,6 +166,7 @@ class Runs:
         )
         shutil.rmtree(place / "checkpoints")
         self._keep()
+        logger.info("%s pooling, seed %d: %.1f %% of the validation part", pooling, seed, max(curve))
 
     def _config(self, pooling: str, vocab_size: int) -> VanillaTransformerConfig:
         s = self.settings

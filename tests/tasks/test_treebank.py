@@ -1,8 +1,7 @@
 """Treebanks: traces and function tags go, all trees of the sample come back from sequences, splits are by file."""
 
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -95,21 +94,21 @@ def test_what_is_written(tmp_path):
         write_treebank({"test": trees[1:]}, tmp_path / "out")
 
 
-def prepare(*arguments):
-    words = [sys.executable, SCRIPT, *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+def test_script(tmp_path, monkeypatch, capsys):
+    def run(*arguments) -> str:
+        monkeypatch.setattr("sys.argv", [*map(str, [SCRIPT, *arguments])])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+        return capsys.readouterr().out
 
-
-def test_script(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(f"( (NP (NN {name})) )\n", encoding="utf-8")
-    done = prepare(
-        "--train", tmp_path / "a", tmp_path / "b", "--validation", tmp_path / "b", "--test", tmp_path / "c",
-        "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "train: 2 trees, 2 words"
+    sets = ["--train", tmp_path / "a", tmp_path / "b", "--validation", tmp_path / "b", "--test", tmp_path / "c"]
+    assert run(*sets, "--output", tmp_path / "out").splitlines()[0] == "train: 2 trees, 2 words"
     assert (tmp_path / "out" / "train.words").read_text(encoding="utf-8") == "a\nb\n"
-    done = prepare("--train", tmp_path / "a", "--output", tmp_path / "out")
-    assert done.returncode == 2
-    assert "give --trees and --table" in done.stderr
+    with pytest.raises(SystemExit, match="2"):
+        run("--train", tmp_path / "a", "--output", tmp_path / "out")
+    assert "give --trees and --table" in capsys.readouterr().err
+    (tmp_path / "c").write_text("(NP", encoding="utf-8")
+    with pytest.raises(SystemExit, match="1"):
+        run(*sets, "--output", tmp_path / "out")
+    assert "the tree that ends in line 1 is malformed" in capsys.readouterr().err

@@ -87,7 +87,8 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
     sections = [
         f"---\n{metadata.to_yaml()}\n---",
         "# Sentence polarity, the encoder alone",
-        f"Says of a sentence of a film review, in lower case with spaces between words, whether it is {_classes(config)}. "
+        "Says of a sentence of a film review, in lower case with spaces between words, whether it is "
+        f"{' or '.join(config.id2label.values())}. "
         f'The encoder of "Attention Is All You Need" ({config.encoder_layers} layers, d_model {config.d_model}, '
         f"{config.encoder_attention_heads} heads, d_ff {config.encoder_ffn_dim}, a vocabulary of "
         f"{config.vocab_size:,}), its states made one vector ({config.classifier_pooling}), and a linear layer; "
