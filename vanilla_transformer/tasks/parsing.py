@@ -1,6 +1,5 @@
 """Constituency parsing by translation (section 6.3 of the paper): words in, a linearised tree out."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -18,6 +17,7 @@ _PUNCTUATION = {
     **dict.fromkeys((";", "-", "--", "..."), ":"),
     "`": "``",
 }
+_EITHER = ("'", '"')  # quotation marks, or an apostrophe and inches
 _PUNCTUATION_TAGS = frozenset(_PUNCTUATION.values())
 
 
@@ -63,5 +63,6 @@ def with_punctuation_tags(tree: Tree) -> Tree:
 def _right_tag(leaf: Tree) -> str:
     if leaf.word in _PUNCTUATION:
         return _PUNCTUATION[leaf.word]
-    is_word = re.search(r"\w", leaf.word) is not None
-    return UNKNOWN_TAG if is_word and leaf.label in _PUNCTUATION_TAGS else leaf.label
+    if leaf.word in _EITHER:
+        return leaf.label
+    return UNKNOWN_TAG if leaf.label in _PUNCTUATION_TAGS else leaf.label
