@@ -8,6 +8,7 @@ from .commands.comparison import compare
 from .commands.evaluation import evaluate
 from .commands.models import average, convert, export, tokenizer
 from .commands.parser import command_parser, overrides_from
+from .commands.parsing import parse
 from .commands.pictures import plot
 from .commands.preparation import prepare
 from .commands.process import UsageError, configure_logging, discard_output, output_is_closed
@@ -24,6 +25,7 @@ COMMANDS = (
     score,
     evaluate,
     compare,
+    parse,
     evalb,
     tokenizer,
     average,

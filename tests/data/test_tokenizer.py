@@ -427,3 +427,35 @@ def test_wordpiece_takes_the_longest_piece_first(letters_tokenizer, text):
             expected.append(piece)
             start += len(piece.removeprefix(CONTINUATION))
     assert tokenizer.tokenize(text) == expected
+
+
+# ------------------------------------------------------------------------------------------------ text with spaces
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def for_spaced_text(request) -> PreTrainedTokenizerFast:
+    trees = ["(S (NP-SBJ PRP$ )NP-SBJ ''"] * 9
+    return learn_tokenizer([*CORPUS, *trees], TokenizerSettings(request.param, SIZES[request.param], pretokenized=True))
+
+
+def test_what_stands_between_spaces_is_a_word(for_spaced_text):
+    [ids] = for_spaced_text(["(S (NP-SBJ PRP$ )NP-SBJ (S"], add_special_tokens=False).input_ids
+    assert [for_spaced_text.decode([each]).strip() for each in ids] == ["(S", "(NP-SBJ", "PRP$", ")NP-SBJ", "(S"]
+
+
+@settings(deadline=None)
+@given(anything)
+def test_no_spaced_text_is_lost(for_spaced_text, text):
+    ids = for_spaced_text(text).input_ids
+    assert UNK_ID not in ids
+    assert ids.count(EOS_ID) == 1
+    assert for_spaced_text.decode(ids[:-1]) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_piece_of_spaced_text_is_a_special_token(kind):
+    size = {"bpe": 264, "wordpiece": 520}[kind]
+    tokenizer = learn_tokenizer(["x<s>y </s> <pad>z"] * 99, TokenizerSettings(kind, size, pretokenized=True))
+    [ids] = tokenizer(["<s> </s> <pad>"], add_special_tokens=False).input_ids
+    assert not set(ids) & set(range(4))
+    assert [tokenizer.convert_tokens_to_ids(each) for each in SPECIAL_TOKENS] == [0, 1, 2, 3]

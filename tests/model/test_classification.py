@@ -11,7 +11,7 @@ from vanilla_transformer.model.classification_vanilla_transformer import Vanilla
 from .conftest import build_config, randomize_vectors
 
 
-POOLINGS = ("mean", "first", "last")
+POOLINGS = ("mean", "max", "first", "last")
 
 
 @pytest.fixture
@@ -38,6 +38,13 @@ def test_pooling_takes_the_real_tokens_it_names(classifier, sources, pooling, ro
     model = classifier(classifier_pooling=pooling)
     states = model.model(**sources).last_hidden_state
     expected = model.classifier(states[1, list(rows)].mean(dim=0))
+    torch.testing.assert_close(model(**sources).logits[1], expected)
+
+
+def test_pooling_takes_the_largest_of_the_real_tokens(classifier, sources):
+    model = classifier(classifier_pooling="max")
+    states = model.model(**sources).last_hidden_state
+    expected = model.classifier(states[1, :4].max(dim=0).values)
     torch.testing.assert_close(model(**sources).logits[1], expected)
 
 
@@ -71,8 +78,8 @@ def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
 
 
 def test_an_unknown_pooling_is_refused():
-    with pytest.raises(ValueError, match="classifier_pooling must be one of mean, first, last, not 'max'"):
-        build_config(classifier_pooling="max")
+    with pytest.raises(ValueError, match="classifier_pooling must be one of mean, max, first, last, not 'sum'"):
+        build_config(classifier_pooling="sum")
 
 
 # ---------------------------------------------------------------------------------------------------------- losses

@@ -9,9 +9,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.evaluation.trees import read_tree
+from vanilla_transformer.sharing.model_card import model_card
+from vanilla_transformer.tasks.treebank import write_treebank
 
 from .conftest import command, write_marian
 
@@ -27,6 +31,12 @@ SHORTER_STILL = {
         "decoding.num_beams": "1",
     },
     "multi30k_en_de": {"tokenizer.vocab_size": "500"},
+    "parsing_sample": {
+        "tokenizer.vocab_size": "275",
+        "model.d_model": "32",
+        "decoding.num_beams": "2",
+        "decoding.max_length_offset": "20",
+    },
 }
 MULTI30K = {"train": ("train", 500), "val": ("validation", 10), "test_2016_flickr": ("test", 10)}
 
@@ -71,8 +81,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     write_files_like_multi30ks(folder / "multi30k")
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
-    for name in ("wsj_23.gold", "wsj_23.parsed"):
-        (folder / name).write_text("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))\n", encoding="utf-8")
+    trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
+    write_treebank({"train": trees, "validation": trees[:2], "test": trees[:2]}, folder / "treebank")
     for arguments in typed_commands():
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]
@@ -123,6 +133,16 @@ def test_fine_tuning_leaves_whole_models(folder):
     for name in ("tuned", "tuned_by_adapter"):
         assert (folder / name / "model.safetensors").is_file()
     assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
+
+
+def test_the_card_of_the_parser_is_one_of_a_parser(folder):
+    card = model_card(folder / "runs" / "parsing_sample", title="A parser", repository="user/parser")
+    before, _, _ = card.partition("## Recipe")
+    assert 'vanilla-transformer parse --model user/parser "' in before
+    assert "| last_20_files | evalb |" in before
+    assert "well-formed=" in before
+    assert not re.search(r"[Tt]ranslat(es|or)|[|`] ?sacrebleu|I am a dog", before)
+    assert ModelCard(card, ignore_metadata_errors=False).data.language == "en"
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ def train(
         resume: Go on with the run in that folder from its last complete checkpoint.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """
+    from ..evaluation.metric_names import TREE_METRICS
     from ..training.recipe import load_recipe
     from ..training.run import train as train_recipe
 
@@ -40,12 +41,14 @@ def train(
         logger.info("%s", done)
     output = output or Path("runs") / Path(recipe).stem
     typed = shlex.join(["vanilla-transformer", *sys.argv[1:]])
-    folder = train_recipe(load_recipe(recipe, overrides), output, resume=resume, show_progress=True, command=typed)
+    loaded = load_recipe(recipe, overrides)
+    folder = train_recipe(loaded, output, resume=resume, show_progress=True, command=typed)
     if not is_first_process():
         return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
-    print(f"\nEverything is in {folder.path}. Translate with it:")
-    print(f'  vanilla-transformer translate --model {folder.path} "..."')
+    use = "translate" if TREE_METRICS.keys().isdisjoint(loaded.evaluation.metrics) else "parse"
+    print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
+    print(f'  vanilla-transformer {use} --model {folder.path} "..."')
 
 
 def recipes() -> None:

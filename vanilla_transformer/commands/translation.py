@@ -82,7 +82,7 @@ def translate(
     if longest < 1:
         raise UsageError(f"--longest must be at least 1, not {longest}.")
     options |= {"split": split, "longest": longest, "align": attention, "workers": workers, "prefix": prefix}
-    lines = sentences or _input_lines(input)
+    lines = sentences or input_lines(input)
     blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(model, blocks, batch_tokens=batch_tokens, **options)
@@ -194,7 +194,7 @@ def _sampling_options(sample: bool, temperature: float, top_k: int, top_p: float
     return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_k": top_k, "top_p": top_p}
 
 
-def _input_lines(path: Path | None) -> Iterable[str]:
+def input_lines(path: Path | None) -> Iterable[str]:
     from ..files import decoded_lines, text_lines
 
     if path is not None:

@@ -37,6 +37,8 @@ WORD = (
     r"'(?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])"
     r"| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 ).replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
+# Text that is tokenised already: words are what stands between spaces, with `<` and `>` apart as above.
+SPACED_WORD = r" ?[^\s<>]+| ?[<>]+|\s+(?!\S)|\s+".replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class TokenizerSettings:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
         vocab_size: Number of pieces, special tokens and single bytes included; source and target share them.
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
+        pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
+            may become one piece. Else letters, digits and other signs are words of their own.
 
     Raises:
         ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes.
@@ -55,6 +59,7 @@ class TokenizerSettings:
     kind: str = "bpe"
     vocab_size: int = 37_000
     lowercase: bool = False
+    pretokenized: bool = False
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -150,7 +155,7 @@ def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
     tokenizer.normalizer = normalizers.Sequence([*lowercase, normalizers.NFC(), normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(WORD), "isolated"),
+            pre_tokenizers.Split(Regex(SPACED_WORD if settings.pretokenized else WORD), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

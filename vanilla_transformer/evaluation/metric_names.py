@@ -20,15 +20,21 @@ METRICS = {
 }
 """The name of each metric that `score_translations` knows, with one line that explains it."""
 
+TREE_METRICS = {
+    "evalb": "EVALB's labelled bracketing F1 of linearised trees, mended where they are malformed",
+}
+"""The same for what is no text: trees as sequences of symbols."""
+
 LOWER_IS_BETTER = frozenset({"ter"})
 """Names of the metrics whose smallest value is the best."""
 
 
 def check_metric(name: str) -> None:
-    """Raises ValueError, with the nearest name there is, if `METRICS` has no such metric."""
-    if name not in METRICS:
-        nearest = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown metric {name!r}; did you mean {nearest!r}? Known are: {', '.join(METRICS)}")
+    """Raises ValueError, with the nearest name there is, if neither `METRICS` nor `TREE_METRICS` has such a metric."""
+    known = [*METRICS, *TREE_METRICS]
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown metric {name!r}; did you mean {nearest!r}? Known are: {', '.join(known)}")
 
 
 def needs_language(name: str) -> bool:

@@ -5,22 +5,23 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.metrics.base import Metric, Score
 from sacrebleu.metrics.helpers import extract_all_word_ngrams
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from .metric_names import check_metric, language_code, needs_language
+from .signatures import OwnSignature
 from .tokenizers import Multi30kTokenizer, PaperTokenizer, TokenizedText
+from .tree_metric import BracketingF1
 
 
 def build_metric(name: str, language: str = "", *, for_sentences: bool = False) -> Metric:
     """Makes a metric of sacreBLEU, with its `corpus_score`, `sentence_score` and `get_signature`.
 
     Args:
-        name: One of `METRICS`.
+        name: One of `METRICS` or `TREE_METRICS`.
         language: Code of the language translated into, such as `"de"` or `"de_DE"`: Moses' rules depend on it. The
             metrics of `needs_language` are the ones that ask for it.
         for_sentences: BLEU as it makes sense for a single sentence: smoothed, and of no longer n-grams than there are.
@@ -53,28 +54,14 @@ def build_metric(name: str, language: str = "", *, for_sentences: bool = False) 
         return CHRF(word_order=2)
     if name == "ter":
         return TER()
+    if name == "evalb":
+        return BracketingF1()
     return NIST() if name == "nist" else ExactMatch()
 
 
 def _with_tokenizer(metric: BLEU, tokenizer) -> BLEU:
     metric.tokenizer, metric.tokenizer_signature = tokenizer, tokenizer.signature()
     return metric
-
-
-class OwnSignature(Signature):
-    """Signature of a metric that sacreBLEU does not have: `settings` of the metric, and our version."""
-
-    def __init__(self, args: dict):
-        super().__init__(args)
-        self.info.update(args["settings"])
-        self.info["version"] = f"vanilla-transformer-{_own_version()}"
-
-
-def _own_version() -> str:
-    try:
-        return version("vanilla-transformer")
-    except PackageNotFoundError:  # imported from a checkout that was never installed
-        return "checkout"
 
 
 class ExactMatch(Metric):

@@ -49,8 +49,8 @@ class VanillaTransformerEncoderModel(VanillaTransformerPreTrainedModel):
 class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedModel):
     """Encoder, pooling and a linear layer.
 
-    `config.classifier_pooling` says how the source's states become one vector: "mean" of the real tokens, the "first"
-    of them, or the "last", which is `</s>`.
+    `config.classifier_pooling` says how the source's states become one vector: "mean" of the real tokens, the "max"
+    of each of their numbers, the "first" of them, or the "last", which is `</s>`.
     """
 
     accepts_loss_kwargs = False  # the loss is a mean: Trainer has to divide by the number of accumulated batches
@@ -107,6 +107,10 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         if self.config.classifier_pooling == "mean":
             real = attention_mask.to(states.dtype)  # (batch, source)
             return (states * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
+        if self.config.classifier_pooling == "max":
+            padding = (attention_mask == 0)[..., None]  # (batch, source, 1)
+            largest = states.masked_fill(padding, -torch.inf).amax(dim=1)
+            return largest.masked_fill(padding.all(dim=1), 0.0)
         real = (attention_mask != 0).long()  # in half precision places could not be told apart
         rank = torch.arange(states.shape[1], device=states.device)
         if self.config.classifier_pooling == "first":

@@ -84,8 +84,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
         scale_embedding: Multiply embeddings by sqrt(d_model) (section 3.4).
         tie_word_embeddings: One matrix for source, target and output (section 3.4).
         output_bias: Whether the scores of the vocabulary have a bias; none in the paper, Marian's models have one.
-        classifier_pooling: How a classifier makes one vector of the encoder's states: the "mean" of the real tokens,
-            the "first" token, or the "last" real one. For [`VanillaTransformerForSequenceClassification`] alone.
+        classifier_pooling: How a classifier makes one vector of the encoder's states: the "mean" of the real tokens or
+            the "max" of each of their numbers, the "first" token, or the "last" real one. For
+            [`VanillaTransformerForSequenceClassification`] alone.
         classifier_dropout: Dropout on that vector; None means `dropout`.
         label_smoothing: The paper's epsilon_ls (section 5.4: 0.1), used by the loss in training mode alone. It is 0
             here because it belongs to training: `VanillaTransformerTrainer` sets it from its arguments.
@@ -151,7 +152,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         self._check_choice("position_embedding_type", ("sinusoidal", "learned"))
         self._check_choice("sinusoid_layout", ("interleaved", "halves"))
         self._check_choice("activation_function", tuple(ACT2FN))
-        self._check_choice("classifier_pooling", ("mean", "first", "last"))
+        self._check_choice("classifier_pooling", ("mean", "max", "first", "last"))
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs):
         """As in transformers, with our code beside `config.json`: see `code_vanilla_transformer`.

@@ -23,6 +23,7 @@ from .card_sections import (
     line,
     recipe_section,
 )
+from .parser_sections import LIMITS, SCORES, how_to_parse, is_parser, what_a_parser_is
 
 
 VARIANTS = ("sacrebleu", "sacrebleu_lowercase", "bleu_paper", "bleu_tokenized", "chrf", "chrf++", "ter")
@@ -51,6 +52,7 @@ def model_card(
         picture: Where the learning curve is expected, seen from the card.
         command: The command line that makes the run; the one that was typed if it is not given.
         examples: How many translations of the first test set to show: the best, the worst and the others at random.
+            None of a parser's trees.
 
     Returns:
         Markdown with the metadata that the Hub reads at its head.
@@ -69,14 +71,14 @@ def model_card(
         f"---\n{metadata.to_yaml()}\n---",
         f"# {as_text(title)}",
         _what_it_is(folder, recipe),
-        how_to_use(repository, recipe),
+        how_to_parse(repository) if is_parser(recipe) else how_to_use(repository, recipe),
         _scores_section(scores, recipe),
         _limits_section(recipe),
         _data_section(folder, recipe),
         _training_section(folder, recipe, command),
         f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
         _all_scores(_read(folder.scores)),
-        _examples_section(folder, recipe, examples),
+        *([] if is_parser(recipe) else [_examples_section(folder, recipe, examples)]),
         recipe_section(recipe),
         f"## Citation\n\n{CITATION}",
     ]
@@ -86,10 +88,11 @@ def model_card(
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
     """All `VARIANTS`, and the recipe's other metrics, of the translations that a run kept of its test sets.
 
-    Of the validation set, if the recipe names no test set.
+    Of trees the recipe's metrics alone. Of the validation set, if the recipe names no test set.
     """
     language = recipe.data.target_language
-    metrics = list(dict.fromkeys([*VARIANTS, *recipe.evaluation.metrics]))
+    variants = () if is_parser(recipe) else VARIANTS
+    metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
     found = []
     for test_set in _measured(recipe):
         rows = _translations(folder, test_set)
@@ -121,13 +124,18 @@ def _metadata(
     datasets: Sequence[str],
 ) -> ModelCardData:
     named = [corpus["hub"] for corpus in corpora.values() if "hub" in corpus]
+    task = {
+        "task_type": "translation",
+        "task_name": f"Translation {recipe.data.source_language}-{recipe.data.target_language}",
+    }
+    if is_parser(recipe):
+        task = {"task_type": "other", "task_name": "Constituency parsing"}
     results = []
     for score in scores:
         where = corpora.get(score.test_set, {})
         results.append(
             EvalResult(
-                task_type="translation",
-                task_name=f"Translation {recipe.data.source_language}-{recipe.data.target_language}",
+                **task,
                 dataset_type=where.get("hub", score.test_set),
                 dataset_name=score.test_set,
                 dataset_config=where.get("config"),
@@ -139,12 +147,15 @@ def _metadata(
                 metric_args={"signature": score.signature, **_interval(score)},
             )
         )
+    kind, spoken = "translation", languages(recipe)
+    if is_parser(recipe):
+        kind, spoken = "constituency-parsing", {"language": spoken["language"][0]}
     return ModelCardData(
-        **languages(recipe),
+        **spoken,
         license=license,
         library_name="transformers",
-        pipeline_tag="translation",
-        tags=["vanilla_transformer", "translation", "attention-is-all-you-need"],
+        pipeline_tag=None if is_parser(recipe) else "translation",
+        tags=["vanilla_transformer", kind, "attention-is-all-you-need"],
         datasets=list(dict.fromkeys([*named, *datasets])) or None,
         metrics=sorted({_kind_of(score.metric) for score in scores}),
         model_name=title,
@@ -159,6 +170,8 @@ def _kind_of(metric: str) -> str:
 
 def _what_it_is(folder: RunFolder, recipe: Recipe) -> str:
     config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
+    if is_parser(recipe):
+        return what_a_parser_is(config, recipe)
     return (
         f"Translates from {recipe.data.source_language} into {recipe.data.target_language}. "
         f"{as_text(recipe.description)}\n\n"
@@ -190,15 +203,19 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
         )
     )
     head = "| test set | metric | score | 95 % of 1,000 bootstrap samples | detail | signature |\n"
+    meaning = (
+        "Of the translations in `translations/`, against the untouched references. Report `sacrebleu` first; two "
+        "numbers are comparable only if their signatures agree (`ter`: lower is better)."
+    )
     return (
-        "## How good it is\n\nOf the translations in `translations/`, against the untouched references. Report "
-        "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better)."
-        f"{caution}\n\n"
+        f"## How good it is\n\n{SCORES if is_parser(recipe) else meaning}{caution}\n\n"
         f"{head}| --- | --- | ---: | ---: | --- | --- |\n" + "\n".join(rows)
     )
 
 
 def _limits_section(recipe: Recipe) -> str:
+    if is_parser(recipe):
+        return LIMITS
     return (
         "## What it is for, and what not\n\nResearch and teaching: it shows what the paper's model learns from the "
         f"data below. It knows the words and the style of that data alone, from {recipe.data.source_language} into "

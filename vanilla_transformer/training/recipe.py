@@ -17,7 +17,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.encoding import PairLimits
 from ..data.tokenizer import TokenizerSettings
-from ..evaluation.metric_names import METRICS
+from ..evaluation.metric_names import METRICS, TREE_METRICS
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
 from .arguments import VanillaTransformerTrainingArguments
@@ -87,9 +87,9 @@ class EvaluationSettings:
         if not all(isinstance(example, str) for example in self.examples):
             raise ValueError(f"evaluation.examples must be sentences, not {self.examples!r}")
         if not self.metrics:
-            raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
+            raise ValueError(f"evaluation.metrics is empty: choose of {', '.join((*METRICS, *TREE_METRICS))}")
         for metric in self.metrics:
-            _check_known(metric, METRICS, "evaluation.metrics: ")
+            _check_known(metric, (*METRICS, *TREE_METRICS), "evaluation.metrics: ")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Trees as sequences: exact there and back; whatever is read becomes a tree over all words, with what was mended."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.evaluation.linearised_trees import linearise, read_linearised, retagged
+from vanilla_transformer.evaluation.trees import Tree, read_tree
+
+
+SYMBOLS = ["(S", "(NP", "(VP", ")S", ")NP", ")VP", "DT", "NN", "-LRB-", ".", "''"]
+RUBBISH = ["(", ")", "N(P", "((S", ")NP)", "(S)"]
+
+
+def trees(words: bool):
+    """Trees under TOP; without `words` some have none, and cannot be linearised."""
+    leaves = st.builds(Tree, st.sampled_from(["DT", "NN", "''", "PRP$"]), word=st.sampled_from(["a", "-RRB-", "%"]))
+    if not words:
+        leaves |= st.builds(Tree, st.sampled_from(["NP", ""]))
+    nodes = st.recursive(
+        leaves,
+        lambda each: st.builds(Tree, st.sampled_from(["S", "NP"]), st.lists(each, min_size=1, max_size=4).map(tuple)),
+    )
+    return st.lists(nodes, min_size=1, max_size=3).map(lambda children: Tree("TOP", tuple(children)))
+
+
+def words_of(tree: Tree) -> list[str]:
+    return [leaf.word for leaf in tree.leaves()]
+
+
+def test_by_hand():
+    tree = read_tree("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))")
+    assert linearise(tree) == "(S (NP PRP )NP (VP VBP )VP . )S"
+    assert read_linearised(linearise(tree), ["I", "am", "."]).tree == tree
+
+
+@settings(deadline=None)
+@given(trees(words=True))
+def test_there_and_back(tree):
+    found = read_linearised(linearise(tree), words_of(tree))
+    assert (found.tree, found.repairs) == (tree, ())
+
+
+@settings(deadline=None)
+@given(trees(words=False).filter(lambda tree: any(node.word is None and not node.children for node, _ in tree.walk())))
+def test_what_would_not_come_back_is_refused(tree):
+    with pytest.raises(ValueError, match="without a label or without words"):
+        linearise(tree)
+
+
+def test_another_root_is_refused():
+    with pytest.raises(ValueError, match="must be TOP, not 'S'"):
+        linearise(read_tree("(S (NP (PRP I)))"))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from([*SYMBOLS, *RUBBISH])), st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=6))
+def test_anything_becomes_a_tree_over_all_words(symbols, words):
+    found = read_linearised(" ".join(symbols), words)
+    assert found.tree.label == "TOP"
+    assert words_of(found.tree) == words
+    # It is mended if and only if it was not the sequence of the tree that came out.
+    assert (linearise(found.tree) == " ".join(symbols)) == (not found.repairs)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text())
+def test_any_text_becomes_a_tree(text):
+    assert words_of(read_linearised(text, ["a", "b"]).tree) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tree", "repairs"),
+    [
+        ("(S (NP DT NN", "(S (NP (DT a) (NN b)))", ["closed (NP at the end", "closed (S at the end"]),
+        ("(S (NP DT )S NN", "(S (NP (DT a))) (NN b)", ["closed (NP before )S"]),
+        ("(S DT )NP NN )S", "(S (DT a) (NN b))", ["dropped )NP, which closes nothing"]),
+        ("(S (NP )NP DT NN )S", "(S (DT a) (NN b))", ["dropped (NP, which has no words"]),
+        ("(S DT NN NN )S", "(S (DT a) (NN b))", ["dropped NN, for which there is no word"]),
+        ("(S (NP DT )NP )S", "(S (NP (DT a)) (XX b))", ["added the word 'b', which has no tag"]),
+        ("(S ( DT NN )S", "(S (DT a) (NN b))", ["dropped '(', which is no symbol"]),
+        ("", "(XX a) (XX b)", ["added the word 'a', which has no tag", "added the word 'b', which has no tag"]),
+        ("(S DT )S (S NN )S", "(S (DT a)) (S (NN b))", []),
+    ],
+)
+def test_repairs(text, tree, repairs):
+    found = read_linearised(text, ["a", "b"])
+    assert str(found.tree) == f"(TOP {tree})"
+    assert list(found.repairs) == repairs
+
+
+def test_a_tree_of_any_depth():
+    text = " ".join(["(S"] * 5000 + ["NN"] + [")S"] * 5000)
+    assert linearise(read_linearised(text, ["a"]).tree) == text
+
+
+def test_other_tags():
+    tree = read_tree("(TOP (S (NP (DT a)) (NN b)))")
+    assert str(retagged(tree, ["X", "Y"])) == "(TOP (S (NP (X a)) (Y b)))"

@@ -1,0 +1,88 @@
+"""EVALB's F1 of linearised trees: the same numbers as of the trees in brackets, and the bootstrap of every score."""
+
+import random
+
+import pytest
+
+from vanilla_transformer.evaluation.bracketing import score_trees
+from vanilla_transformer.evaluation.linearised_trees import read_linearised
+from vanilla_transformer.evaluation.scores import compare_systems, score_translations
+
+
+GOLD = ["(S (NP PRP )NP (VP VBP (NP DT NN )NP )VP . )S", "(S (NP NNP , NNP )NP (VP VBZ )VP . )S"]
+
+
+def evalb(hypotheses, references=GOLD, **options):
+    [score] = score_translations(hypotheses, references, ["evalb"], target_language="en_tree", **options)
+    return score
+
+
+def test_by_hand():
+    found = evalb(["(S (NP PRP )NP (VP VBP (NP DT )NP NN )VP . )S", GOLD[1]])
+    # Of the first 3 of 4 brackets match 3 of 4; of the second all 3. Tags do not count.
+    assert found.value == pytest.approx(100 * 6 / 7)
+    assert found.detail == "recall=85.71 precision=85.71 well-formed=2 of 2 (100.0 %)"
+    assert "rules:collins|malformed:mended" in found.signature
+
+
+def test_is_100_for_the_reference_and_0_for_nothing():
+    assert evalb(GOLD).value == 100
+    assert evalb(["", ""]).value == 0
+    assert "well-formed=0 of 2" in evalb(["", ""]).detail
+
+
+def test_tags_and_punctuation_do_not_matter():
+    assert evalb(["(S (NP NN )NP (VP , (NP . NN )NP )VP NN )S", GOLD[1]]).value == 100
+
+
+def test_a_malformed_one_counts_as_it_is_mended():
+    found = evalb(["(S (NP PRP )NP (VP VBP (NP DT NN", GOLD[1]])
+    # The full stop goes to the end of S: nothing is lost.
+    assert found.value == 100
+    assert "well-formed=1 of 2 (50.0 %)" in found.detail
+
+
+def test_equals_evalb_on_trees_in_brackets():
+    generator = random.Random(0)
+    symbols = ["(S", ")S", "(NP", ")NP", "(ADVP", ")PRT", "NN", ",", "."]
+    gold, parses, hypotheses = [], [], []
+    for reference in GOLD * 20:
+        words = [f"w{n}" for n, each in enumerate(reference.split()) if each[0] not in "()"]
+        mutated = [each if generator.random() < 0.8 else generator.choice(symbols) for each in reference.split()]
+        hypotheses.append(" ".join(mutated))
+        right = read_linearised(reference, words).tree
+        gold.append(str(right))
+        read = str(read_linearised(hypotheses[-1], words).tree)
+        for leaf, tag in zip(words, (each.label for each in right.leaves()), strict=True):  # all tags are right
+            found = next(part for part in read.split("(") if part.split(")")[0].endswith(f" {leaf}"))
+            read = read.replace(f"({found.split(')')[0]})", f"({tag} {leaf})")
+        parses.append(read)
+    expected = score_trees(gold, parses).overall
+    assert expected.valid == 40
+    found = evalb(hypotheses, GOLD * 20)
+    assert 0 < found.value < 100
+    assert found.value == pytest.approx(expected.f1)
+
+
+def test_has_an_interval_and_tests_of_differences():
+    worse = ["(S (NP PRP VBP )NP (VP (NP DT NN )NP )VP . )S", GOLD[1]] * 20
+    assert evalb(worse, GOLD * 20, resamples=100).confidence > 0
+    [found] = compare_systems(
+        {"a": GOLD * 20, "b": worse}, GOLD * 20, ["evalb"], target_language="en_tree", resamples=100, trials=100
+    )
+    assert found.difference < 0
+    assert found.randomization_p < 0.05
+
+
+@pytest.mark.parametrize("reference", ["A man.", "(S NN", "(S )S", ""])
+def test_a_reference_that_is_no_tree_is_refused(reference):
+    if reference == "A man.":
+        assert evalb(["A man."], [reference]).value == 0  # two tags, no brackets
+        return
+    with pytest.raises(ValueError, match="no linearised tree"):
+        evalb(["(S NN )S"], [reference])
+
+
+def test_one_reference_only():
+    with pytest.raises(ValueError, match="one reference, not with 2"):
+        score_translations(GOLD, [GOLD, GOLD], ["evalb"], target_language="en_tree")
