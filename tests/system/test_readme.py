@@ -15,6 +15,7 @@ from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.evaluation.trees import read_tree
 from vanilla_transformer.sharing.model_card import model_card
+from vanilla_transformer.sharing.publishing import publish
 from vanilla_transformer.tasks.treebank import write_treebank
 
 from .conftest import command, write_marian
@@ -143,6 +144,12 @@ def test_the_card_of_the_parser_is_one_of_a_parser(folder):
     assert "well-formed=" in before
     assert not re.search(r"[Tt]ranslat(es|or)|[|`] ?sacrebleu|I am a dog", before)
     assert ModelCard(card, ignore_metadata_errors=False).data.language == "en"
+
+
+def test_no_treebank_is_published(folder):
+    files = publish(folder / "runs" / "parsing_sample", "user/parser", dry_run=True).files
+    assert "scores.json" in files
+    assert not any(name.startswith("translations") for name in files)
 
 
 @pytest.mark.slow

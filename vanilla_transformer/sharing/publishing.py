@@ -20,9 +20,11 @@ from ..files import write_text
 from ..model.code_vanilla_transformer import save_code
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run_folder import WEIGHTS, RunFolder, find_model
+from ..training.recipe import load_recipe
 from .bare_card import bare_card
 from .card_sections import is_classifier
 from .model_card import model_card
+from .parser_sections import is_parser
 
 
 logger = logging.getLogger(__name__)
@@ -174,7 +176,8 @@ def _gathered(
             card = model_card(path, title=title, repository=repository, license=license, datasets=datasets)
             records = [run.scores, run.data, run.environment, run.log, run.learning_curve, run.attention]
             files |= {record.name: record for record in records if record.is_file()}
-            files |= {f"{run.translations.name}/{file.name}": file for file in run.translations.glob("*.jsonl")}
+            if not is_parser(load_recipe(run.recipe)):  # most treebanks may not be passed on
+                files |= {f"{run.translations.name}/{file.name}": file for file in run.translations.glob("*.jsonl")}
         else:
             card = bare_card(model, title=title, repository=repository, license=license, datasets=datasets)
         write_text(made / "README.md", card)
