@@ -198,9 +198,7 @@ def _check_backend(backend: str, models: list[Path], attention: bool, workers: i
     if attention:
         raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
     if seed is not None and workers > 1:
-        raise UsageError(
-            "With --backend ctranslate2 --seed is for one worker: with more the draws are no one's to repeat."
-        )
+        raise UsageError("With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.")
 
 
 def search_options(

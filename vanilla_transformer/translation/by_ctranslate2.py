@@ -144,6 +144,7 @@ class Ctranslate2Engine:
         self.ids = {token: number for number, token in enumerate(model.tokens)}
         self.sampling, self.beams = self._asked("do_sample"), self._asked("num_beams")
         self.each, new = self._asked("num_return_sequences"), options.get("max_new_tokens")
+        self.drawing = self.sampling and self._asked("top_k") != 1  # or there is nothing to choose
         if not self.sampling and self.each > self.beams:
             raise ValueError(f"num_return_sequences is {self.each}, more than num_beams, which is {self.beams}.")
         if self.sampling and self.beams > 1:
@@ -195,7 +196,7 @@ class Ctranslate2Engine:
     def _begin(self, translator: "Translator", batch: Batch) -> list["AsyncTranslationResult"]:
         """Asks for the translations of a batch. Sources of another length are a call of their own: its limit is one."""
         prefix = self.prefix_tokens if batch.begins else []
-        if self.sampling:
+        if self.drawing:
             search = {
                 "num_hypotheses": self.each,
                 "sampling_topk": min(self._asked("top_k"), len(self.model.tokens)),  # 0 is all, as here
@@ -252,7 +253,8 @@ class Ctranslate2Engine:
         """The translations of a sentence, ranked with the penalty asked for."""
         rows = [[self.ids[token] for token in tokens] for tokens in found.hypotheses]
         if self.sampling or self.beams == 1:
-            ranked, scores = rows, [None] * len(rows)
+            ranked = rows if self.drawing else rows * self.each
+            scores = [None] * len(ranked)
         else:
             alpha, kind = self._asked("length_penalty"), self._asked("length_penalty_type")
             given = len(self.prefix_tokens) if begins else 0
