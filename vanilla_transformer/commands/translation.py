@@ -71,10 +71,10 @@ def translate(
         workers: Processes (of ctranslate2: threads) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch, or ctranslate2. The latter takes a folder that `export` has written, which may be quantised, and
-            of another model makes one in float32 for the time being. It has no --attention and no ensembles. Greedy
-            translations are the same. Its beam search knows the length penalty |Y|^alpha and stops at a number of
-            finished translations: it is told to find twice as many as are kept, of which the best by the model's own
-            penalty are written, so that a few in a thousand differ from those of torch.
+            of another model makes one in float32, in a temporary folder. It has no --attention and no ensembles. In
+            float32 greedy translations are the same. Its beam search knows the length penalty |Y|^alpha alone and ends
+            with a number of finished translations: it has to find twice as many as there are hypotheses, the best of
+            them by the model's own penalty are written, and one in a thousand may differ from that of torch.
         json: Write a JSON object per line: source, and translations with their scores.
     """
     from ..files import replaced_file
