@@ -79,8 +79,9 @@ def test_the_same_translations_and_scores_as_by_torch(model, exported, tokenizer
     assert len({line[0].text for line in theirs}) > 2  # sources matter, so a mixed-up order would show
 
 
-def test_the_papers_search_finds_what_ours_finds_with_the_papers_scores(model, exported, tokenizer):
-    ours, theirs = by_both(model, exported, tokenizer, **{**BEAM, "num_beams": 5})
+@pytest.mark.parametrize("prefix", ["", "A dog"])
+def test_the_papers_search_finds_what_ours_finds_with_the_papers_scores(model, exported, tokenizer, prefix):
+    ours, theirs = by_both(model, exported, tokenizer, **{**BEAM, "num_beams": 5}, prefix=prefix)
     found = [
         any(each.text == other.text and each.score == pytest.approx(other.score, abs=1e-4) for other in here)
         for here, there in zip(ours, theirs, strict=True)
@@ -96,6 +97,15 @@ def test_the_models_own_settings_are_the_default(model, exported, tokenizer):
     assert translate(exported, tokenizer, SENTENCES) == translate(model, tokenizer, SENTENCES)
     assert translate(exported, tokenizer, SENTENCES, num_beams=1) != translate(exported, tokenizer, SENTENCES)
     assert translate(exported, tokenizer, []) == []
+
+
+@pytest.mark.parametrize("options", [{"max_length": 7}, {"max_new_tokens": 5}, {"max_length_offset": None}])
+def test_an_end_that_is_forced(model, exported, tokenizer, monkeypatch, options):
+    unforced = translate(exported, tokenizer, SENTENCES, num_beams=1, **options)
+    for each in (model, exported):
+        monkeypatch.setattr(each.generation_config, "forced_eos_token_id", 2)
+    ours, theirs = (translate(each, tokenizer, SENTENCES, num_beams=1, **options) for each in (model, exported))
+    assert theirs == ours != unforced
 
 
 def test_workers_and_progress(exported, tokenizer):

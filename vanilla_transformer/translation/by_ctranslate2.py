@@ -34,7 +34,7 @@ _DEFAULTS = {
     "top_k": 50,
     "top_p": 1.0,
 }
-_TRANSFORMERS_LIMIT = 19  # tokens, if nobody says anything: a max_length of 20
+_NEW_TOKENS = 20  # transformers' limit, if nobody gives one
 # What a saved generation config can have and would not be heeded.
 _UNHEEDED = (
     "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "forced_bos_token_id",
@@ -234,17 +234,20 @@ class Ctranslate2Engine:
         """Tokens that a translation may have, with its prefix; a `max_length` counts the start token too."""
         saved = self.model.generation_config
         offset = self._asked("max_length_offset")
+        # Marian's: what is as long as it may be has the end for its last token.
+        forced = 0 if saved.forced_eos_token_id is None else 1
+        longest = self.model.positions - 1
         if (new := self._asked("max_new_tokens")) is not None:
-            return min(prefix + new, self.model.positions)
-        if self.options.get("max_length") is not None:
-            limit = self.options["max_length"] - 1
+            limit, longest = prefix + new - forced, self.model.positions
+        elif self.options.get("max_length") is not None:
+            limit = self.options["max_length"] - 1 - forced
         elif not hasattr(saved, "max_length_offset") and "max_length_offset" not in self.options:
             limit = source + MAX_LENGTH_OFFSET
         else:
-            bounds = [] if (wanted := wanted_max_length(saved)) is None else [wanted - 1]
+            bounds = [] if (wanted := wanted_max_length(saved)) is None else [wanted - 1 - forced]
             bounds += [] if offset is None else [source + offset]
-            limit = min(bounds, default=_TRANSFORMERS_LIMIT)
-        return max(min(limit, self.model.positions - 1), prefix + 1)
+            limit = min(bounds, default=prefix + _NEW_TOKENS - forced)
+        return max(min(limit, longest), prefix + 1)
 
     def _hypotheses(self, batch: Batch, found: list["AsyncTranslationResult"]) -> list[Hypothesis]:
         return [hypothesis for each in found for hypothesis in self._best(each.result(), batch.begins)]
