@@ -1,4 +1,4 @@
-"""`import vanilla_transformer` is nearly free: what is heavy is loaded when it is used."""
+"""`import vanilla_transformer` is nearly free, and no command loads what it does not use."""
 
 import subprocess
 import sys
@@ -6,13 +6,30 @@ import sys
 import pytest
 
 import vanilla_transformer
+from vanilla_transformer import TokenizerSettings, learn_tokenizer
 
+from .model.conftest import build_model
+
+
+# What the package can use, and transformers' own model classes do not.
+HEAVY = {
+    "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
+    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "sentencex", "sklearn", "tensorboard", "torchvision",
+}  # fmt: skip
 
 LOADED = """
 import sys, torch, transformers
 before = set(sys.modules)
 import vanilla_transformer
 print(" ".join(sorted(name for name in set(sys.modules) - before)))
+"""
+
+TRANSLATING = """
+import sys
+from vanilla_transformer.cli import main
+status = main(sys.argv[1:])
+print(" ".join(sys.modules))
+sys.exit(status)
 """
 
 
@@ -34,3 +51,21 @@ def test_unknown_name():
 
 def test_dir_lists_public_names():
     assert set(vanilla_transformer.__all__) <= set(dir(vanilla_transformer))
+
+
+def test_translating_loads_only_what_translates(tmp_path):
+    """transformers itself imports accelerate, scipy and others for its model classes."""
+    texts = ["A man sees the dog."]
+    for part in (build_model(vocab_size=280), learn_tokenizer(texts, TokenizerSettings(vocab_size=265))):
+        part.save_pretrained(tmp_path)
+    command = [sys.executable, "-c", TRANSLATING, "translate", *texts, "--model", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *translation, loaded = done.stdout.splitlines()
+    assert translation
+    loaded = loaded.split()
+    assert "transformers.modeling_utils" in loaded
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+    own = [name.removeprefix("vanilla_transformer.") for name in loaded if name.startswith("vanilla_transformer.")]
+    unused = ("training", "tasks", "sharing", "export", "plots", "evaluation.scores", "data.phrasebook", "data.streams")
+    assert [name for name in own if name.startswith(unused)] == []

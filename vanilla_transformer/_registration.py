@@ -2,7 +2,8 @@
 
 transformers has no plugin discovery: somebody must call `AutoModel.register`, which needs the model's class, whose
 import takes a second or more. So the call waits until transformers itself loads the module that keeps the registry.
-`evaluate`, whose evaluators ask transformers for a name that it no longer has, is served in the same way.
+`evaluate`, whose evaluators ask transformers for a name that it no longer has, is served in the same way, and
+CTranslate2, whose converter has a registry of its own.
 """
 
 import sys
@@ -15,6 +16,7 @@ _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
 _PIPELINE_REGISTRY = "transformers.pipelines"
 _EVALUATOR = "evaluate.evaluator.base"
+_CONVERTER = "ctranslate2.converters.transformers"
 _PIPELINE = "vanilla_transformer.model.pipeline_vanilla_transformer"
 _MODELS = (
     "vanilla_transformer.model.modeling_vanilla_transformer",
@@ -22,11 +24,15 @@ _MODELS = (
 )
 # Of transformers' own modules, one that our models need and that loads the registry of models while it is being loaded.
 _FOUNDATION = "transformers.modeling_layers"
-_WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _EVALUATOR, *_MODELS}
+_WATCHED = {
+    _FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _EVALUATOR, _CONVERTER, *_MODELS
+}  # fmt: skip
 
 
 def register_with_transformers() -> None:
     """Registers configuration and models with the Auto classes, and the translation pipeline with `pipeline()`.
+
+    And a loader with CTranslate2's converter.
 
     Now if transformers has loaded them, else when it does.
 
@@ -70,6 +76,8 @@ def _register(loaded: set[str]) -> None:
         from .model.pipeline_vanilla_transformer import register_translation_pipeline
 
         register_translation_pipeline()
+    if _CONVERTER in loaded:
+        from .export import ctranslate2_loader  # noqa: F401  (it registers itself)
     if _EVALUATOR in loaded:
         _make_room_for_pipelines_in_evaluate()
 

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from .data.tokenizer import load_tokenizer
 from .model.ensemble_vanilla_transformer import EnsembleForConditionalGeneration
 from .model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from .translation.by_ctranslate2 import ExportedModel
 
 
 WEIGHTS = "model.safetensors"
@@ -180,17 +181,28 @@ def load_model(path: str | Path) -> tuple[VanillaTransformerForConditionalGenera
 
     Raises:
         FileNotFoundError: There is no model at `path`.
-        ValueError: There is no tokenizer beside it, or some of its weights are missing.
+        ValueError: There is no tokenizer beside it, some of its weights are missing, or it is for CTranslate2.
     """
     found = find_model(path)
-    # Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
-    load = _load_marians_tokenizer if (found / "source.spm").is_file() else load_tokenizer
+    if ExportedModel.is_in(found):
+        raise ValueError(
+            f"The model in {found} was exported: CTranslate2 can run it (translate --backend ctranslate2)."
+        )
     model = load_weights(VanillaTransformerForConditionalGeneration, found)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load(found)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_its_tokenizer(found)
 
 
-def _load_marians_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer of the model in `folder`.
+
+    Ours is checked; a model that was converted from Marian's has the tokenizer that it came with.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if (folder / "source.spm").is_file():
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return load_tokenizer(folder)
 
 
 def load_ensemble(

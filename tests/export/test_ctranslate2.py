@@ -2,15 +2,18 @@
 
 import importlib
 import json
+import runpy
+import subprocess
 import sys
 from itertools import islice
 
 import ctranslate2
 import pytest
 import torch
+from ctranslate2.converters import TransformersConverter
 from transformers import AutoTokenizer
 
-from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook
+from vanilla_transformer import ExportedModel, TokenizerSettings, learn_tokenizer, phrasebook, translate
 from vanilla_transformer.export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 
 from ..model.conftest import build_model
@@ -200,3 +203,56 @@ def test_a_missing_package_is_named(monkeypatch):
         monkeypatch.setitem(sys.modules, each, None)
     with pytest.raises(ImportError, match=r'pip install "vanilla-transformer\[ctranslate2\]"'):
         importlib.import_module(name)
+
+
+# ---------------------------------------------------------------------------------------- CTranslate2's own converter
+
+COPIED = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+@pytest.mark.parametrize("shape", ["the paper's", "pre-norm", "three matrices", "output bias", "learned positions"])
+def test_its_own_converter_finds_our_models(model, tokenizer, texts, tmp_path, shape, quantization):
+    ours = model(**SHAPES[shape])
+    for part in (ours, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    to_ctranslate2(ours, tokenizer, tmp_path / "ours", quantization=quantization)
+    converter = TransformersConverter(str(tmp_path / "model"), copy_files=COPIED)
+    converter.convert(str(tmp_path / "theirs"), quantization=quantization)
+    for name in ("model.bin", "config.json", "shared_vocabulary.json"):
+        assert (tmp_path / "theirs" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
+    here, there = (translate(ExportedModel(tmp_path / name), tokenizer, texts) for name in ("ours", "theirs"))
+    assert here == there
+
+
+def test_its_converter_as_a_command(model, tokenizer, tmp_path, monkeypatch, capsys):
+    for part in (model(), tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    to_ctranslate2(model(), tokenizer, tmp_path / "ours", quantization="int8")
+    options = ["--model", tmp_path / "model", "--output_dir", tmp_path / "theirs", "--quantization", "int8"]
+    monkeypatch.setattr(sys, "argv", ["converter", *map(str, options), "--copy_files", *COPIED])
+    name = "vanilla_transformer.export.ctranslate2"
+    monkeypatch.delitem(sys.modules, name)  # `python -m` loads it once more in any case, and here would say so
+    runpy.run_module(name, run_name="__main__")
+    assert (tmp_path / "theirs" / "model.bin").read_bytes() == (tmp_path / "ours" / "model.bin").read_bytes()
+    assert ExportedModel(tmp_path / "theirs").generation_config.max_length_offset == 50
+
+
+def test_its_converter_names_what_ctranslate2_lacks(tokenizer, tmp_path):
+    for part in (build_model(vocab_size=300, value_head_dim=16), tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"value_head_dim \(16\) other than head_dim"):
+        TransformersConverter(str(tmp_path / "model")).convert(str(tmp_path / "out"))
+
+
+def test_its_converter_loaded_first_is_told_too():
+    """And costs the package's import nothing where it is not loaded."""
+    code = (
+        "import sys, ctranslate2.converters.transformers as converter\n"
+        "assert 'VanillaTransformerConfig' not in converter._MODEL_LOADERS\n"
+        "import vanilla_transformer\n"
+        "assert 'VanillaTransformerConfig' in converter._MODEL_LOADERS\n"
+        "assert 'vanilla_transformer.model.modeling_vanilla_transformer' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -186,6 +187,12 @@ def answer(process: subprocess.Popen, line: str) -> str:
     return process.stdout.readline()
 
 
+def texts_and_scores(output: str) -> list:
+    """What `translate` wrote, number by number and text by text."""
+    parts = re.split(r"(-\d+\.\d+)", output)
+    return parts[::2] + [pytest.approx(float(score), abs=1e-3) for score in parts[1::2]]
+
+
 class TestTranslate:
     def test_one_line_in_one_line_out(self, run):
         text = "\ufeffThe dog is old.\r\n\n   \n😀 \u2028 x\nNo line feed at the end"
@@ -271,6 +278,42 @@ class TestTranslate:
         assert drawn("--seed", "1") == drawn("--seed", "1") != drawn("--seed", "2")
         assert len(set(drawn("--seed", "1", "--top-k", "1"))) == 1
 
+    def test_by_ctranslate2_as_by_torch(self, run, corpus, tmp_path):
+        """Of a run, which is converted for the time being, and of an exported folder: in the same order and form."""
+        exported = tmp_path / "exported"
+        assert command("export", run, "--output", exported).returncode == 0
+        lines = [*lines_of(corpus / "test.en"), "", "The dog is old. I am here. " * 30]
+        (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        for options, model in (
+            (["--num-beams", "1", "--longest", "40", "--max-tokens", "9"], run),
+            (["--split", "en", "--prefix", "Der", "--json"], exported),
+            (["--n-best", "2", "--length-penalty", "1", "--workers", "2"], exported),
+        ):
+            by_torch = command("translate", "--model", run, "--input", tmp_path / "lines", *options)
+            options += ["--backend", "ctranslate2", "--output", tmp_path / "out"]
+            done = command("translate", "--model", model, "--input", tmp_path / "lines", *options)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == by_torch.stderr  # says which line was cut
+            found = (tmp_path / "out").read_text(encoding="utf-8")
+            assert texts_and_scores(found) == texts_and_scores(by_torch.stdout)
+        sampled = (
+            "translate",
+            "The dog is old.",
+            "--model",
+            exported,
+            "--backend",
+            "ctranslate2",
+            "--sample",
+            "--seed",
+        )
+        assert command(*sampled, "1").stdout == command(*sampled, "1").stdout != command(*sampled, "2").stdout
+
+    def test_an_exported_folder_is_for_ctranslate2(self, run, tmp_path):
+        assert command("export", run, "--output", tmp_path / "out", "--to", "ctranslate2").returncode == 0
+        done = command("translate", "hello", "--model", tmp_path / "out")
+        assert done.returncode == 1
+        assert "was exported: CTranslate2 can run it (translate --backend ctranslate2)" in done.stderr
+
     def test_a_prefix_and_a_limit(self, run):
         done = command("translate", "The dog is old.", "--model", run, "--prefix", "Der Hund", "--max-tokens", "4")
         assert done.stdout.startswith("Der Hund")
@@ -332,6 +375,13 @@ class TestTranslate:
             (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
             (["--sample", "--temperature", "0"], "--temperature must be above 0"),
             (["--longest", "0"], "--longest must be at least 1"),
+            (["--backend", "abacus"], "There is no backend 'abacus': choose torch or ctranslate2"),
+            (["--backend", "ctranslate2", "--attention"], "--attention is for --backend torch"),
+            (["--backend", "ctranslate2", "--model", "other"], "CTranslate2 has no ensembles"),
+            (
+                ["--backend", "ctranslate2", "--sample", "--seed", "1", "--workers", "2"],
+                "what is drawn depends on the worker: give --seed or --workers",
+            ),
         ],
     )
     def test_options_that_make_no_sense_together(self, tmp_path, options, message):
@@ -514,7 +564,7 @@ class TestOthers:
         ("options", "message"),
         [
             (["--quantization", "int7"], "There is no quantization 'int7': choose float32, float16,"),
-            (["--format", "dance"], "There is no format 'dance': choose ctranslate2"),
+            (["--to", "dance"], "There is no engine 'dance' to export to: choose ctranslate2"),
         ],
     )
     def test_an_export_of_no_known_kind(self, tmp_path, options, message):

@@ -77,18 +77,20 @@ def convert(model: str, *, output: Path) -> None:
     logger.info("Saved the model and its tokenizer in %s.", output)
 
 
-def export(model: Path, *, output: Path, format: str = "ctranslate2", quantization: str | None = None) -> None:
+def export(model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None) -> None:
     """Writes a model and its tokenizer for another engine: CTranslate2, which translates without torch.
+
+    `translate --backend ctranslate2` takes what is written.
 
     Args:
         model: A run folder or a model's folder.
         output: Folder to save it in; it must not exist yet.
-        format: ctranslate2.
+        to: The engine: ctranslate2.
         quantization: How weights are stored: float32, float16, bfloat16, int16, int8, int8_float32, int8_float16 or
             int8_bfloat16. float32 if it is not given.
     """
-    if format != "ctranslate2":
-        raise UsageError(f"There is no format {format!r}: choose ctranslate2.")
+    if to != "ctranslate2":
+        raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2.")
     from ..export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
     from ..run_folder import load_model
 

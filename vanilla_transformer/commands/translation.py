@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +44,7 @@ def translate(
     attention: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
+    backend: str = "torch",
     json: bool = False,
 ) -> None:
     """Translates the sentences given, a file, or standard input: one line in, one line out, as the lines come.
@@ -66,8 +68,13 @@ def translate(
         longest: Tokens that a line, or a sentence with --split, may have. A longer one is translated in pieces, cut at
             ends of sentences or at spaces, and reported with its line's number.
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
-        workers: Processes that translate side by side on a CPU, with one thread each.
+        workers: Processes (of ctranslate2: threads) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
+        backend: torch, or ctranslate2. The latter takes a folder that `export` has written, which may be quantised, and
+            of another model makes one in float32, in a temporary folder. It has no --attention and no ensembles. In
+            float32 greedy translations are the same. Its beam search knows the length penalty |Y|^alpha alone and ends
+            with a number of finished translations: it has to find twice as many as there are hypotheses, the best of
+            them by the model's own penalty are written, and one in a thousand may differ from that of torch.
         json: Write a JSON object per line: source, and translations with their scores.
     """
     from ..files import replaced_file
@@ -79,13 +86,14 @@ def translate(
     options |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         options |= {"return_dict_in_generate": not sample}
+    _check_backend(backend, model, attention, workers, seed)
     if longest < 1:
         raise UsageError(f"--longest must be at least 1, not {longest}.")
     options |= {"split": split, "longest": longest, "align": attention, "workers": workers, "prefix": prefix}
     lines = sentences or input_lines(input)
     blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
-        found = translations_of(model, blocks, batch_tokens=batch_tokens, **options)
+        found = translations_of(model, blocks, backend, batch_tokens=batch_tokens, **options)
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json))
 
@@ -129,21 +137,14 @@ def score(*, model: list[Path], sources: Path, targets: Path, rank: bool = False
 
 
 def translations_of(
-    models: list[Path], blocks: Iterable[list[str]], **options
+    models: list[Path], blocks: Iterable[list[str]], backend: str = "torch", **options
 ) -> Iterator[tuple[str, list["Hypothesis"]]]:
     """Every line of the blocks with its translations; progress on standard error if it is a terminal."""
     from tqdm import tqdm
 
-    from ..run_folder import load_ensemble
     from ..translation import translate_lines
 
     use_memory_well()
-    loaded, tokenizer = load_ensemble(models)
-    if "longest" in options and loaded.config.position_embedding_type == "learned":
-        options["longest"] = min(options["longest"], loaded.config.max_position_embeddings)
-    wanted = options.get("num_return_sequences", 1)
-    if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
-        options["num_beams"] = wanted
     sources: collections.deque[str] = collections.deque()  # of the block that is being translated
 
     def remembered() -> Iterator[list[str]]:
@@ -152,9 +153,52 @@ def translations_of(
             yield block
             sys.stdout.flush()  # by then all of the block's translations are written
 
-    with tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar:
+    with (
+        _loaded(models, backend) as (loaded, tokenizer, positions),
+        tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar,
+    ):
+        if "longest" in options and positions is not None:
+            options["longest"] = min(options["longest"], positions)
+        wanted = options.get("num_return_sequences", 1)
+        if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
+            options["num_beams"] = wanted
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             yield sources.popleft(), hypotheses
+
+
+@contextlib.contextmanager
+def _loaded(models: list[Path], backend: str) -> Iterator[tuple]:
+    """What is to translate, its tokenizer, and how many tokens a source may have (None: any number)."""
+    from ..run_folder import find_model, load_ensemble, load_its_tokenizer, load_model
+
+    if backend == "torch":
+        loaded, tokenizer = load_ensemble(models)
+        learned = loaded.config.position_embedding_type == "learned"
+        yield loaded, tokenizer, loaded.config.max_position_embeddings if learned else None
+        return
+    from ..export.ctranslate2 import to_ctranslate2
+    from ..translation import ExportedModel
+
+    folder = find_model(models[0])
+    with tempfile.TemporaryDirectory() as temporary:
+        if not ExportedModel.is_in(folder):
+            folder = Path(temporary) / "exported"
+            to_ctranslate2(*load_model(models[0]), folder)
+        exported = ExportedModel(folder)
+        yield exported, load_its_tokenizer(folder), exported.positions
+
+
+def _check_backend(backend: str, models: list[Path], attention: bool, workers: int, seed: int | None) -> None:
+    if backend not in ("torch", "ctranslate2"):
+        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
+    if backend == "torch":
+        return
+    if len(models) > 1:
+        raise UsageError("CTranslate2 has no ensembles: give --backend ctranslate2 one --model.")
+    if attention:
+        raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
+    if seed is not None and workers > 1:
+        raise UsageError("With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.")
 
 
 def search_options(

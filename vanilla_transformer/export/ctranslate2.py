@@ -1,6 +1,15 @@
 """Our models as CTranslate2's (https://github.com/OpenNMT/CTranslate2), which translates without torch.
 
 CTranslate2 runs Transformers by a specification: a tree of named weights and flags. This file fills it with ours.
+
+CTranslate2's own converter has no plugins, and asks a registry of its own for a model's loader. Once this package is
+imported, in whatever order, ours is there, for `ctranslate2.converters.TransformersConverter`; and
+
+    python -m vanilla_transformer.export.ctranslate2 --model runs/short/averaged --output_dir for_ctranslate2 \\
+        --copy_files generation_config.json tokenizer.json tokenizer_config.json
+
+is the command `ct2-transformers-converter` with the package imported. Without the copied files the folder is for
+`ctranslate2.Translator` alone.
 """
 
 from pathlib import Path
@@ -56,7 +65,9 @@ def to_ctranslate2(
     quantization: str | None = None,
     positions: int = POSITIONS,
 ) -> None:
-    """Writes a folder for `ctranslate2.Translator`, with the tokenizer's files beside the model.
+    """Writes a folder for `ctranslate2.Translator`, with tokenizer and generation config beside the model.
+
+    [`translate`] takes it as `ExportedModel(output)` and sees to all that follows here.
 
     Sources are the tokenizer's tokens, their `</s>` included. In float32 greedy search finds the same tokens as ours,
     and beam search the same as ours with `length_penalty_type="length"` and `early_stopping=True`; CTranslate2 has no
@@ -91,19 +102,30 @@ def to_ctranslate2(
     """
     if quantization not in (None, *QUANTIZATIONS):
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}.")
+    spec = specification(model, tokenizer, positions)
+    spec.validate()
+    spec.optimize(quantization)
+    with written_beside(output) as beside:
+        spec.save(str(beside))
+        tokenizer.save_pretrained(beside)
+        model.generation_config.save_pretrained(beside)
+
+
+def specification(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, positions: int = POSITIONS
+) -> TransformerSpec:
+    """CTranslate2's specification of a model, filled. Arguments and errors are those of [`to_ctranslate2`]."""
     _check(model)
     tokens = _vocabulary(model.config, tokenizer)
     spec = _filled_spec(model, positions)
     for name, value in _special_tokens(model, tokenizer, tokens).items():
         setattr(spec.config, name, value)
     spec.config.layer_norm_epsilon = model.config.layer_norm_eps
+    # CTranslate2 has no use for it, but whoever calls CTranslate2.
+    spec.config.add_attribute("positions", len(spec.encoder.position_encodings.encodings))
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
-    spec.validate()
-    spec.optimize(quantization)
-    with written_beside(output) as beside:
-        spec.save(str(beside))
-        tokenizer.save_pretrained(beside)
+    return spec
 
 
 # ------------------------------------------------------------------------------------------------------- vocabulary
@@ -222,4 +244,10 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()
 
 
-__all__ = ["POSITIONS", "QUANTIZATIONS", "to_ctranslate2"]
+__all__ = ["POSITIONS", "QUANTIZATIONS", "specification", "to_ctranslate2"]
+
+
+if __name__ == "__main__":
+    from ctranslate2.converters.transformers import main
+
+    main()
