@@ -183,7 +183,7 @@ def print_tables(rows: Sequence[Row], refused: dict[str, tuple[int, int, str]]) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="as for serve.py, which is started with it")
-    parser.add_argument("--backend", choices=["pytorch", "ctranslate2"], default="pytorch")
+    parser.add_argument("--backend", choices=["torch", "ctranslate2"], default="torch")
     parser.add_argument("--num-beams", type=int, help="as for serve.py")
     parser.add_argument("--sources", type=Path, help="text file of sentences to send; the phrasebook's test sentences")
     parser.add_argument("--requests", type=int, default=256, help="of each number of clients")

@@ -55,8 +55,8 @@ def load_backend(kind: str, model: str, num_beams: int | None = None, max_tokens
     """Loads a model.
 
     Args:
-        kind: pytorch or ctranslate2.
-        model: For pytorch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
+        kind: torch or ctranslate2.
+        model: For torch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
             `vanilla-transformer export`.
         num_beams: Hypotheses of the beam search; the model's own setting, or with ctranslate2 the paper's 4, if None.
         max_tokens: Tokens that a translation may have; None: the model's own limit, with ctranslate2 562.
@@ -65,10 +65,10 @@ def load_backend(kind: str, model: str, num_beams: int | None = None, max_tokens
         FileNotFoundError: There is no such model.
         ValueError: It is not one.
     """
-    return {"pytorch": _pytorch, "ctranslate2": _ctranslate2}[kind](model, num_beams, max_tokens)
+    return {"torch": _torch, "ctranslate2": _ctranslate2}[kind](model, num_beams, max_tokens)
 
 
-def _pytorch(path: str, num_beams: int | None, max_tokens: int | None) -> Backend:
+def _torch(path: str, num_beams: int | None, max_tokens: int | None) -> Backend:
     from vanilla_transformer.run_folder import load_model
     from vanilla_transformer.translation import translate_lines
 
@@ -304,7 +304,7 @@ def command_line() -> argparse.ArgumentParser:
     """The options of the server."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="run folder, model's folder or USER/NAME; with ctranslate2 an exported folder")
-    parser.add_argument("--backend", choices=["pytorch", "ctranslate2"], default="pytorch")
+    parser.add_argument("--backend", choices=["torch", "ctranslate2"], default="torch")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 is all of this machine's")
     parser.add_argument("--port", type=int, default=8000, help="0 is a free one")
     parser.add_argument("--num-beams", type=_positive, help="hypotheses of the beam search; the model's own setting")

@@ -74,6 +74,7 @@ def plot_attention(
     target_tokens: Sequence[str],
     path: str | os.PathLike,
     *,
+    heads: Sequence[int] | None = None,
     title: str = "",
 ) -> None:
     """Draws one heat map per attention head, like the paper's appendix "Attention Visualizations".
@@ -85,6 +86,7 @@ def plot_attention(
         source_tokens: The tokens attended to, any text.
         target_tokens: The tokens that attend, any text.
         path: The PNG file to write.
+        heads: Which heads, counted from 0; all if it is not given.
         title: A line above the picture.
 
     Raises:
@@ -97,22 +99,24 @@ def plot_attention(
             f"weights must have the shape (heads, target, source) = (heads, {expected[0]}, {expected[1]}) of "
             f"{expected[0]} target tokens and {expected[1]} source tokens, none of them 0; got {weights.shape}"
         )
-    heads, target_length, source_length = weights.shape
-    columns = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3}.get(heads, 4)
-    rows = math.ceil(heads / columns)
+    _, target_length, source_length = weights.shape
+    heads = list(range(len(weights)) if heads is None else heads)
+    columns = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3}.get(len(heads), 4)
+    rows = math.ceil(len(heads) / columns)
     cell = _cell_size(rows * target_length, columns * source_length)
     width, height = (max(_SMALLEST_PANEL, cell * length) for length in (source_length, target_length))
     figure = _new_figure(columns * (width + 0.3) + 2.5, rows * (height + 0.5) + 2.5, title, layout="compressed")
     panels = figure.subplots(rows, columns, squeeze=False)
     font_size = min(10, 45 * cell)
-    for head, axes in enumerate(panels.flat):
-        if head >= heads:
+    for number, axes in enumerate(panels.flat):
+        if number >= len(heads):
             axes.set_axis_off()
             continue
+        head, is_lowest = heads[number], number + columns >= len(heads)
         image = axes.imshow(weights[head], vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
         axes.set_title(f"head {head + 1}", fontsize=11)
-        _label_ticks(axes.xaxis, source_tokens if head + columns >= heads else [], "source", font_size, rotation=90)
-        _label_ticks(axes.yaxis, target_tokens if head % columns == 0 else [], "target", font_size)
+        _label_ticks(axes.xaxis, source_tokens if is_lowest else [], "source", font_size, rotation=90)
+        _label_ticks(axes.yaxis, target_tokens if number % columns == 0 else [], "target", font_size)
     figure.colorbar(image, ax=panels, label="attention probability", aspect=30)
     _save(figure, path)
 

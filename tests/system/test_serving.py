@@ -14,13 +14,10 @@ from threading import Event
 
 import httpx
 import pytest
-import torch
 
-from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook, translate
-from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer import phrasebook, translate
 from vanilla_transformer.run_folder import load_model
 
-from ..model.conftest import build_model
 from .conftest import command
 
 
@@ -121,20 +118,6 @@ def sources() -> list[str]:
     return [row["en"] for row in islice(phrasebook("test"), 24)]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """A model with random weights, which makes something else of every source."""
-    tokenizer = learn_tokenizer((row["en"] for row in islice(phrasebook("train"), 200)), TokenizerSettings("bpe", 300))
-    model = build_model(seed=5, vocab_size=300, d_model=32, norm_first=True, tie_word_embeddings=False)
-    with torch.no_grad():
-        model.lm_head.weight *= 3
-    model.generation_config = paper_generation_config(model.config)
-    folder = tmp_path_factory.mktemp("served") / "model"
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def by_command_line(folder: Path, texts: list[str]) -> list[str]:
     done = command("translate", "--model", folder, *OF_THE_SEARCH, "--json", *texts)
     assert done.returncode == 0, done.stderr
@@ -142,16 +125,16 @@ def by_command_line(folder: Path, texts: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def expected(folder, sources) -> dict[str, str]:
+def expected(random_translator, sources) -> dict[str, str]:
     """What the command line makes of each source."""
-    found = by_command_line(folder, sources)
+    found = by_command_line(random_translator, sources)
     assert len(set(found)) == len(sources)
     return dict(zip(sources, found, strict=True))
 
 
 @pytest.fixture(scope="module")
-def server(folder):
-    with serving(str(folder), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+def server(random_translator):
+    with serving(str(random_translator), *OPTIONS, *OF_THE_SEARCH) as (url, _):
         yield url
 
 
@@ -178,9 +161,9 @@ def test_a_request_of_several_texts(server, expected, sources):
     assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
 
 
-def test_a_long_text_is_translated_as_by_the_command_line(server, folder):
+def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):
     text = " ".join(row["en"] for row in islice(phrasebook("test"), 45))
-    [found] = by_command_line(folder, [text])
+    [found] = by_command_line(random_translator, [text])
     assert len(found) > 2 * 30  # of several pieces
     assert post(server, [text]).json() == {"translations": [found]}
 
@@ -240,9 +223,9 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def test_what_is_under_way_is_answered_before_the_end(folder, expected, sources):
+def test_what_is_under_way_is_answered_before_the_end(random_translator, expected, sources):
     one_by_one = [*OF_THE_SEARCH, "--batch-texts", "1"]
-    with serving(str(folder), *one_by_one) as (url, process), ThreadPoolExecutor(8) as clients:
+    with serving(str(random_translator), *one_by_one) as (url, process), ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
         until(lambda: waiting(url) == 8)
         process.send_signal(signal.SIGTERM)
@@ -253,16 +236,16 @@ def test_what_is_under_way_is_answered_before_the_end(folder, expected, sources)
             waiting(url)
 
 
-def test_ctranslate2(folder, sources, tmp_path):
-    done = command("export", folder, "--output", tmp_path / "exported")
+def test_ctranslate2(random_translator, sources, tmp_path):
+    done = command("export", random_translator, "--output", tmp_path / "exported")
     assert done.returncode == 0, done.stderr
-    expected = translate(*load_model(folder), sources, num_beams=1, max_new_tokens=30)
+    expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
     options = ["--backend", "ctranslate2", "--num-beams", "1", *OF_THE_SEARCH]
     with serving(str(tmp_path / "exported"), *options) as (url, _):
         assert post(url, ["", *sources]).json() == {"translations": ["", *expected]}
 
 
-@pytest.mark.parametrize(("kind", "said"), [("pytorch", "no model in"), ("ctranslate2", "export` writes one")])
+@pytest.mark.parametrize(("kind", "said"), [("torch", "no model in"), ("ctranslate2", "export` writes one")])
 def test_a_folder_without_a_model(kind, said, tmp_path):
     with pytest.raises(FileNotFoundError, match=said):
         load_backend(kind, str(tmp_path))
@@ -274,9 +257,17 @@ def test_a_server_that_cannot_start_says_why():
 
 
 @pytest.mark.slow
-def test_the_load_test_as_a_script(folder, tmp_path):
+def test_the_load_test_as_a_script(random_translator, tmp_path):
     figures = tmp_path / "figures.json"
-    script = [sys.executable, ROOT / "scripts" / "load_test.py", folder, "--requests", "70", "--json", figures]
+    script = [
+        sys.executable,
+        ROOT / "scripts" / "load_test.py",
+        random_translator,
+        "--requests",
+        "70",
+        "--json",
+        figures,
+    ]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text(encoding="utf-8"))
