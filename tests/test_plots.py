@@ -147,6 +147,13 @@ class TestAttention:
             np.testing.assert_array_equal(image.get_array(), expected)
             assert image.get_clim() == (0, 1)
 
+    def test_draws_the_heads_that_are_asked_for(self, path, panels):
+        weights = attention(4, 2, 3)
+        plot_attention(weights, ["p", "q", "r"], ["x", "y"], path, heads=[2])
+        maps = [axes for axes in panels if axes.get_title()]
+        assert [axes.get_title() for axes in maps] == ["head 3"]
+        np.testing.assert_array_equal(maps[0].images[0].get_array(), weights[2])
+
     def test_every_column_and_row_of_the_grid_has_its_tokens(self, path, panels):
         plot_attention(attention(5, 2, 3), ["p", "q", "r"], ["x", "y"], path)  # head 3 has no head below it
         sources = [[label.get_text() for label in axes.get_xticklabels()] for axes in panels[:5]]

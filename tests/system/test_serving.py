@@ -240,9 +240,9 @@ def test_ctranslate2(random_translator, sources, tmp_path):
     done = command("export", random_translator, "--output", tmp_path / "exported")
     assert done.returncode == 0, done.stderr
     expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
-    options = ["--backend", "ctranslate2", "--num-beams", "1", *OF_THE_SEARCH]
-    with serving(str(tmp_path / "exported"), *options) as (url, _):
-        assert post(url, ["", *sources]).json() == {"translations": ["", *expected]}
+    backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
+    assert backend.translate(["", *sources, " "]) == ["", *expected, ""]
+    assert backend.translate([""]) == [""]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("torch", "no model in"), ("ctranslate2", "export` writes one")])
@@ -257,19 +257,17 @@ def test_a_server_that_cannot_start_says_why():
 
 
 @pytest.mark.slow
-def test_the_load_test_as_a_script(random_translator, tmp_path):
-    figures = tmp_path / "figures.json"
-    script = [
-        sys.executable,
-        ROOT / "scripts" / "load_test.py",
-        random_translator,
-        "--requests",
-        "70",
-        "--json",
-        figures,
-    ]
+@pytest.mark.parametrize("backend", ["torch", "ctranslate2"])
+def test_the_load_test_as_a_script(backend, random_translator, tmp_path):
+    folder, figures = random_translator, tmp_path / "figures.json"
+    if backend == "ctranslate2":
+        folder = tmp_path / "exported"
+        assert command("export", random_translator, "--output", folder).returncode == 0
+    options = [folder, "--backend", backend, *OF_THE_SEARCH, "--requests", "70", "--json", figures]
+    script = [sys.executable, ROOT / "scripts" / "load_test.py", *options]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text(encoding="utf-8"))
+    assert found["distinct_translations"] > 35
     assert [(row["clients"], row["right"]) for row in found["load"]] == [(1, 70), (8, 70), (64, 70)]
     assert "| 64 | 70 | 70 | 0 | 0 |" in done.stdout
