@@ -16,9 +16,11 @@ import torch
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 from matplotlib.image import imread
+from PIL import Image
 
 from vanilla_transformer import demo
 from vanilla_transformer.evaluation.attention import cross_attention
+from vanilla_transformer.plots import plot_attention
 from vanilla_transformer.run_folder import load_model
 from vanilla_transformer.translation import translate_lines
 
@@ -126,6 +128,18 @@ def test_attention_is_that_of_the_model(random_translator):
     assert queries == keys == ["<s>", *target[:-1]]
     assert (weights.triu(1) == 0).all()
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 4, len(target)))
+
+
+def test_a_picture_is_of_the_layer_and_head_asked_for(random_translator, tmp_path):
+    shown = demo.Demo(random_translator)
+    pair = (TEXT, "Der Hund.")
+    weights, queries, keys = demo.attention_of(shown.model, shown.tokenizer, *pair, "cross")
+    title = "Attention of the decoder on the source, layer 2"
+    plot_attention(weights[1].numpy(), keys, queries, tmp_path / "expected.png", heads=[2], title=title)
+    found = shown.picture(pair, "decoder on the source", 2, "3")
+    with Image.open(tmp_path / "expected.png") as expected:
+        assert found.tobytes() == expected.tobytes()
+    assert shown.picture(None, "encoder", 1, "all") is None
 
 
 def test_layers_and_heads_are_those_of_the_stack(random_translator):
