@@ -5,6 +5,7 @@ import sys
 
 from .commands.bracketing import evalb
 from .commands.comparison import compare
+from .commands.demo import demo
 from .commands.evaluation import evaluate
 from .commands.models import average, convert, export, tokenizer
 from .commands.parser import command_parser, overrides_from
@@ -33,6 +34,7 @@ COMMANDS = (
     export,
     publish,
     plot,
+    demo,
 )
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
+import torch
 from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer, set_seed
 
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 
+from ..model.conftest import build_model
 from .warm_process import run_command
 
 
@@ -121,4 +125,18 @@ def run(corpus, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "small"
     done = command("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def random_translator(tmp_path_factory) -> Path:
+    """A model with random weights, which makes something else of every sentence and hardly ever ends by itself."""
+    tokenizer = learn_tokenizer((row["en"] for row in islice(phrasebook("train"), 200)), TokenizerSettings("bpe", 300))
+    model = build_model(seed=5, vocab_size=300, d_model=32, norm_first=True, tie_word_embeddings=False)
+    with torch.no_grad():
+        model.lm_head.weight *= 3
+    model.generation_config = paper_generation_config(model.config)
+    folder = tmp_path_factory.mktemp("random_translator") / "model"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder

@@ -1,0 +1,200 @@
+"""The page translates, shows what heads look at and says what is wrong: asked as programs and as people ask it."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import gradio
+import httpx
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from matplotlib.image import imread
+from PIL import Image
+
+from vanilla_transformer import demo
+from vanilla_transformer.evaluation.attention import attentions
+from vanilla_transformer.plots import plot_attention_maps
+from vanilla_transformer.run_folder import load_model
+from vanilla_transformer.translation import translate_lines
+
+
+TEXT = "The old dog is looking for his red ball."
+BEAM, SAMPLING = demo.BEAM_SEARCH, demo.SAMPLING
+# Debian's is named first: it is the smallest.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+@contextmanager
+def page_of(*arguments, **environment):
+    """The URL at which a process shows the page, which it says itself."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+    )  # fmt: skip
+    try:
+        for line in process.stdout:
+            if found := re.search(r"local URL: +(http://\S+)", line):
+                yield found[1]
+                return
+        raise RuntimeError("the page was not shown")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def url(random_translator):
+    with page_of("-m", "vanilla_transformer.cli", "demo", random_translator) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url, tmp_path_factory):
+    return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
+
+
+def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2):
+    """The best translation and the rows of the table."""
+    best, table = client.predict(
+        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, api_name="/translate"
+    )
+    return best, table["data"]
+
+
+def test_it_translates_as_the_library_does(client, random_translator):
+    options = {"num_beams": 3, "length_penalty": 0.2, "num_return_sequences": 2, "max_new_tokens": 8}
+    model, tokenizer = load_model(random_translator)
+    [expected] = translate_lines(model, tokenizer, [[TEXT]], return_dict_in_generate=True, **options)
+    best, rows = asked(client, alpha=0.2)
+    assert best == expected[0].text
+    assert [row[2] for row in rows] == [each.text for each in expected]
+    assert [float(row[1]) for row in rows] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_samples_are_drawn_anew_or_again(client):
+    seeded = [asked(client, search=SAMPLING, seed=seed, n=3) for seed in (1, 1, 2)]
+    assert seeded[0] == seeded[1] != seeded[2]
+    assert [row[:2] for row in seeded[0][1]] == [[1, ""], [2, ""], [3, ""]]
+    assert asked(client, search=SAMPLING) != asked(client, search=SAMPLING)
+    assert asked(client, search=SAMPLING, top_k=1, n=1)[0] == asked(client, beams=1, n=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": " \n"}, "no text"),
+        ({"text": "a " * 600}, "1,200 characters: 1,000 at most"),
+        ({"beams": 2, "n": 3}, "3 translations need as many hypotheses"),
+    ],
+)
+def test_what_is_wrong_is_said(client, options, message):
+    with pytest.raises(AppError, match=message):
+        asked(client, **options)
+    assert asked(client)[0]
+
+
+def test_pictures_of_attention(client):
+    def picture(attention, layer, head):
+        return imread(client.predict(attention, layer, head, api_name="/attention"))
+
+    asked(client)
+    all_heads = picture("decoder on the source", 3, "all")
+    one_head = picture("decoder on the source", 3, "4")
+    assert all_heads.std() > 0
+    assert all_heads.shape != one_head.shape
+    drawn = [picture(*each) for each in (("encoder", 1, "1"), ("encoder", 2, "1"), ("encoder", 1, "2"))]
+    assert len({each.tobytes() for each in drawn}) == 3
+
+
+def test_a_picture_is_of_the_layer_and_head_asked_for(random_translator, tmp_path):
+    shown = demo.Demo(random_translator)
+    pair = (TEXT, "Der Hund.")
+    weights, queries, keys = attentions(shown.model, shown.tokenizer, *pair).of("cross")
+    title = "Attention of the decoder on the source, layer 2"
+    plot_attention_maps(weights[1].numpy(), queries, keys, tmp_path / "expected.png", heads=[2], title=title)
+    found = shown.picture(pair, "decoder on the source", 2, "3")
+    with Image.open(tmp_path / "expected.png") as expected:
+        assert found.tobytes() == expected.tobytes()
+    assert shown.picture(None, "encoder", 1, "all") is None
+
+
+def test_layers_and_heads_are_those_of_the_stack(random_translator):
+    shown = demo.Demo(random_translator)
+    for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
+        layer, head = shown.layers_and_heads(attention)
+        assert (len(layer.choices), len(head.choices) - 1) == expected
+
+
+def test_nothing_is_told_to_anybody_else(url):
+    assert gradio.analytics.analytics_enabled() is False
+    config = httpx.get(f"{url}/config", trust_env=False).json()
+    assert config["analytics_enabled"] is False
+    assert url.startswith("http://127.0.0.1:")
+
+
+def test_without_gradio(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(ImportError, match=r"vanilla-transformer\[demo\]"):
+        importlib.reload(demo)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"there is no browser, none of {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_in_a_browser(url, browser):
+    page = browser.new_page()
+    requested, problems = set(), []
+    page.on("request", lambda request: requested.add(request.url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(url)
+    text, button = page.get_by_label("Text", exact=True), page.get_by_role("button", name="Translate")
+    text.fill(TEXT)
+    button.click()
+    picture = page.locator("#attention img")
+    picture.wait_for()
+    assert page.locator("#translation textarea").input_value()
+    page.locator("td, [role=gridcell]").nth(3 * 4 - 1).wait_for()
+    first = picture.get_attribute("src")
+
+    page.get_by_label("encoder", exact=True).check()
+    changed = "before => ![before, undefined].includes(document.querySelector('#attention img')?.getAttribute('src'))"
+    page.wait_for_function(changed, arg=first)
+    page.get_by_label("Layer").click()
+    assert page.get_by_role("option").count() == 2
+    second = picture.get_attribute("src")
+    page.get_by_role("option", name="1").click()
+    page.wait_for_function(changed, arg=second)
+
+    for wrong, message in ((" ", "There is no text"), ("word " * 300, "1,500 characters: 1,000 at most")):
+        text.fill(wrong)
+        button.click()
+        page.get_by_text(message).wait_for()
+    assert problems == []
+    assert {address for address in requested if not address.startswith((url, "data:", "blob:"))} == set()
+    page.close()
+
+
+@pytest.mark.slow
+def test_the_file_alone_is_a_space(random_translator, tmp_path):
+    app = shutil.copy(demo.__file__, tmp_path / "app.py")
+    with page_of(app, MODEL=str(random_translator), PYTHONPATH=str(Path(demo.__file__).parents[1])) as url:
+        assert httpx.get(url, trust_env=False).status_code == 200
+    done = subprocess.run([sys.executable, app], capture_output=True, text=True, timeout=100, check=False)
+    assert "MODEL must say which model" in done.stderr
