@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from vanilla_transformer.commands.process import configure_logging, use_memory_well
 
@@ -58,59 +59,32 @@ def load_backend(kind: str, model: str, num_beams: int | None = None, max_tokens
         kind: torch or ctranslate2.
         model: For torch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
             `vanilla-transformer export`.
-        num_beams: Hypotheses of the beam search; the model's own setting, or with ctranslate2 the paper's 4, if None.
-        max_tokens: Tokens that a translation may have; None: the model's own limit, with ctranslate2 562.
+        num_beams: Hypotheses of the beam search; the model's own setting if None.
+        max_tokens: Tokens that a translation may have; None: the model's own limit.
 
     Raises:
         FileNotFoundError: There is no such model.
         ValueError: It is not one.
+        ImportError: CTranslate2 is missing.
     """
-    return {"torch": _torch, "ctranslate2": _ctranslate2}[kind](model, num_beams, max_tokens)
+    from vanilla_transformer.run_folder import load_its_tokenizer, load_model
+    from vanilla_transformer.translation import ExportedModel, translate_lines
 
-
-def _torch(path: str, num_beams: int | None, max_tokens: int | None) -> Backend:
-    from vanilla_transformer.run_folder import load_model
-    from vanilla_transformer.translation import translate_lines
-
-    model, tokenizer = load_model(path)
-    learned = model.config.position_embedding_type == "learned"
-    longest = min(LONGEST, model.config.max_position_embeddings) if learned else LONGEST
+    if kind == "ctranslate2":
+        loaded, tokenizer = ExportedModel(model), load_its_tokenizer(Path(model))
+        longest = min(LONGEST, loaded.positions)
+    else:
+        loaded, tokenizer = load_model(model)
+        learned = loaded.config.position_embedding_type == "learned"
+        longest = min(LONGEST, loaded.config.max_position_embeddings) if learned else LONGEST
     options = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in options.items() if value is not None}
 
     def translate(texts: Sequence[str]) -> list[str]:
-        found = translate_lines(model, tokenizer, [texts], longest=longest, **options)
+        found = translate_lines(loaded, tokenizer, [texts], longest=longest, **options)
         return [best.text for best, *_ in found]
 
     return Backend(translate, lambda text: len(tokenizer(text).input_ids))
-
-
-def _ctranslate2(path: str, num_beams: int | None, max_tokens: int | None) -> Backend:
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise ImportError('CTranslate2 is missing: pip install "vanilla-transformer[ctranslate2]"') from error
-    from vanilla_transformer.data.tokenizer import load_tokenizer
-    from vanilla_transformer.translation.lines import in_pieces
-
-    if not ctranslate2.contains_model(path):
-        raise FileNotFoundError(f"There is no CTranslate2 model in {path}: `vanilla-transformer export` writes one.")
-    tokenizer, translator = load_tokenizer(path), ctranslate2.Translator(path, device="auto")
-    options = {"beam_size": num_beams or 4, "length_penalty": 0.6, "min_decoding_length": 0, "return_end_token": True}
-    # The same limit for all, so that a translation does not depend on what else is in its batch.
-    options |= {"max_decoding_length": max_tokens or LONGEST + 50, "max_batch_size": 4096, "batch_type": "tokens"}
-
-    def tokens_of(text: str) -> int:
-        return len(tokenizer(text).input_ids)
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        lines = [in_pieces(text, tokens_of, LONGEST) if text.strip() else [] for text in texts]
-        sources = [tokenizer.convert_ids_to_tokens(tokenizer(piece).input_ids) for line in lines for piece in line]
-        found = iter(translator.translate_batch(sources, **options) if sources else [])
-        ids = [[tokenizer.convert_tokens_to_ids(next(found).hypotheses[0]) for _ in line] for line in lines]
-        return [" ".join(tokenizer.batch_decode(pieces, skip_special_tokens=True)) for pieces in ids]
-
-    return Backend(translate, tokens_of)
 
 
 class Batcher:

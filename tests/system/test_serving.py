@@ -245,7 +245,7 @@ def test_ctranslate2(random_translator, sources, tmp_path):
     assert backend.translate([""]) == [""]
 
 
-@pytest.mark.parametrize(("kind", "said"), [("torch", "no model in"), ("ctranslate2", "export` writes one")])
+@pytest.mark.parametrize(("kind", "said"), [("torch", "no model in"), ("ctranslate2", "write one with `export`")])
 def test_a_folder_without_a_model(kind, said, tmp_path):
     with pytest.raises(FileNotFoundError, match=said):
         load_backend(kind, str(tmp_path))
