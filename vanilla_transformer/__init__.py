@@ -26,6 +26,8 @@ _HOMES = {
     "data.tokenizer": ("TokenizerSettings", "learn_tokenizer", "load_tokenizer"),
     "evaluation.scores": ("Comparison", "Score", "compare_systems", "score_segments", "score_translations"),
     "export.ctranslate2": ("to_ctranslate2",),
+    "export.onnx": ("to_onnx",),
+    "export.onnx_translator": ("OnnxTranslator",),
     "translation": ("Hypothesis", "PairScore", "in_blocks", "score_pairs", "translate", "translate_lines"),
     "training.arguments": ("VanillaTransformerTrainingArguments",),
     "training.averaging": ("average_checkpoints",),

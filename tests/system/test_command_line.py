@@ -514,7 +514,8 @@ class TestOthers:
         ("options", "message"),
         [
             (["--quantization", "int7"], "There is no quantization 'int7': choose float32, float16,"),
-            (["--format", "dance"], "There is no format 'dance': choose ctranslate2"),
+            (["--to", "dance"], "There is no engine 'dance' to export to: choose ctranslate2 or onnx"),
+            (["--to", "onnx", "--quantization", "int8"], "--quantization is for CTranslate2: ONNX gets float32"),
         ],
     )
     def test_an_export_of_no_known_kind(self, tmp_path, options, message):

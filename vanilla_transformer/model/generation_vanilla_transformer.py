@@ -177,12 +177,12 @@ class PaperGeneration:
         saved = self.generation_config
         bounds = [kwargs.get("max_length"), kwargs.get("max_new_tokens"), saved.max_new_tokens]
         if generation_config is not None and generation_config is not saved:
-            bounds += [_wanted_max_length(generation_config), generation_config.max_new_tokens]
+            bounds += [wanted_max_length(generation_config), generation_config.max_new_tokens]
         if offset is None or any(bound is not None for bound in bounds):
             return None
         lengths = self._source_lengths(inputs, kwargs)
         longest = 1 + int(lengths.max()) + offset  # with the start token
-        if (wanted := _wanted_max_length(saved)) is not None:
+        if (wanted := wanted_max_length(saved)) is not None:
             longest = min(longest, wanted)
         if self.config.position_embedding_type == "learned":
             longest = min(longest, self.config.max_position_embeddings)
@@ -331,7 +331,7 @@ class PaperGeneration:
         return decoder, prefix, limits, set() if eos is None else set(eos.tolist())
 
 
-def _wanted_max_length(config: GenerationConfig) -> int | None:
+def wanted_max_length(config: GenerationConfig) -> int | None:
     """A config's `max_length`, unless it is nobody's wish.
 
     When transformers' Seq2SeqTrainer has translated a first batch, it writes all of transformers' defaults into the

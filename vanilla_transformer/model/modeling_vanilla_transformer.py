@@ -140,7 +140,7 @@ class VanillaTransformerAttention(nn.Module):
         """Returns the output (batch, target, d_model) and, if the implementation has them, the attention weights."""
         query = self._split_heads(self.q_proj(hidden_states), self.head_dim)
         if encoder_hidden_states is None:
-            key, value = self._keys_and_values(hidden_states)
+            key, value = self.keys_and_values(hidden_states)
             if past_key_values is not None:
                 cache = getattr(past_key_values, "self_attention_cache", past_key_values)
                 key, value = cache.update(key, value, self.layer_idx)
@@ -165,7 +165,7 @@ class VanillaTransformerAttention(nn.Module):
     def _split_heads(states: torch.Tensor, head_dim: int) -> torch.Tensor:
         return states.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (batch, heads, length, head_dim)
 
-    def _keys_and_values(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def keys_and_values(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         key = self._split_heads(self.k_proj(states), self.head_dim)
         value = self._split_heads(self.v_proj(states), self.value_head_dim)
         return key, value
@@ -175,11 +175,11 @@ class VanillaTransformerAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The encoder's keys and values do not change while the target grows: the first step's are kept."""
         if not isinstance(past_key_values, EncoderDecoderCache):
-            return self._keys_and_values(encoder_hidden_states)
+            return self.keys_and_values(encoder_hidden_states)
         cache = past_key_values.cross_attention_cache
         if past_key_values.is_updated.get(self.layer_idx):
             return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
-        key, value = cache.update(*self._keys_and_values(encoder_hidden_states), self.layer_idx)
+        key, value = cache.update(*self.keys_and_values(encoder_hidden_states), self.layer_idx)
         past_key_values.is_updated[self.layer_idx] = True
         return key, value
 
