@@ -29,6 +29,7 @@ _HOMES = {
     "export.onnx": ("to_onnx",),
     "export.onnx_translator": ("OnnxTranslator",),
     "translation": ("Hypothesis", "PairScore", "in_blocks", "score_pairs", "translate", "translate_lines"),
+    "translation.int8": ("quantize_int8",),
     "training.arguments": ("VanillaTransformerTrainingArguments",),
     "training.averaging": ("average_checkpoints",),
     "training.recipe": ("Recipe", "load_recipe"),

@@ -17,8 +17,9 @@ from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
-from vanilla_transformer import translate
+from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.run_folder import load_model
 
 from .conftest import command, write_marian
 
@@ -243,6 +244,14 @@ class TestTranslate:
         assert command("translate", *sentences, "--model", run, "--workers", "2").stdout == alone
         assert command("translate", "--model", run, "--workers", "2", input="\n".join(sentences)).stdout == alone
 
+    def test_weights_of_8_bits(self, run, corpus):
+        sentences = lines_of(corpus / "test.en")
+        model, tokenizer = load_model(run)
+        quantize_int8(model)
+        done = command("translate", *sentences, "--model", run, "--quantize", "int8", "--workers", "2")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == translate(model, tokenizer, sentences)
+
     def test_the_best_few_with_their_scores(self, run):
         sentences = ["The dog is old.", "", "I am here."]
         done = command("translate", *sentences, "--model", run, "--n-best", "3")
@@ -332,6 +341,7 @@ class TestTranslate:
             (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
             (["--sample", "--temperature", "0"], "--temperature must be above 0"),
             (["--longest", "0"], "--longest must be at least 1"),
+            (["--quantize", "int7"], "no quantization 'int7' to translate with: choose int8"),
         ],
     )
     def test_options_that_make_no_sense_together(self, tmp_path, options, message):

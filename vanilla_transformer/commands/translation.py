@@ -43,6 +43,7 @@ def translate(
     attention: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
+    quantize: str | None = None,
     json: bool = False,
 ) -> None:
     """Translates the sentences given, a file, or standard input: one line in, one line out, as the lines come.
@@ -68,6 +69,7 @@ def translate(
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
         workers: Processes that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
+        quantize: int8: on a CPU, faster and in less memory, with weights rounded to 8 bits.
         json: Write a JSON object per line: source, and translations with their scores.
     """
     from ..files import replaced_file
@@ -79,13 +81,15 @@ def translate(
     options |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         options |= {"return_dict_in_generate": not sample}
+    if quantize not in (None, "int8"):
+        raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     if longest < 1:
         raise UsageError(f"--longest must be at least 1, not {longest}.")
     options |= {"split": split, "longest": longest, "align": attention, "workers": workers, "prefix": prefix}
     lines = sentences or _input_lines(input)
     blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
-        found = translations_of(model, blocks, batch_tokens=batch_tokens, **options)
+        found = translations_of(model, blocks, int8=quantize is not None, batch_tokens=batch_tokens, **options)
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json))
 
@@ -129,7 +133,7 @@ def score(*, model: list[Path], sources: Path, targets: Path, rank: bool = False
 
 
 def translations_of(
-    models: list[Path], blocks: Iterable[list[str]], **options
+    models: list[Path], blocks: Iterable[list[str]], *, int8: bool = False, **options
 ) -> Iterator[tuple[str, list["Hypothesis"]]]:
     """Every line of the blocks with its translations; progress on standard error if it is a terminal."""
     from tqdm import tqdm
@@ -139,6 +143,10 @@ def translations_of(
 
     use_memory_well()
     loaded, tokenizer = load_ensemble(models)
+    if int8:
+        from ..translation.int8 import quantize_int8
+
+        quantize_int8(loaded)
     if "longest" in options and loaded.config.position_embedding_type == "learned":
         options["longest"] = min(options["longest"], loaded.config.max_position_embeddings)
     wanted = options.get("num_return_sequences", 1)
