@@ -1,6 +1,8 @@
 """Models of 8 bits: their products are what numpy makes of the same whole numbers, and our searches use them."""
 
 import copy
+import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,11 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from vanilla_transformer import EnsembleForConditionalGeneration, quantize_int8
+from vanilla_transformer import (
+    EnsembleForConditionalGeneration,
+    VanillaTransformerForConditionalGeneration,
+    quantize_int8,
+)
 from vanilla_transformer.model.stepwise_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import int8
 from vanilla_transformer.translation.int8 import Int8Linear
@@ -162,6 +168,17 @@ def test_half_precision_and_training_end(tiny_model, sources):
     model = quantised(tiny_model().half().train())
     assert not model.training
     assert model.generate(**sources, max_new_tokens=3).shape[0] == 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for mapped files in /proc")
+def test_nothing_of_the_saved_file_stays_in_memory(tiny_model, tmp_path):
+    tiny_model(attention_bias=True, output_bias=True).save_pretrained(tmp_path)
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    file = str(tmp_path / "model.safetensors")
+    assert file in Path("/proc/self/maps").read_text(encoding="utf-8")  # or there is nothing to let go of
+    quantize_int8(model)
+    gc.collect()
+    assert file not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("place", ["lm_head", "model.decoder.layers.0.self_attn.q_proj"])

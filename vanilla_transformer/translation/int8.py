@@ -32,6 +32,9 @@ def quantize_int8(model: PreTrainedModel) -> None:
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear:
                 setattr(module, name, Int8Linear(child.weight, child.bias))
+    for parameter in model.parameters():
+        # It may be a part of the saved file, which stays in memory as a whole as long as one part is in use.
+        parameter.data = parameter.data.clone()
 
 
 _LARGEST_STATE = 127.0
@@ -57,7 +60,7 @@ class Int8Linear(nn.Module):
         weight = weight.detach()
         scale = weight.abs().amax(dim=1).clamp_(min=_TINY) / _largest_weight()  # (out_features,)
         self.matrix = _Matrix((weight / scale[:, None]).round_().to(torch.int8), scale / _LARGEST_STATE)
-        self.bias = None if bias is None else bias.detach()
+        self.bias = None if bias is None else bias.detach().clone()
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         rows = states.reshape(-1, self.in_features)
