@@ -8,7 +8,8 @@ fixed length. Contestants take turns within each round; figures are medians over
 All have the same batches, threads, length penalty and stopping: |Y|^0.6, and a sentence is done when it has as many
 finished hypotheses as the search has open ones, the one way that CTranslate2 knows. It differs in this: sources are
 its tokens' strings instead of their ids; where the length is fixed it forbids the end token, the others merely do not
-stop there; and its int8 model has rounded weights, so other translations. Without the package its rows are left out.
+stop there. int8 models, its and ours, have rounded weights, so other translations. Without the package its rows are
+left out.
 
 Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
 is what it took to load the model, "peak" the most beyond that while it translated: what is packed or read only when it
@@ -47,6 +48,7 @@ from vanilla_transformer import (
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 from vanilla_transformer.run_folder import load_model, load_weights
+from vanilla_transformer.translation.int8 import quantize_int8
 
 
 try:
@@ -126,6 +128,12 @@ def ours(folder: Path) -> Contestant:
     return generating(model.generate, model.config.pad_token_id)
 
 
+def ours_int8(folder: Path) -> Contestant:
+    model = loaded(folder)
+    quantize_int8(model)
+    return generating(model.generate, model.config.pad_token_id)
+
+
 def transformers_search(folder: Path) -> Contestant:
     model = loaded(folder)
 
@@ -190,6 +198,7 @@ def ctranslate2_options(search: dict) -> dict:
 
 CONTESTANTS = {
     "ours": ours,
+    "ours int8": ours_int8,
     "GenerationMixin, same model": transformers_search,
     "MarianMTModel, same weights": marian,
 }

@@ -26,6 +26,8 @@ _HOMES = {
     "data.tokenizer": ("TokenizerSettings", "learn_tokenizer", "load_tokenizer"),
     "evaluation.scores": ("Comparison", "Score", "compare_systems", "score_segments", "score_translations"),
     "export.ctranslate2": ("to_ctranslate2",),
+    "export.onnx": ("to_onnx",),
+    "export.onnx_translator": ("OnnxTranslator",),
     "translation": (
         "ExportedModel",
         "Hypothesis",
@@ -35,6 +37,7 @@ _HOMES = {
         "translate",
         "translate_lines",
     ),
+    "translation.int8": ("quantize_int8",),
     "training.arguments": ("VanillaTransformerTrainingArguments",),
     "training.averaging": ("average_checkpoints",),
     "training.recipe": ("Recipe", "load_recipe"),

@@ -18,8 +18,9 @@ from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
-from vanilla_transformer import translate
+from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.run_folder import load_model
 
 from .conftest import command, write_marian
 
@@ -250,6 +251,14 @@ class TestTranslate:
         assert command("translate", *sentences, "--model", run, "--workers", "2").stdout == alone
         assert command("translate", "--model", run, "--workers", "2", input="\n".join(sentences)).stdout == alone
 
+    def test_weights_of_8_bits(self, run, corpus):
+        sentences = lines_of(corpus / "test.en")
+        model, tokenizer = load_model(run)
+        quantize_int8(model)
+        done = command("translate", *sentences, "--model", run, "--quantize", "int8", "--workers", "2")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == translate(model, tokenizer, sentences)
+
     def test_the_best_few_with_their_scores(self, run):
         sentences = ["The dog is old.", "", "I am here."]
         done = command("translate", *sentences, "--model", run, "--n-best", "3")
@@ -382,6 +391,8 @@ class TestTranslate:
                 ["--backend", "ctranslate2", "--sample", "--seed", "1", "--workers", "2"],
                 "what is drawn depends on the worker: give --seed or --workers",
             ),
+            (["--backend", "ctranslate2", "--quantize", "int8"], "--quantize is for --backend torch"),
+            (["--quantize", "int7"], "no quantization 'int7' to translate with: choose int8"),
         ],
     )
     def test_options_that_make_no_sense_together(self, tmp_path, options, message):
@@ -564,7 +575,8 @@ class TestOthers:
         ("options", "message"),
         [
             (["--quantization", "int7"], "There is no quantization 'int7': choose float32, float16,"),
-            (["--to", "dance"], "There is no engine 'dance' to export to: choose ctranslate2"),
+            (["--to", "dance"], "There is no engine 'dance' to export to: choose ctranslate2 or onnx"),
+            (["--to", "onnx", "--quantization", "int8"], "--quantization is for CTranslate2: ONNX gets float32"),
         ],
     )
     def test_an_export_of_no_known_kind(self, tmp_path, options, message):

@@ -78,23 +78,31 @@ def convert(model: str, *, output: Path) -> None:
 
 
 def export(model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None) -> None:
-    """Writes a model and its tokenizer for another engine: CTranslate2, which translates without torch.
+    """Writes a model and its tokenizer for another engine, which translates without torch: CTranslate2, or ONNX.
 
     `translate --backend ctranslate2` takes what is written.
 
     Args:
         model: A run folder or a model's folder.
         output: Folder to save it in; it must not exist yet.
-        to: The engine: ctranslate2.
-        quantization: How weights are stored: float32, float16, bfloat16, int16, int8, int8_float32, int8_float16 or
-            int8_bfloat16. float32 if it is not given.
+        to: The engine: ctranslate2 or onnx.
+        quantization: How CTranslate2 stores weights: float32, float16, bfloat16, int16, int8, int8_float32,
+            int8_float16 or int8_bfloat16. float32 if it is not given.
     """
-    if to != "ctranslate2":
-        raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2.")
-    from ..export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+    if to not in ("ctranslate2", "onnx"):
+        raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2 or onnx.")
     from ..run_folder import load_model
 
-    if quantization not in (None, *QUANTIZATIONS):
-        raise UsageError(f"There is no quantization {quantization!r}: choose {', '.join(QUANTIZATIONS)}.")
-    to_ctranslate2(*load_model(model), output, quantization=quantization)
+    if to == "onnx":
+        if quantization is not None:
+            raise UsageError("--quantization is for CTranslate2: ONNX gets float32.")
+        from ..export.onnx import to_onnx
+
+        to_onnx(*load_model(model), output)
+    else:
+        from ..export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+
+        if quantization not in (None, *QUANTIZATIONS):
+            raise UsageError(f"There is no quantization {quantization!r}: choose {', '.join(QUANTIZATIONS)}.")
+        to_ctranslate2(*load_model(model), output, quantization=quantization)
     logger.info("Saved the model and its tokenizer in %s.", output)

@@ -306,7 +306,7 @@ class PaperGeneration:
             is GenerationMixin.prepare_inputs_for_generation
             and self.config._attn_implementation in ("eager", "sdpa")
             and _can_be_read(self.model.decoder)
-            and is_its_weights(self.lm_head)
+            and (is_its_weights(self.lm_head) or _may_be_called(self.lm_head))
         )
 
     def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> StepwiseDecoder:
@@ -388,15 +388,28 @@ def is_its_weights(layer: nn.Module) -> bool:
     )
 
 
+def _may_be_called(layer: nn.Module) -> bool:
+    """Whether a layer in the place of a linear one says that our searches may call it.
+
+    By `each_row_alone` a class promises to make of each row what it would make of it alone, in any shape and batch.
+    """
+    return getattr(type(layer), "each_row_alone", False) and _is_unhooked(layer)
+
+
 def _can_be_read(decoder: nn.Module) -> bool:
     """Whether [`StepwiseDecoder`] may use a decoder's weights: all that it does not call is as our file has it."""
     attentions = [attention for layer in decoder.layers for attention in (layer.self_attn, layer.encoder_attn)]
     home = f"{__name__.rpartition('.')[0]}.modeling_vanilla_transformer"
-    return all(
-        type(part).__module__ == home and _is_unhooked(part) for part in (decoder, *decoder.layers, *attentions)
-    ) and all(
-        is_its_weights(layer)
-        for part in (*decoder.layers, *attentions)
-        for name, layer in part.named_children()
-        if name not in ("self_attn", "encoder_attn", "activation_fn")
+    return (
+        all(type(part).__module__ == home and _is_unhooked(part) for part in (decoder, *decoder.layers, *attentions))
+        and all(
+            is_its_weights(layer) or _may_be_called(layer)
+            for part in (*decoder.layers, *attentions)
+            for name, layer in part.named_children()
+            if name not in ("self_attn", "encoder_attn", "activation_fn")
+        )
+        and all(
+            hasattr(own, "query_key_value") or all(map(is_its_weights, (own.q_proj, own.k_proj, own.v_proj)))
+            for own in (layer.self_attn for layer in decoder.layers)
+        )
     )

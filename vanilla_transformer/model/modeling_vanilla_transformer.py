@@ -161,15 +161,9 @@ class VanillaTransformerAttention(nn.Module):
             (query,) = self._heads(hidden_states, self.q_proj)
             key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
         attend = attention_function(self.config, query, key, plain=eager_attention_forward)
+        dropout = self.dropout if self.training else 0.0
         attended, weights = attend(
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=self.scaling,
-            dropout=self.dropout if self.training else 0.0,
-            **kwargs,
+            self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
         )  # (batch, target, heads, value_head_dim)
         return self.out_proj(attended.flatten(2)), weights
 
@@ -177,17 +171,19 @@ class VanillaTransformerAttention(nn.Module):
         every = projected(states, *projections)
         return [one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in every]  # (batch, heads, length, dim)
 
+    def keys_and_values(self, states: torch.Tensor) -> list[torch.Tensor]:
+        return self._heads(states, self.k_proj, self.v_proj)
+
     def _encoder_keys_and_values(
         self, encoder_hidden_states: torch.Tensor, past_key_values: Cache | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The encoder's keys and values do not change while the target grows: the first step's are kept."""
         if not isinstance(past_key_values, EncoderDecoderCache):
-            return self._heads(encoder_hidden_states, self.k_proj, self.v_proj)
+            return self.keys_and_values(encoder_hidden_states)
         cache = past_key_values.cross_attention_cache
         if past_key_values.is_updated.get(self.layer_idx):
             return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
-        key, value = self._heads(encoder_hidden_states, self.k_proj, self.v_proj)
-        key, value = cache.update(key, value, self.layer_idx)
+        key, value = cache.update(*self.keys_and_values(encoder_hidden_states), self.layer_idx)
         past_key_values.is_updated[self.layer_idx] = True
         return key, value
 

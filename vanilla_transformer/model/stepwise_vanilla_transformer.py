@@ -8,7 +8,17 @@ is whose.
 from collections.abc import Callable
 
 import torch
+from torch import nn
 from torch.nn import functional as F
+
+
+def query_key_value(attention: nn.Module) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Weight and bias of the three projections of an attention's states as one; 1 / sqrt(d_k) is in the queries'."""
+    query, *others = attention.q_proj, attention.k_proj, attention.v_proj
+    weight = torch.cat([query.weight * attention.scaling, *(other.weight for other in others)])
+    if query.bias is None:
+        return weight, None
+    return weight, torch.cat([query.bias * attention.scaling, *(other.bias for other in others)])
 
 
 class _Linear:
@@ -31,6 +41,11 @@ class _Linear:
         return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
 
 
+def _fast(layer: nn.Module, rows: int) -> Callable:
+    """A layer for many calls with about so many rows; one that is not linear knows what is fast by itself."""
+    return _Linear(layer.weight, layer.bias, rows) if isinstance(layer, nn.Linear) else layer
+
+
 class _Layer:
     """A decoder layer for the newest states of every hypothesis, with the keys and values of all that came before.
 
@@ -41,24 +56,15 @@ class _Layer:
         own, cross = layer.self_attn, layer.encoder_attn
         rows = len(encoder_states) * beams
 
-        def linear(*projections, scaling=1.0):
-            """Several projections of the same states as one; 1 / sqrt(d_k) goes into the queries'."""
-            first, *others = projections
-            if not others and scaling == 1:
-                return _Linear(first.weight, first.bias, rows)
-            weight = torch.cat([first.weight * scaling, *(other.weight for other in others)])
-            if first.bias is None:
-                return _Linear(weight, None, rows)
-            return _Linear(weight, torch.cat([first.bias * scaling, *(other.bias for other in others)]), rows)
-
         self.layer, self.beams = layer, beams
         self.head_dim, self.value_head_dim = own.head_dim, own.value_head_dim
-        self.query_key_value = linear(own.q_proj, own.k_proj, own.v_proj, scaling=own.scaling)
+        # Who puts other layers in the place of linear ones joins these three.
+        self.query_key_value = getattr(own, "query_key_value", None) or _Linear(*query_key_value(own), rows)
         self.sizes = [projection.out_features for projection in (own.q_proj, own.k_proj, own.v_proj)]
-        self.own_output, self.cross_output = linear(own.out_proj), linear(cross.out_proj)
-        self.cross_query = linear(cross.q_proj, scaling=cross.scaling)
-        self.fc1, self.fc2 = linear(layer.fc1), linear(layer.fc2)
-        source_keys = cross.k_proj(encoder_states).unflatten(-1, (-1, self.head_dim))
+        self.own_output, self.cross_output = _fast(own.out_proj, rows), _fast(cross.out_proj, rows)
+        self.cross_query = _fast(cross.q_proj, rows)
+        self.fc1, self.fc2 = _fast(layer.fc1, rows), _fast(layer.fc2, rows)
+        source_keys = (cross.k_proj(encoder_states) * cross.scaling).unflatten(-1, (-1, self.head_dim))
         source_values = cross.v_proj(encoder_states).unflatten(-1, (-1, self.value_head_dim))
         self.source_keys = source_keys.permute(0, 2, 3, 1).contiguous()  # (batch, heads, head_dim, source)
         self.source_values = source_values.transpose(1, 2).contiguous()  # (batch, heads, source, value_head_dim)
@@ -131,7 +137,7 @@ class StepwiseDecoder:
 
     def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
         self.decoder, self.beams = model.model.decoder, beams
-        self.lm_head = _Linear(model.lm_head.weight, model.lm_head.bias, len(encoder_states) * beams)
+        self.lm_head = _fast(model.lm_head, len(encoder_states) * beams)
         self.layers = [_Layer(layer, encoder_states, beams) for layer in self.decoder.layers]
         self.length = 0
         self.source_mask = self.ancestors = None

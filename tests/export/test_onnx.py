@@ -1,0 +1,215 @@
+"""Exported graphs compute in onnxruntime what the model computes, with lengths and batches of every size."""
+
+import copy
+import importlib
+import json
+import shutil
+import sys
+from itertools import islice
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook
+from vanilla_transformer.export.onnx import OPSET, to_onnx
+from vanilla_transformer.export.onnx_translator import OnnxTranslator
+
+from ..model.conftest import build_model
+
+
+EOS = 2
+OFTEN = 119  # the model says so where it may
+SMALL = {"vocab_size": 300, "encoder_layers": 1, "decoder_layers": 2}
+# Two exports of seconds for all that is tested every time.
+PAPER = {}
+OTHER = {
+    "norm_first": True,
+    "attention_bias": True,
+    "output_bias": True,
+    "tie_word_embeddings": False,
+    "position_embedding_type": "learned",
+    "max_position_embeddings": 64,
+    "head_dim": 6,
+    "value_head_dim": 3,
+    "activation_function": "gelu",
+}
+MORE = {
+    "sines, then cosines": {"sinusoid_layout": "halves"},
+    "pre-norm": {"norm_first": True},
+    "no scaled embeddings": {"scale_embedding": False},
+    "large epsilon": {"layer_norm_eps": 0.1},
+    **{name: {"activation_function": name} for name in ("gelu_new", "quick_gelu", "silu", "tanh", "mish")},
+}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return [row["en"] for row in islice(phrasebook("test"), 24)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    rows = islice(phrasebook("train"), 200)
+    return learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=300))
+
+
+def small_model(**choices):
+    """A model whose random translations depend on their sources and end now and then."""
+    model = build_model(seed=8, **SMALL, **choices)
+    decoder = model.model.decoder
+    last_norm = decoder.layer_norm if model.config.norm_first else decoder.layers[-1].final_layer_norm
+    with torch.no_grad():
+        for layer in (*model.model.encoder.layers, *decoder.layers):
+            for parameter in layer.parameters():
+                if parameter.dim() == 2:
+                    parameter.mul_(3)
+        # What all states have in common makes the end likelier.
+        model.lm_head.weight[EOS] += last_norm.bias / last_norm.bias.square().sum()
+    return model
+
+
+@pytest.fixture(scope="module", params=["paper", "other"])
+def exported(request, tokenizer, tmp_path_factory):
+    """A model and its export; that of the second has been made from half precision."""
+    folder = tmp_path_factory.mktemp("onnx") / "out"
+    model = small_model(**(PAPER if request.param == "paper" else OTHER))
+    if request.param == "other":
+        model = model.half()
+    before = copy.deepcopy(model)
+    to_onnx(model, tokenizer, folder)
+    assert model.config.to_dict() == before.config.to_dict()
+    assert model.config._attn_implementation == before.config._attn_implementation
+    assert all(map(torch.equal, model.state_dict().values(), before.state_dict().values()))
+    return model.float(), folder
+
+
+def translated_here(model, tokenizer, texts: list[str]) -> list[list[int]]:
+    """All translations, padded."""
+    return model.generate(**tokenizer(texts, return_tensors="pt", padding=True), num_beams=1)[:, 1:].tolist()
+
+
+def translated_there(folder, texts: list[str], size: int = 24) -> list[list[int]]:
+    translator = OnnxTranslator(folder, threads=1)
+    ids = translator.tokenizer(texts).input_ids
+    rows = [row for start in range(0, len(ids), size) for row in translator.translate_ids(ids[start : start + size])]
+    pad, longest = translator.tokenizer.pad_token_id, max(map(len, rows))
+    return [row + [pad] * (longest - len(row)) for row in rows]
+
+
+def logits_there(translator: OnnxTranslator, source, mask, target, steps: list[int]) -> np.ndarray:
+    """The scores of a whole target that the decoder gets in steps of so many tokens."""
+    encoded = translator.encoder.run(None, {"input_ids": source, "attention_mask": mask})
+    names = [each.name for each in translator.encoder.get_outputs()]
+    fixed = {"attention_mask": mask, **dict(zip(names, encoded, strict=True))}
+    past = {name.replace("encoder", "past"): each[:, :, :0] for name, each in zip(names, encoded, strict=True)}
+    found = []
+    for tokens in np.split(target, np.cumsum(steps), axis=1):
+        logits, *present = translator.decoder.run(None, {"input_ids": tokens, **fixed, **past})
+        past = dict(zip(past, present, strict=True))
+        found.append(logits)
+    return np.concatenate(found, axis=1)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("source_length", [1, 2, 9, 60])
+@pytest.mark.parametrize(("target_length", "steps"), [(1, []), (2, [1]), (60, []), (60, [1, 1, 7])])
+def test_the_same_numbers(exported, batch, source_length, target_length, steps):
+    model, folder = exported
+    torch.manual_seed(batch)
+    source, target = torch.randint(4, 300, (batch, source_length)), torch.randint(4, 300, (batch, target_length))
+    mask = torch.ones_like(source)
+    mask[0, source_length // 2 + 1 :] = 0
+    translator = OnnxTranslator(folder, threads=1)
+    found = logits_there(translator, source.numpy(), mask.numpy(), target.numpy(), steps)
+    with torch.no_grad():
+        expected = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    assert found.shape == expected.shape
+    assert np.abs(found - expected.numpy()).max() < 5e-5  # of scores up to 5
+
+
+@pytest.mark.parametrize("size", [1, 7, 24])
+def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts, size):
+    model, folder = exported
+    expected = translated_here(model, tokenizer, texts)
+    assert translated_there(folder, texts, size) == expected
+    assert len({row.index(EOS) for row in expected if EOS in row}) > 2  # or nobody would have left a batch
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_length_offset": 2},
+        {"max_length": 9},
+        {"max_new_tokens": 5},
+        {"max_length_offset": None, "max_length": 11},
+        {"max_length_offset": None},
+        {"bad_words_ids": [[EOS], [OFTEN], [5, 6]]},
+        {"eos_token_id": [EOS, 7]},
+    ],
+)
+def test_what_the_generation_config_says(exported, tokenizer, texts, tmp_path, settings):
+    model, folder = copy.deepcopy(exported[0]), shutil.copytree(exported[1], tmp_path / "copy")
+    model.generation_config.update(**settings)
+    model.generation_config.save_pretrained(folder)
+    assert translated_there(folder, texts) == translated_here(model, tokenizer, texts)
+
+
+def test_all_sizes_are_free(exported):
+    for name, lengths in (("encoder", {"source"}), ("decoder", {"source", "target", "past", "past + target"})):
+        graph = onnx.load(exported[1] / f"{name}.onnx")
+        onnx.checker.check_model(graph)
+        assert [(each.domain, each.version) for each in graph.opset_import] == [("", OPSET)]
+        shapes = [
+            [size.dim_param or size.dim_value for size in each.type.tensor_type.shape.dim]
+            for each in (*graph.graph.input, *graph.graph.output)
+        ]
+        assert {shape[0] for shape in shapes} == {"batch"}
+        names = {size for shape in shapes for size in shape[1:] if isinstance(size, str)}
+        assert {" + ".join(sorted(name.split(" + "))) for name in names} == lengths
+
+
+def test_texts_in_any_number_and_order(exported, tokenizer, texts):
+    translator = OnnxTranslator(exported[1], threads=1)
+    expected = tokenizer.batch_decode(translated_here(exported[0], tokenizer, texts), skip_special_tokens=True)
+    assert translator.translate([" ", *texts, ""], batch_size=5) == ["", *expected, ""]
+    assert translator.translate([]) == []
+
+
+def test_the_folder_is_enough(exported):
+    names = sorted(path.name for path in exported[1].iterdir())
+    configurations = ["config.json", "decoder.onnx", "encoder.onnx", "generation_config.json"]
+    assert names == [*configurations, "tokenizer.json", "tokenizer_config.json"]
+    assert [path.name for path in exported[1].parent.iterdir()] == ["out"]
+    settings = json.loads((exported[1] / "config.json").read_text(encoding="utf-8"))
+    assert settings["model_type"] == "vanilla_transformer"
+    assert "auto_map" not in settings  # there is no code beside it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", MORE)
+def test_greedy_search_of_other_shapes(tokenizer, texts, tmp_path, shape):
+    model = small_model(**MORE[shape])
+    to_onnx(model, tokenizer, tmp_path / "out")
+    assert translated_there(tmp_path / "out", texts) == translated_here(model, tokenizer, texts)
+
+
+def test_a_tokenizer_of_another_model(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="vocab_size is 299, but the tokenizer has 300 tokens"):
+        to_onnx(build_model(vocab_size=299), tokenizer, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tokenizer, tmp_path):
+    with pytest.raises(FileExistsError):
+        to_onnx(build_model(vocab_size=300), tokenizer, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "package"), [("onnx", "onnxscript"), ("onnx_translator", "onnxruntime")])
+def test_a_missing_package_is_named(monkeypatch, name, package):
+    monkeypatch.delitem(sys.modules, f"vanilla_transformer.export.{name}")
+    for each in [each for each in sys.modules if each.split(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, each, None)
+    with pytest.raises(ImportError, match=r'pip install "vanilla-transformer\[onnx\]"'):
+        importlib.import_module(f"vanilla_transformer.export.{name}")

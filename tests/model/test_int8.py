@@ -1,0 +1,204 @@
+"""Models of 8 bits: their products are what numpy makes of the same whole numbers, and our searches use them."""
+
+import copy
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from vanilla_transformer import (
+    EnsembleForConditionalGeneration,
+    VanillaTransformerForConditionalGeneration,
+    quantize_int8,
+)
+from vanilla_transformer.model.stepwise_vanilla_transformer import StepwiseDecoder
+from vanilla_transformer.translation import int8
+from vanilla_transformer.translation.int8 import Int8Linear
+
+from .conftest import sharpened
+from .test_search import OPTIONS
+
+
+SEARCHES = {
+    "greedy": {"num_beams": 1},
+    "beam": {"num_beams": 3},
+    "n-best": {"num_beams": 3, "num_return_sequences": 3},
+    "sampling": {"num_beams": 1, "do_sample": True, "top_k": 1},
+}
+
+
+def quantised(model):
+    quantize_int8(model)
+    return model
+
+
+# ----------------------------------------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize(("rows", "ins", "outs"), [(1, 1, 1), (1, 512, 512), (7, 3, 5), (4, 64, 3000), (130, 96, 64)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_are_those_of_whole_numbers(rows, ins, outs, bias):
+    torch.manual_seed(rows)
+    linear, states = nn.Linear(ins, outs, bias=bias), 3 * torch.randn(rows, ins)
+    found = Int8Linear(linear.weight, linear.bias)(states).numpy()
+    weight, x = linear.weight.detach().double().numpy(), states.double().numpy()
+    weight_scale = np.abs(weight).max(axis=1, keepdims=True) / 127
+    scale = np.abs(x).max(axis=1, keepdims=True) / 127
+    expected = np.rint(x / scale) @ np.rint(weight / weight_scale).T * scale * weight_scale.T
+    expected += linear.bias.detach().numpy() if bias else 0
+    # One of the numbers may lie half-way between two others, and be rounded otherwise in float32.
+    assert np.abs(found - expected).max() < 2e-6 * ins + 2 * (scale * np.abs(weight).max()).max()
+    assert np.median(np.abs(found - expected)) < 1e-5
+    assert np.abs(found - linear(states).detach().numpy()).max() < 0.03 * (np.abs(expected).max() + 1)
+
+
+def test_a_row_is_what_it_is_alone():
+    linear = nn.Linear(64, 48)
+    layer, states = (
+        Int8Linear(linear.weight, linear.bias),
+        torch.randn(5, 3, 64) * 10.0 ** torch.arange(5)[:, None, None],
+    )
+    found = layer(states)
+    assert found.shape == (5, 3, 48)
+    for i in range(5):
+        assert torch.equal(layer(states[i]), found[i])
+        assert torch.equal(layer(states[i, 1]), found[i, 1])
+    assert torch.equal(layer(states[:0]), found[:0])
+
+
+def test_nothing_is_divided_by_zero():
+    linear = nn.Linear(8, 6)
+    with torch.no_grad():
+        linear.weight[2] = 0
+    found = Int8Linear(linear.weight, linear.bias)(torch.stack((torch.zeros(8), torch.full((8,), 2.0))))
+    assert torch.equal(found[0], linear.bias)
+    assert found[1, 2] == linear.bias[2]
+    assert found.isfinite().all()
+
+
+def test_the_largest_numbers_fit():
+    """Sums of products of 8 bits overflow 16; where a processor adds in 16, weights are to have fewer bits."""
+    layer = Int8Linear(torch.tensor([[1.0] * 512, [-1.0] * 512]), None)
+    torch.testing.assert_close(layer(torch.ones(3, 512)), torch.tensor([[512.0, -512.0]] * 3), rtol=1e-5, atol=0)
+
+
+def test_without_such_products_it_is_said(monkeypatch, tiny_model):
+    def missing(*args):
+        raise RuntimeError("not compiled with MKLDNN support")
+
+    monkeypatch.setattr(torch.ops.onednn, "qlinear_prepack", missing)
+    int8._largest_weight.cache_clear()
+    model = tiny_model()
+    with pytest.raises(ValueError, match="no products of 8 bits for this processor: translate in float32"):
+        quantize_int8(model)
+    assert type(model.lm_head) is nn.Linear
+
+
+# ------------------------------------------------------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_all_matrices_are_of_8_bits_and_embeddings_are_not(tiny_model, options):
+    model = tiny_model(**options)
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    embeddings = model.get_input_embeddings().weight.clone()
+    quantize_int8(model)
+    assert linear
+    assert all(type(model.get_submodule(name)) is Int8Linear for name in linear)
+    assert torch.equal(model.get_input_embeddings().weight, embeddings)
+    layers = dict(model.named_modules())
+    quantize_int8(model)  # there is nothing more to do
+    assert dict(model.named_modules()) == layers
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources, options):
+    model = quantised(tiny_model(**options))
+    torch.manual_seed(1)
+    tokens = torch.randint(3, 40, (5, 2, 9))
+    with torch.no_grad():
+        decoder = StepwiseDecoder(model, model.model.encoder(**sources)[0], sources["attention_mask"], 2)
+        for position in range(tokens.shape[2]):
+            scores = decoder.scores(tokens[:, :, position])
+        twice = {name: value.repeat_interleave(2, dim=0) for name, value in sources.items()}
+        expected = model(**twice, decoder_input_ids=tokens.flatten(0, 1)).logits[:, -1]
+    # States that differ by the order of sums are rounded to different whole numbers now and then.
+    torch.testing.assert_close(scores.flatten(0, 1), expected, atol=0.1, rtol=0)
+    assert (scores.flatten(0, 1) - expected).abs().median() < 0.02
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_our_searches_find_what_transformers_find(tiny_model, sources, search, ours_used):
+    model = quantised(sharpened(tiny_model(tie_word_embeddings=False)))
+    found = model.generate(**sources, **search, max_new_tokens=8)
+    assert ours_used
+    used = len(ours_used)
+    theirs = GenerationMixin._beam_search if search["num_beams"] > 1 else GenerationMixin._sample
+    options = {**search, "length_penalty_type": "length"} if search["num_beams"] > 1 else search
+    ours = model.generate(**sources, **options, max_new_tokens=8)
+    assert torch.equal(model.generate(**sources, **options, max_new_tokens=8, custom_generate=theirs), ours)
+    assert len(ours_used) == used + 1
+    assert len(found) == 5 * search.get("num_return_sequences", 1)
+
+
+def test_a_translation_does_not_depend_on_its_neighbours(tiny_model, sources):
+    model = quantised(sharpened(tiny_model(tie_word_embeddings=False)))
+    together = model.generate(**sources, num_beams=3, max_new_tokens=8)
+    for row in range(5):
+        alone = {name: value[row : row + 1, : 7 - row] for name, value in sources.items()}
+        found = model.generate(**alone, num_beams=3, max_new_tokens=8)[0]
+        assert torch.equal(found, together[row, : len(found)])
+
+
+def test_an_ensemble_of_8_bits(tiny_model, sources, ours_used):
+    members = [sharpened(tiny_model(seed, tie_word_embeddings=False)) for seed in (1, 2)]
+    single = quantised(copy.deepcopy(members[0]))
+    ensemble = quantised(EnsembleForConditionalGeneration(members))
+    assert type(ensemble.models[1].lm_head) is Int8Linear
+    found = ensemble.generate(**sources, num_beams=3, max_new_tokens=8)
+    assert len(ours_used) == 1
+    assert not torch.equal(found, single.generate(**sources, num_beams=3, max_new_tokens=8))
+
+
+def test_half_precision_and_training_end(tiny_model, sources):
+    model = quantised(tiny_model().half().train())
+    assert not model.training
+    assert model.generate(**sources, max_new_tokens=3).shape[0] == 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for mapped files in /proc")
+def test_nothing_of_the_saved_file_stays_in_memory(tiny_model, tmp_path):
+    tiny_model(attention_bias=True, output_bias=True).save_pretrained(tmp_path)
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    file = str(tmp_path / "model.safetensors")
+    assert file in Path("/proc/self/maps").read_text(encoding="utf-8")  # or there is nothing to let go of
+    quantize_int8(model)
+    gc.collect()
+    assert file not in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["lm_head", "model.decoder.layers.0.self_attn.q_proj"])
+def test_what_is_put_into_a_model_of_8_bits_is_asked(tiny_model, sources, place, ours_used):
+    model = quantised(tiny_model())
+    model.get_submodule(place).register_forward_hook(lambda module, args, output: output * 2)
+    model.generate(**sources, max_new_tokens=3)
+    assert not ours_used
+
+
+def test_one_of_three_projections_does_not_make_our_search_stumble(tiny_model, sources, ours_used):
+    model = tiny_model()
+    attention = model.model.decoder.layers[0].self_attn
+    attention.q_proj = Int8Linear(attention.q_proj.weight, None)
+    model.generate(**sources, max_new_tokens=3)
+    assert not ours_used
+
+
+def test_it_is_not_saved_without_its_weights(tiny_model, tmp_path):
+    model = quantised(tiny_model())
+    with pytest.raises(ValueError, match="cannot be saved: save the one that it was made from"):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("*.safetensors"))

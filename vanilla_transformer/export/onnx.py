@@ -1,0 +1,195 @@
+"""Our models as ONNX, which onnxruntime and many other engines run without torch.
+
+There are two graphs. The encoder's ends with the keys and values that the decoder's layers attend to, because they are
+the same in every step. The decoder's goes on by any number of tokens, from the keys and values of those before.
+"""
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+from ..files import written_beside
+from ..model.generation_vanilla_transformer import wanted_max_length
+from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+
+try:
+    import onnx  # noqa: F401  torch.onnx.export needs both, and misses them late
+    import onnxscript  # noqa: F401
+except ImportError as error:
+    raise ImportError('The export to ONNX needs its packages: pip install "vanilla-transformer[onnx]"') from error
+
+
+# The version of ONNX's operators: the one that torch.onnx is written for; others it has to convert to.
+OPSET = 18
+
+# Added to the score of what is hidden from attention. (Infinity would make 0 / 0 of a row with nothing else.)
+_HIDDEN = torch.finfo(torch.float32).min
+
+
+def to_onnx(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, output: Path
+) -> None:
+    """Writes a folder with `encoder.onnx`, `decoder.onnx`, and the model's configurations and tokenizer beside them.
+
+    Weights are float32, ids and masks int64, all lengths are free. For each layer L of the decoder, from 0:
+
+    - `encoder.onnx` makes of `input_ids` and `attention_mask` (batch, source) the layer's `encoder.L.key` and
+      `encoder.L.value` (batch, heads, source, head_dim).
+    - `decoder.onnx` makes of `input_ids` (batch, target), the same `attention_mask`, those keys and values, and
+      `past.L.key` and `past.L.value` (batch, heads, past, head_dim), whose past is 0 to begin with, the `logits`
+      (batch, target, vocab_size) of what follows each token, and `present.L.key` and `present.L.value` (batch, heads,
+      past + target, head_dim), the next step's past.
+
+    [`OnnxTranslator`] translates with such a folder: greedy search finds the same tokens as ours.
+
+    Args:
+        model: The model, in any floating-point type; it is left as it is.
+        tokenizer: The model's tokenizer.
+        output: The folder to make.
+
+    Raises:
+        ValueError: The tokenizer has more tokens than the model.
+        FileExistsError: `output` exists.
+
+    Example:
+        >>> to_onnx(model, tokenizer, Path("translator"))
+        >>> OnnxTranslator("translator").translate(["The dog is old."])
+        ['Der Hund ist alt.']
+    """
+    if len(tokenizer) > model.config.vocab_size:
+        raise ValueError(
+            f"The model's vocab_size is {model.config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} tokens: "
+            "give the model's own."
+        )
+    own = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    own.set_attn_implementation("eager")  # equation 1 as it stands, in products and a softmax
+    own.generation_config.max_length = wanted_max_length(own.generation_config)
+    ids = torch.full((2, 3), own.config.decoder_start_token_id or 0)
+    source = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    encoder, decoder = EncoderGraph(own).eval(), DecoderGraph(own).eval()
+    with written_beside(output) as beside, torch.no_grad():
+        _export(encoder, source, beside / "encoder.onnx")
+        encoded = encoder(**source)
+        past = [tensor[:, :, :2] for tensor in encoded]  # any numbers will do
+        _export(decoder, {**source, "encoder": encoded, "past": past}, beside / "decoder.onnx")
+        own.config.to_json_file(beside / "config.json", use_diff=False)  # without the model's code
+        own.generation_config.save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
+
+
+class EncoderGraph(nn.Module):
+    """From sources to the keys and values that the decoder's layers attend to."""
+
+    outputs = ("encoder",)
+    lengths = {"input_ids": "source", "attention_mask": "source"}
+
+    def __init__(self, model: VanillaTransformerForConditionalGeneration):
+        super().__init__()
+        self.encoder = model.model.encoder
+        self.attentions = nn.ModuleList(layer.encoder_attn for layer in model.model.decoder.layers)
+        self.decoder_layers = len(self.attentions)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[torch.Tensor]:
+        states, mask = self.encoder.embed(self.encoder.embed_tokens(input_ids)), _source_mask(attention_mask)
+        for layer in self.encoder.layers:
+            states = layer(states, mask)
+        states = self.encoder.layer_norm(states)
+        return [tensor for attention in self.attentions for tensor in attention.keys_and_values(states)]
+
+
+class DecoderGraph(nn.Module):
+    """From tokens, and the keys and values of those before, to the scores of what follows."""
+
+    outputs = ("logits", "present")
+    lengths = {"input_ids": "target", "attention_mask": "source", "encoder": "source", "past": "past"}
+
+    def __init__(self, model: VanillaTransformerForConditionalGeneration):
+        super().__init__()
+        self.decoder, self.lm_head = model.model.decoder, model.lm_head
+        self.decoder_layers = len(self.decoder.layers)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        encoder: list[torch.Tensor],
+        past: list[torch.Tensor],
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        for number in range(self.decoder_layers):
+            key_and_value = slice(2 * number, 2 * number + 2)
+            cache.cross_attention_cache.update(*encoder[key_and_value], number)
+            cache.self_attention_cache.update(*past[key_and_value], number)
+            cache.is_updated[number] = True
+        before = past[0].shape[2]
+        states = self.decoder.embed(self.decoder.embed_tokens(input_ids), before)
+        places = torch.arange(before + input_ids.shape[1])
+        future = torch.where(places > places[before:, None], _HIDDEN, 0.0)  # (target, past + target)
+        mask = _source_mask(attention_mask)
+        for layer in self.decoder.layers:
+            states = layer(states, future[None, None], states, mask, past_key_values=cache)
+        present = [tensor for layer in cache.self_attention_cache.layers for tensor in (layer.keys, layer.values)]
+        return self.lm_head(self.decoder.layer_norm(states)), present
+
+
+def _source_mask(mask: torch.Tensor) -> torch.Tensor:
+    """From 1 for tokens and 0 for padding (batch, source) to what is added to scores (batch, 1, 1, source)."""
+    return torch.where(mask == 0, _HIDDEN, 0.0)[:, None, None]
+
+
+def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> None:
+    """Writes a graph as it computes with inputs of the names, types and free sizes of these."""
+    free = {name: torch.export.Dim(name) for name in ("batch", *graph.lengths.values())}
+    shapes = {}
+    for name, value in inputs.items():
+        length = free[graph.lengths[name]]
+        if isinstance(value, list):  # of (batch, heads, length, head_dim)
+            shapes[name] = [{0: free["batch"], 2: length}] * len(value)
+        else:
+            shapes[name] = {0: free["batch"], 1: length}
+    with _silence():
+        torch.onnx.export(
+            graph,
+            kwargs=inputs,
+            f=path,
+            input_names=[each for name in inputs for each in _names(name, graph.decoder_layers)],
+            output_names=[each for name in graph.outputs for each in _names(name, graph.decoder_layers)],
+            dynamic_shapes=shapes,
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,  # only weights of more than 2 GB, which no such file may have, lie beside it
+            verbose=False,
+        )
+
+
+def _names(name: str, layers: int) -> list[str]:
+    """What stands for a name in a graph: for keys and values, one each for every layer of the decoder."""
+    if name not in ("encoder", "past", "present"):
+        return [name]
+    return [f"{name}.{number}.{part}" for number in range(layers) for part in ("key", "value")]
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keeps to itself what torch.onnx says of its own insides, and of torchvision that is not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+__all__ = ["OPSET", "to_onnx"]

@@ -1,0 +1,113 @@
+"""Matrices of whole numbers from -127 to 127, which processors multiply several times as fast as those of float32."""
+
+from functools import lru_cache
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from ..model.modeling_vanilla_transformer import VanillaTransformerAttention
+from ..model.stepwise_vanilla_transformer import query_key_value
+
+
+def quantize_int8(model: PreTrainedModel) -> None:
+    """Rounds the matrices of a model to 8 bits, to translate faster and in less memory on a CPU.
+
+    Each row of a matrix has a scale of its own, and so have the states of each token, which are rounded as they come:
+    what a sentence becomes does not depend on its neighbours. Embeddings, attention and norms stay float32. The model
+    itself is changed, and moved to the CPU and float32; it can neither be trained nor saved any more.
+
+    Args:
+        model: Ours, or an ensemble of ours.
+
+    Raises:
+        ValueError: torch has no such products here.
+    """
+    _largest_weight()
+    model.to("cpu", torch.float32).eval()
+    for module in list(model.modules()):
+        if isinstance(module, VanillaTransformerAttention) and module.is_causal and type(module.q_proj) is nn.Linear:
+            # Our search wants all three at once; transformers' calls each by itself.
+            module.query_key_value = Int8Linear(*query_key_value(module))
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Linear:
+                setattr(module, name, Int8Linear(child.weight, child.bias))
+    for parameter in model.parameters():
+        # It may be a part of the saved file, which stays in memory as a whole as long as one part is in use.
+        parameter.data = parameter.data.clone()
+
+
+_LARGEST_STATE = 127.0
+_TINY = 1e-30  # in place of 0, which nothing can be divided by
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with weights of 8 bits, through oneDNN's kernels.
+
+    `torch.ops.onednn.qlinear_pointwise` is what torch.compile makes of quantised models on x86. `torch.ao.quantization`
+    is about as fast, but on its way out of torch, and torchao's layers are slow if not compiled. Checked on torch 2.13.
+
+    Args:
+        weight: (out_features, in_features).
+        bias: (out_features,), or None.
+    """
+
+    each_row_alone = True  # so that our search may use it
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None):
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        weight = weight.detach()
+        scale = weight.abs().amax(dim=1).clamp_(min=_TINY) / _largest_weight()  # (out_features,)
+        self.matrix = _Matrix((weight / scale[:, None]).round_().to(torch.int8), scale / _LARGEST_STATE)
+        self.bias = None if bias is None else bias.detach().clone()
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        rows = states.reshape(-1, self.in_features)
+        scale = rows.abs().amax(dim=1, keepdim=True).clamp_(min=_TINY)  # (rows, 1)
+        product = self.matrix.times((rows * (_LARGEST_STATE / scale)).round_()).mul_(scale)
+        if self.bias is not None:
+            product += self.bias
+        return product.view(*states.shape[:-1], self.out_features)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+    def _save_to_state_dict(self, *args, **kwargs):
+        raise ValueError("A model of 8 bits cannot be saved: save the one that it was made from.")
+
+
+class _Matrix:
+    """Whole numbers from -127 to 127 (out_features, in_features), laid out for oneDNN, and a scale for each row."""
+
+    def __init__(self, weight: torch.Tensor, scale: torch.Tensor):
+        self.packed, self.scale = torch.ops.onednn.qlinear_prepack(weight, None), scale
+        self.zeros = torch.zeros(len(scale), dtype=torch.int32)
+
+    def times(self, states: torch.Tensor) -> torch.Tensor:
+        """The product with whole numbers from -127 to 127 (rows, in_features): float32 (rows, out_features)."""
+        # The kernels want them from 0 to 255 and told that 128 is 0. (torch makes int8 faster than uint8.)
+        shifted = states.to(torch.int8).bitwise_xor_(-128).view(torch.uint8)
+        return torch.ops.onednn.qlinear_pointwise(
+            shifted, 1.0, 128, self.packed, self.scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+
+
+@lru_cache
+def _largest_weight() -> int:
+    """What the largest weight of a row becomes: 127, where products are exact with it.
+
+    Processors without VNNI add two products of 8 bits in 16, where the largest do not fit: there it is 63.
+
+    Raises:
+        ValueError: torch has no such products here.
+    """
+    states = torch.full((1, 64), _LARGEST_STATE)
+    try:
+        found = _Matrix(torch.full((1, 64), 127, dtype=torch.int8), torch.ones(1)).times(states)
+    except (AttributeError, RuntimeError) as error:
+        raise ValueError("This torch has no products of 8 bits for this processor: translate in float32.") from error
+    return 127 if found.item() == 64 * 127 * 127 else 63
+
+
+__all__ = ["Int8Linear", "quantize_int8"]
