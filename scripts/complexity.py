@@ -248,7 +248,7 @@ def training_rows(lengths: tuple[int, ...] = (30, 100)) -> Iterator[dict]:
 
 
 def shown(length: float) -> str:
-    return {0: "never", math.inf: "always"}.get(length, f"n < {length:.0f}")
+    return {0: "never", math.inf: "all n measured"}.get(length, f"n < {length:.0f}")
 
 
 def print_tables(machine: str, rows: list[Row], training: list[dict]) -> None:
