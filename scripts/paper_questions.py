@@ -16,8 +16,10 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import torch
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from torch import nn
 from torch.nn import functional as F
@@ -103,8 +105,8 @@ def rms(states: torch.Tensor) -> float:
     return states.square().mean().sqrt().item()
 
 
-def print_table(headings: list[str], rows: list[list]) -> None:
-    print("\n| " + " | ".join(headings) + " |\n| --- |" + " ---: |" * (len(headings) - 1))
+def print_table(headings: list, rows: list[list]) -> None:
+    print("\n| " + " | ".join(map(str, headings)) + " |\n| --- |" + " ---: |" * (len(headings) - 1))
     for row in rows:
         print("| " + " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row) + " |")
 
@@ -137,9 +139,10 @@ def learning(title: str, curves: dict[str, list[tuple]]) -> Panel:
 
 def heat(title: str, values: np.ndarray, x: str, y: str) -> Panel:
     def panel(axes):
-        image = axes.imshow(values, cmap="viridis", vmin=0)
+        colours = matplotlib.colormaps["viridis"].with_extremes(bad="white")
+        image = axes.imshow(np.ma.masked_equal(values, 0), cmap=colours, norm=LogNorm(1e-2, 10))
         axes.set(title=title, xlabel=x, ylabel=y)
-        axes.figure.colorbar(image, ax=axes, label="largest change of a logit", shrink=0.8)
+        axes.figure.colorbar(image, ax=axes, label="largest change of a logit (white: exactly 0)", shrink=0.8)
 
     return panel
 
