@@ -114,7 +114,7 @@ def print_table(headings: list, rows: list[list]) -> None:
 def draw(path: Path | None, title: str, *panels: Panel) -> None:
     if path is None:
         return
-    figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
+    figure = Figure(figsize=(max(6.5, 4.6 * len(panels)), 3.8), layout="constrained")
     figure.suptitle(title)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         panel(axes)
@@ -174,8 +174,8 @@ def scaling(picture: Path | None) -> None:
         for module in model.modules():
             if isinstance(module, VanillaTransformerAttention):
                 module.scaling *= factor
-        curves[name] = learn(model, 400, 2e-3)
-    print_table(["one head of d_k = 64, 400 updates", "validation loss"], [[n, c[-1][1]] for n, c in curves.items()])
+        curves[name] = learn(model, 300, 2e-3)
+    print_table(["one head of d_k = 64, 300 updates", "validation loss"], [[n, c[-1][1]] for n, c in curves.items()])
     panel = lines("Random queries and keys", gradients, "d_k", "norm of softmax's derivative", xscale="log")
     draw(picture, "Why divide by the square root of d_k?", panel, learning("One head, d_k = 64", curves))
 
@@ -195,16 +195,16 @@ def embeddings(picture: Path | None) -> None:
         stack, ids = model.model.encoder, text()[2]["input_ids"]
         words = rms(stack.embed_tokens(ids) * stack.embed_scale)
         positions = rms(stack.embed_positions(torch.arange(ids.shape[1])))
-        curves[name] = learn(model, 400, 2e-3)
+        curves[name] = learn(model, 300, 2e-3)
         rows.append([name, words, positions, curves[name][0][1], curves[name][-1][1]])
     sizes = ["d_model = 64", "size of words (RMS)", "size of positions (RMS)"]
-    print_table([*sizes, "loss before training", "loss after 400 updates"], rows)
+    print_table([*sizes, "loss before training", "loss after 300 updates"], rows)
     draw(picture, "Why multiply embeddings by the square root of d_model?", learning("", curves))
 
 
 def warmup(picture: Path | None) -> None:
     """Why does post-norm need warm-up?"""
-    peak, rise, updates = 2e-3, 150, 400
+    peak, rise, updates = 2e-3, 100, 250
     rates = {"warm-up": lambda update: peak * min(1, update / rise), "no warm-up": lambda update: peak}
     rows, curves, norms = [], {}, {}
     for norm, first in (("post-norm", False), ("pre-norm", True)):
@@ -215,7 +215,7 @@ def warmup(picture: Path | None) -> None:
         ]
         for name, rate in rates.items():
             model = small(encoder_layers=6, decoder_layers=6, norm_first=first)
-            curves[f"{norm}, {name}"] = learn(model, updates, rate, every=40)
+            curves[f"{norm}, {name}"] = learn(model, updates, rate, every=50)
         rows += [[f"{norm}, {name}", curves[f"{norm}, {name}"][-1][1]] for name in rates]
     print_table([f"6 + 6 layers, rate {peak:g}", f"validation loss after {updates} updates"], rows)
     print_table(["gradient norm of W_2 before training, decoder layer", *range(1, 7)],
@@ -262,34 +262,42 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(states.flatten(0, 1)).unflatten(0, states.shape[:2])
 
 
+def with_batch_norm(model: nn.Module) -> nn.Module:
+    for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
+        for place, module in list(layer.named_children()):
+            if isinstance(module, nn.LayerNorm):
+                setattr(layer, place, BatchNorm(SMALL["d_model"]))
+    return model
+
+
+@torch.no_grad()
+def leaks(model: nn.Module) -> tuple[float, float]:
+    """In training mode: largest change of a logit of the first sentence when its neighbours change their places; of a
+    logit of the first position when the last token of the targets changes."""
+    inputs = {name: text()[1][0][name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+    before = model.train()(**inputs).logits
+    neighbours, future = ({name: tensor.clone() for name, tensor in inputs.items()} for _ in range(2))
+    for name in ("input_ids", "attention_mask"):
+        neighbours[name][1:] = inputs[name][1:].flip(0)
+    future["decoder_input_ids"][:, -1] = 99
+    by_neighbours = (model(**neighbours).logits - before)[0].abs().max().item()
+    return by_neighbours, (model(**future).logits - before)[:, 0].abs().max().item()
+
+
 def normalisation(picture: Path | None) -> None:
     """Why LayerNorm and not BatchNorm?"""
     rows, curves = [], {}
-    for name in ("LayerNorm", "BatchNorm"):
-        model = small()
-        if name == "BatchNorm":
-            for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
-                for place, module in list(layer.named_children()):
-                    if isinstance(module, nn.LayerNorm):
-                        setattr(layer, place, BatchNorm(SMALL["d_model"]))
-        batch, other = text()[1][0], text()[1][1]
-        inputs = {key: batch[key] for key in ("input_ids", "attention_mask", "decoder_input_ids")}
-        with torch.no_grad():
-            before = model.train()(**inputs).logits
-            neighbours = dict(inputs, input_ids=inputs["input_ids"].clone())
-            neighbours["input_ids"][1:] = neighbours["input_ids"][1:].flip(0)
-            neighbours["attention_mask"] = torch.cat((batch["attention_mask"][:1], batch["attention_mask"][1:].flip(0)))
-            by_neighbours = (model(**neighbours).logits[0] - before[0]).abs().max().item()
-            future = dict(inputs, decoder_input_ids=inputs["decoder_input_ids"].clone())
-            future["decoder_input_ids"][:, -1] = other["labels"][0, 0]
-            by_future = (model(**future).logits[:, 0] - before[:, 0]).abs().max().item()
-        curves[name] = learn(model, 400, 2e-3)
-        with torch.no_grad():
-            training = statistics.mean(model.train()(**b).loss.item() for b in text()[1][:8])
-        rows.append([name, by_neighbours, by_future, training, curves[name][-1][1]])
-    influences = ["changed by the neighbours in the batch", "first position changed by the future"]
-    print_table(["", *influences, "training loss, 400 updates", "validation loss"], rows)
-    draw(picture, "Why LayerNorm and not BatchNorm?", learning("2 + 2 layers", curves))
+    for name, change in (("LayerNorm", lambda model: model), ("BatchNorm", with_batch_norm)):
+        influences = leaks(change(small()))
+        of_seeds = [learn(change(small(seed)), 300, 2e-3, every=30) for seed in range(3)]
+        curves[name] = [
+            (points[0][0], statistics.mean(loss for _, loss in points)) for points in zip(*of_seeds, strict=True)
+        ]
+        rows.append([name, *influences, " ".join(f"{curve[-1][1]:.2f}" for curve in of_seeds)])
+    headings = ["in training", "changed by the neighbours", "first position changed by the future"]
+    print_table([*headings, "validation loss of three seeds, 300 updates"], rows)
+    panel = learning("2 + 2 layers, mean of three seeds", curves)
+    draw(picture, "Why LayerNorm and not BatchNorm?", panel)
 
 
 @torch.no_grad()
@@ -336,8 +344,8 @@ def parallel(picture: Path | None) -> None:
     print_table(
         ["length", *(f"{name}, ms" for name in contestants), "largest difference of the first two's logits"], rows
     )
-    panel = lines("One sentence, 2 + 2 layers, d_model = 256", curves, "length of the target (tokens)",
-                  "milliseconds", xscale="log", yscale="log")  # fmt: skip
+    logarithmic = {"xscale": "log", "yscale": "log", "ylim": (10, 3e4)}  # room for the legend
+    panel = lines("One sentence, 2 + 2 layers, d_model = 256", curves, "target tokens", "milliseconds", **logarithmic)
     draw(picture, "What can run in parallel, and what cannot?", panel)
 
 
@@ -382,9 +390,9 @@ def masks(picture: Path | None) -> None:
     rows = []
     for name, on in (("with the causal mask", True), ("without", False)):
         model = set_mask(small(attn_implementation="sdpa"), on)
-        as_trained = learn(model, 400, 2e-3)[-1][1]
+        as_trained = learn(model, 300, 2e-3)[-1][1]
         rows.append([f"trained {name}", as_trained, validation_loss(set_mask(model, True))])
-    print_table(["400 updates", "validation loss as in training", "loss where the future is not there"], rows)
+    print_table(["300 updates", "validation loss as in training", "loss where the future is not there"], rows)
     panels = [
         heat(name, found, f"changed {name[:6].lower()} position", "position of the score")
         for name, found in maps.items()
