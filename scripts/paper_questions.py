@@ -142,7 +142,7 @@ def heat(title: str, values: np.ndarray, x: str, y: str) -> Panel:
         colours = matplotlib.colormaps["viridis"].with_extremes(bad="white")
         image = axes.imshow(np.ma.masked_equal(values, 0), cmap=colours, norm=LogNorm(1e-2, 10))
         axes.set(title=title, xlabel=x, ylabel=y)
-        axes.figure.colorbar(image, ax=axes, label="largest change of a logit (white: exactly 0)", shrink=0.8)
+        axes.figure.colorbar(image, ax=axes, label="change of a logit (white: 0)", shrink=0.8)
 
     return panel
 
@@ -204,7 +204,7 @@ def embeddings(picture: Path | None) -> None:
 
 def warmup(picture: Path | None) -> None:
     """Why does post-norm need warm-up?"""
-    peak, rise, updates = 2e-3, 100, 250
+    peak, rise, updates = 2e-3, 80, 240
     rates = {"warm-up": lambda update: peak * min(1, update / rise), "no warm-up": lambda update: peak}
     rows, curves, norms = [], {}, {}
     for norm, first in (("post-norm", False), ("pre-norm", True)):
@@ -215,7 +215,7 @@ def warmup(picture: Path | None) -> None:
         ]
         for name, rate in rates.items():
             model = small(encoder_layers=6, decoder_layers=6, norm_first=first)
-            curves[f"{norm}, {name}"] = learn(model, updates, rate, every=50)
+            curves[f"{norm}, {name}"] = learn(model, updates, rate, every=40)
         rows += [[f"{norm}, {name}", curves[f"{norm}, {name}"][-1][1]] for name in rates]
     print_table([f"6 + 6 layers, rate {peak:g}", f"validation loss after {updates} updates"], rows)
     print_table(["gradient norm of W_2 before training, decoder layer", *range(1, 7)],
@@ -344,7 +344,7 @@ def parallel(picture: Path | None) -> None:
     print_table(
         ["length", *(f"{name}, ms" for name in contestants), "largest difference of the first two's logits"], rows
     )
-    logarithmic = {"xscale": "log", "yscale": "log", "ylim": (10, 3e4)}  # room for the legend
+    logarithmic = {"xscale": "log", "yscale": "log", "ylim": (1, 3e3)}  # room for the legend
     panel = lines("One sentence, 2 + 2 layers, d_model = 256", curves, "target tokens", "milliseconds", **logarithmic)
     draw(picture, "What can run in parallel, and what cannot?", panel)
 

@@ -34,7 +34,7 @@ def definitions(path: Path) -> set[str]:
     """Functions, classes, methods and assigned names of a Python file, "Class.method" for what a class has."""
     names = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         names |= {target.id for target in targets if isinstance(target, ast.Name)}
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)

@@ -39,9 +39,7 @@ def test_every_question_has_an_answer_with_a_picture(paper_questions):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["scaling", "embeddings", "warmup", "heads", "normalisation", "parallel", "masks"]
-)
+@pytest.mark.parametrize("name", ["scaling", "embeddings", "warmup", "heads", "normalisation", "parallel", "masks"])
 def test_it_runs(paper_questions, name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["paper_questions.py", name, "--pictures", str(tmp_path)])
     paper_questions.main()
