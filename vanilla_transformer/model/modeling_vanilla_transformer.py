@@ -161,9 +161,9 @@ class VanillaTransformerAttention(nn.Module):
             (query,) = self._heads(hidden_states, self.q_proj)
             key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
         attend = attention_function(self.config, query, key, plain=eager_attention_forward)
-        dropout = self.dropout if self.training else 0.0
+        p = self.dropout if self.training else 0.0
         attended, weights = attend(
-            self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
+            self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
         )  # (batch, target, heads, value_head_dim)
         return self.out_proj(attended.flatten(2)), weights
 

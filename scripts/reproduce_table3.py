@@ -1,0 +1,437 @@
+"""Table 3 of the paper in miniature: every row, narrower by one factor, trained on Multi30k with several seeds.
+
+    python scripts/reproduce_table3.py --data multi30k --output runs/table3 --minutes 150 --workers 2
+
+All widths of the paper (d_model, d_ff, d_k, d_v) are divided by --narrower; layers, heads, dropout and label smoothing
+are the paper's. All rows have one vocabulary, the same batches of a seed, the same number of updates (big three times
+as many, as in the paper) and equation 3 with the peak that it has at 4,000 updates of warm-up, reached after 15 % of
+the updates. Measured is what the paper measures: perplexity per word piece and BLEU (sacreBLEU, beam search of section
+6.1, no averaging) on the development set.
+
+The number of updates is what fits into --minutes of processor time, found by timing each row for a few updates, and is
+kept in OUTPUT/results.jsonl beside every finished run. The same command goes on where it was interrupted: killed at any
+moment, it loses the runs it was in and no other. All rows get their first seed before any gets its second. A short
+budget flatters rows that learn fast, such as those with few layers.
+
+--full-size trains nothing: it prints the commands for the paper's own sizes and data.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from datasets import Dataset, disable_progress_bars, load_from_disk
+from transformers import set_seed
+from transformers.trainer_callback import PrinterCallback
+from transformers.utils import logging as transformers_logging
+
+from vanilla_transformer import (
+    TokenizerSettings,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTrainer,
+    VanillaTransformerTrainingArguments,
+    learn_tokenizer,
+    load_corpus,
+    load_tokenizer,
+    paper_generation_config,
+)
+from vanilla_transformer.data.encoding import encode_corpus
+from vanilla_transformer.files import alone_in, written_beside
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """What Table 3 has in a row: perplexity and BLEU on newstest2013, millions of parameters, and what differs."""
+
+    what: str
+    perplexity: float
+    bleu: float
+    parameters: int
+    label_smoothing: float = 0.1
+
+
+ROWS = {
+    "base": PaperRow("", 4.92, 25.8, 65),
+    "table3-a1": PaperRow("1 head", 5.29, 24.9, 65),
+    "table3-a2": PaperRow("4 heads", 5.00, 25.5, 65),
+    "table3-a3": PaperRow("16 heads", 4.91, 25.8, 65),
+    "table3-a4": PaperRow("32 heads", 5.01, 25.4, 65),
+    "table3-b1": PaperRow("d_k / 4", 5.16, 25.1, 58),
+    "table3-b2": PaperRow("d_k / 2", 5.01, 25.4, 60),
+    "table3-c1": PaperRow("2 layers", 6.11, 23.7, 36),
+    "table3-c2": PaperRow("4 layers", 5.19, 25.3, 50),
+    "table3-c3": PaperRow("8 layers", 4.88, 25.5, 80),
+    "table3-c4": PaperRow("d_model / 2", 5.75, 24.5, 28),
+    "table3-c5": PaperRow("d_model x 2", 4.66, 26.0, 168),
+    "table3-c6": PaperRow("d_ff / 2", 5.12, 25.4, 53),
+    "table3-c7": PaperRow("d_ff x 2", 4.75, 26.2, 90),
+    "table3-d1": PaperRow("dropout 0.0", 5.77, 24.6, 65),
+    "table3-d2": PaperRow("dropout 0.2", 4.95, 25.5, 65),
+    "table3-d3": PaperRow("smoothing 0.0", 4.67, 25.3, 65, label_smoothing=0.0),
+    "table3-d4": PaperRow("smoothing 0.2", 5.47, 25.7, 65, label_smoothing=0.2),
+    "table3-e": PaperRow("learned positions", 4.92, 25.7, 65),
+    "big": PaperRow("big", 4.33, 26.4, 213),
+}
+SAME = {"perplexity": 0.05, "bleu": 0.1}  # differences of the paper, from one run each, that are no direction
+RISE = 0.15  # of the updates: warm-up
+FOR_VALIDATION = 0.15  # of the budget
+WIDTHS = ("d_model", "head_dim", "value_head_dim", "encoder_ffn_dim", "decoder_ffn_dim")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all runs of one results file have in common.
+
+    Attributes:
+        narrower: What the paper's widths are divided by.
+        tokens: Padded tokens of a batch, on either side, at most.
+        vocabulary: Pieces.
+        sentences: Development sentences that are measured on, at most.
+        updates: Of every row but big, which has three times as many.
+    """
+
+    narrower: int
+    tokens: int
+    vocabulary: int
+    sentences: int
+    updates: int
+
+    def updates_of(self, row: str) -> int:
+        return self.updates * (3 if row == "big" else 1)
+
+
+def scaled(row: str, narrower: int, vocab_size: int) -> VanillaTransformerConfig:
+    """A row's model with all its widths divided by one factor.
+
+    Raises:
+        ValueError: The factor does not divide a width.
+    """
+    paper = VanillaTransformerConfig.from_name(row)
+    fields = paper.to_diff_dict() | {"vocab_size": vocab_size, "max_position_embeddings": 256}
+    for name in WIDTHS:
+        width = getattr(paper, name)
+        if width is not None and width % narrower:
+            raise ValueError(f"--narrower {narrower} does not divide {name} = {width} of {row}.")
+        fields[name] = width and width // narrower
+    if paper.head_dim is None and fields["d_model"] % paper.encoder_attention_heads:
+        raise ValueError(f"--narrower {narrower} leaves {row} with {paper.encoder_attention_heads} heads no whole d_k.")
+    return VanillaTransformerConfig(**fields)
+
+
+# -------------------------------------------------------------------------------------------------------------- data
+
+
+def prepare(data: Path, languages: tuple[str, str], output: Path, settings: Settings) -> None:
+    """Learns the one vocabulary and encodes training and development set, unless that has been done."""
+    if (output / "data").exists():
+        return
+    corpora = {
+        split: load_corpus([f"{name}.{language}" for language in languages], *languages, folder=data)
+        for split, name in (("train", "train"), ("validation", "val"))
+    }
+    texts = (text for pair in corpora["train"]["translation"] for text in pair.values())
+    tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=settings.vocabulary))
+    corpora["validation"] = corpora["validation"].select(range(min(settings.sentences, len(corpora["validation"]))))
+    with written_beside(output / "data") as beside:
+        tokenizer.save_pretrained(beside / "tokenizer")
+        for split, corpus in corpora.items():
+            encoded, _ = encode_corpus(corpus, tokenizer, *languages)
+            if split == "train":
+                encoded = encoded.filter(lambda row: max(map(len, (row["input_ids"], row["labels"]))) <= 128)
+            encoded.save_to_disk(beside / split)
+
+
+def load(output: Path) -> tuple:
+    """Tokenizer, training rows, development rows."""
+    data = output / "data"
+    return load_tokenizer(data / "tokenizer"), load_from_disk(data / "train"), load_from_disk(data / "validation")
+
+
+# -------------------------------------------------------------------------------------------------------------- runs
+
+
+def make_trainer(
+    row: str, seed: int, settings: Settings, output: Path, data: tuple[object, Dataset, Dataset]
+) -> VanillaTransformerTrainer:
+    tokenizer, train, validation = data
+    updates = settings.updates_of(row)
+    warmup = max(1, round(RISE * updates))
+    arguments = VanillaTransformerTrainingArguments(
+        str(output / "trainer"),
+        max_tokens=settings.tokens,
+        max_steps=updates,
+        warmup_steps=warmup,
+        noam_factor=math.sqrt(warmup / 4000),
+        label_smoothing_factor=ROWS[row].label_smoothing,
+        seed=seed,
+        eval_strategy="no",
+        save_strategy="no",
+        load_best_model_at_end=False,
+        logging_strategy="no",
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+    )
+    set_seed(seed)
+    config = scaled(row, settings.narrower, len(tokenizer))
+    model = VanillaTransformerForConditionalGeneration(config)
+    model.generation_config = paper_generation_config(config)
+    trainer = VanillaTransformerTrainer(
+        model, arguments, train_dataset=train, eval_dataset=validation, processing_class=tokenizer
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
+    """Trains and measures one row with one seed."""
+    torch.set_num_threads(1)
+    transformers_logging.set_verbosity_error()
+    start = time.process_time()
+    trainer = make_trainer(row, seed, settings, output, load(output))
+    trainer.train()
+    found = trainer.evaluate()
+    return {
+        "row": row,
+        "seed": seed,
+        "loss": found["eval_loss"],
+        "perplexity": found["eval_perplexity"],
+        "bleu": found["eval_bleu"],
+        "parameters": trainer.model.num_parameters(),
+        "cpu_seconds": round(time.process_time() - start, 1),
+    }
+
+
+def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settings, output: Path) -> int:
+    """How many updates every row and seed can have in so many minutes of processor time."""
+    torch.set_num_threads(1)
+    seconds, data = 0.0, load(output)
+    for row in rows:
+        trainer = make_trainer(row, 0, settings, output, data)
+        for batch, number in zip(trainer.get_train_dataloader(), range(5), strict=False):
+            if number == 1:  # the first is slower
+                start = time.process_time()
+            trainer.model.train()(**batch).loss.backward()
+        seconds += (time.process_time() - start) / 4 * 1.1 * (3 if row == "big" else 1)  # and the optimizer's part
+    return max(1, int((1 - FOR_VALIDATION) * 60 * minutes / (seeds * seconds)))
+
+
+class Results:
+    """The JSON-lines file: settings first, then a line for each run that is finished."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        if text and not text.endswith("\n"):  # killed while it was written
+            path.write_text("".join(line for line in text.splitlines(keepends=True) if line.endswith("\n")))
+        self.settings = Settings(**lines[0]) if lines else None
+        self.runs = lines[1:]
+
+    def begin(self, settings: Settings) -> None:
+        self.settings = settings
+        self._append(asdict(settings))
+
+    def add(self, record: dict) -> None:
+        self.runs.append(record)
+        self._append(record)
+
+    def _append(self, record: dict) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def missing(self, rows: list[str], seeds: int) -> Iterator[tuple[str, int]]:
+        done = {(record["row"], record["seed"]) for record in self.runs}
+        return (
+            (row, seed) for seed in range(1, seeds + 1) for row in rows if (row, seed) not in done
+        )  # all rows once before any twice
+
+
+def train_missing(results: Results, rows: list[str], seeds: int, workers: int, minutes: float, output: Path) -> None:
+    """Does what is not done yet, as long as there is processor time for it."""
+
+    def spent() -> float:
+        return sum(record["cpu_seconds"] for record in results.runs) / 60
+
+    def finished(record: dict) -> None:
+        results.add(record)
+        print(
+            "{row} seed {seed}: perplexity {perplexity:.2f}, BLEU {bleu:.1f}, {cpu_seconds} s".format(**record),
+            flush=True,
+        )
+
+    missing = list(results.missing(rows, seeds))
+    if workers == 1:
+        for row, seed in missing:
+            if spent() < minutes:
+                finished(run(row, seed, results.settings, output))
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting, running = iter(missing), set()
+        while True:
+            while len(running) < workers and spent() < minutes and (job := next(waiting, None)) is not None:
+                running.add(pool.submit(run, *job, results.settings, output))
+            if not running:
+                return
+            done = next(as_completed(running))
+            running.remove(done)
+            finished(done.result())
+
+
+# ------------------------------------------------------------------------------------------------------------ report
+
+
+def summary(runs: list[dict]) -> list[dict]:
+    """For each row its means, its spread over seeds, and what its differences from base say beside the paper's."""
+    of = {row: [record for record in runs if record["row"] == row] for row in ROWS}
+    found = []
+    for row, records in of.items():
+        if not records:
+            continue
+        summed = {"row": row, "seeds": len(records), "parameters": records[0]["parameters"]}
+        for name in ("perplexity", "bleu"):
+            values = [record[name] for record in records]
+            summed[name] = statistics.mean(values)
+            summed[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
+            summed[f"{name}_verdict"] = verdict(name, row, of)
+        found.append(summed)
+    return found
+
+
+def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
+    """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
+
+    Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
+    perplexities are compared by their logarithms. Where the paper has next to no difference, one within noise agrees.
+    """
+    if row == "base" or not runs_of["base"]:
+        return ""
+    values = {
+        r: [math.log(x[name]) if name == "perplexity" else x[name] for x in xs] for r, xs in runs_of.items() if xs
+    }
+    variances = [(statistics.variance(x), len(x) - 1) for x in values.values() if len(x) > 1]
+    if not variances:
+        return "one seed"
+    pooled = sum(variance * freedom for variance, freedom in variances) / sum(freedom for _, freedom in variances)
+    noise = 2 * math.sqrt(pooled * (1 / len(values[row]) + 1 / len(values["base"])))
+    ours = statistics.mean(values[row]) - statistics.mean(values["base"])
+    papers = getattr(ROWS[row], name) - getattr(ROWS["base"], name)
+    if abs(papers) <= SAME[name] + 1e-9:
+        return "agrees (no difference)" if abs(ours) <= noise else "differs (no difference in the paper)"
+    if abs(ours) <= noise:
+        return "within noise"
+    return "agrees" if ours * papers > 0 else "differs"
+
+
+def print_report(results: Results) -> None:
+    settings, rows = results.settings, summary(results.runs)
+    seconds = sum(record["cpu_seconds"] for record in results.runs)
+    print(
+        f"\nWidths divided by {settings.narrower}, {settings.vocabulary:,} pieces, {settings.updates:,} updates of "
+        f"{settings.tokens:,} tokens (big: three times as many); {len(results.runs)} runs, {seconds / 60:.0f} minutes "
+        f"of processor time. Ours: mean ± standard deviation over seeds, up to {settings.sentences:,} development "
+        "sentences.\n"
+    )
+    print(
+        "| row | | PPL, paper | PPL, ours | against base | BLEU, paper | BLEU, ours | against base "
+        "| parameters, paper (M) | ours (k) | seeds |"
+    )
+    print("| --- | --- | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: |")
+    for row in rows:
+        paper = ROWS[row["row"]]
+        cells = [row["row"], paper.what]
+        for name, digits in (("perplexity", 2), ("bleu", 1)):
+            spread = "" if row[f"{name}_spread"] is None else f" ± {row[f'{name}_spread']:.{digits}f}"
+            cells += [f"{getattr(paper, name)}", f"{row[name]:.{digits}f}{spread}", row[f"{name}_verdict"]]
+        cells += [f"{paper.parameters}", f"{row['parameters'] / 1e3:,.0f}", f"{row['seeds']}"]
+        print("| " + " | ".join(cells) + " |")
+    for kind in ("agrees", "within noise", "differs"):
+        for name in ("perplexity", "bleu"):
+            named = [row["row"] for row in rows if row[f"{name}_verdict"].startswith(kind)]
+            print(f"\n{name}, {kind}: {', '.join(named) or 'none'}", end="")
+    print()
+
+
+def full_size_overrides(row: str) -> tuple[str, dict[str, str]]:
+    """The recipe and what is to be overridden in it for a row at the paper's own size."""
+    recipe = "wmt14_en_de_big" if row == "big" else "wmt14_en_de_base"
+    base, config = (
+        VanillaTransformerConfig.from_name(name).to_dict() for name in ("big" if row == "big" else "base", row)
+    )
+    overrides = {f"model.{name}": str(value) for name, value in config.items() if value != base[name]}
+    if ROWS[row].label_smoothing != 0.1:
+        overrides["training.label_smoothing_factor"] = str(ROWS[row].label_smoothing)
+    return recipe, {**overrides, "training.average_last": "0"}
+
+
+def print_full_size() -> None:
+    for row in ROWS:
+        recipe, overrides = full_size_overrides(row)
+        words = [word for name, value in overrides.items() for word in (f"--{name}", value)]
+        output = f"runs/{row.replace('table3-', 'table3_')}"
+        print(shlex.join(["vanilla-transformer", "train", recipe, *words, "--output", output]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k"), help="folder of Multi30k's files")
+    parser.add_argument("--languages", nargs=2, default=["en", "de"], help="source and target")
+    parser.add_argument("--output", type=Path, default=Path("runs/table3"))
+    parser.add_argument("--minutes", type=float, default=150, help="processor time, of all runs and workers together")
+    parser.add_argument("--updates", type=int, help="of a row, instead of as many as there is time for")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help="all by default")
+    parser.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--narrower", type=int, default=8, help="what the paper's widths are divided by")
+    parser.add_argument("--tokens", type=int, default=1024, help="of a batch, on either side")
+    parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--sentences", type=int, default=1014, help="development sentences to measure on, at most")
+    parser.add_argument("--report", action="store_true", help="train nothing, print the table of what there is")
+    parser.add_argument("--full-size", action="store_true", help="print the commands for the paper's sizes and data")
+    arguments = parser.parse_args()
+    if arguments.full_size:
+        return print_full_size()
+    if not arguments.data.is_dir() and not arguments.report:
+        parser.error(
+            f"There is no folder {arguments.data}: give Multi30k's train.en, train.de, val.en and val.de by --data."
+        )
+    disable_progress_bars()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with alone_in(arguments.output):
+        reproduce(arguments)
+    return None
+
+
+def reproduce(arguments: argparse.Namespace) -> None:
+    output, rows = arguments.output, arguments.rows
+    results = Results(output / "results.jsonl")
+    if not arguments.report:
+        chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
+        if results.settings is None:
+            settings = Settings(**chosen, updates=arguments.updates or 1)
+            prepare(arguments.data, tuple(arguments.languages), output, settings)
+            fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
+            results.begin(Settings(**chosen, updates=fitting))
+        elif asdict(results.settings) != chosen | {"updates": arguments.updates or results.settings.updates}:
+            raise SystemExit(
+                f"{output} was begun with {results.settings}: go on with these, or choose another --output."
+            )
+        train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
+        if left := list(results.missing(rows, arguments.seeds)):
+            print(f"The {arguments.minutes:g} minutes are over, {len(left)} runs are left: raise --minutes to go on.")
+    if results.settings is None:
+        raise SystemExit(f"There are no results in {output} yet.")
+    print_report(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The runnable files of scripts/, as modules."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def load_script(name: str):
+    if name not in sys.modules:
+        found = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+        sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look their module up
+        found.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def complexity():
+    return load_script("complexity")
+
+
+@pytest.fixture(scope="session")
+def paper_questions():
+    """On a tenth of the text."""
+    script = load_script("paper_questions")
+    script.SENTENCES = 640
+    return script
+
+
+@pytest.fixture(scope="session")
+def reproduce_table3():
+    return load_script("reproduce_table3")

@@ -1,0 +1,107 @@
+"""Every file, name, test and heading that PAPER.md points to is there."""
+
+import ast
+import importlib
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "vanilla_transformer" / "PAPER.md"
+TEXT = PAPER.read_text(encoding="utf-8")
+PLACES = dict(re.findall(r"^\[(\w+)\]: (\S+)$", TEXT, flags=re.MULTILINE))
+
+
+def pointers() -> list[tuple[str, str]]:
+    """(label of a file, name in it) for every name in the text; a name belongs to the file before it."""
+    found = []
+    for paragraph in re.split(r"\n\n|\||;", TEXT):
+        label = None
+        for reference, name in re.findall(r"\[(\w+)\](?![(:])|`([^`]+)`", paragraph):
+            label = reference or label
+            if name and label:
+                found.append((label, name))
+    return found
+
+
+@cache
+def definitions(path: Path) -> set[str]:
+    """Functions, classes, methods and assigned names of a Python file, "Class.method" for what a class has."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}
+    return names
+
+
+def in_the_package(path: Path, name: str) -> bool:
+    found = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for part in name.split("."):
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+def is_there(path: Path, name: str) -> bool:
+    if path.suffix == ".yaml":
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for part in name.split("."):
+            if part not in found:
+                return False
+            found = found[part]
+        return True
+    if path.suffix == ".md":
+        return f"\n## {name}\n" in path.read_text(encoding="utf-8")
+    if path.is_relative_to(ROOT / "vanilla_transformer"):
+        return in_the_package(path, name)
+    return name in definitions(path)
+
+
+@pytest.mark.parametrize(("label", "name"), sorted(set(pointers())))
+def test_what_is_pointed_to_is_there(label, name):
+    path = (PAPER.parent / PLACES[label]).resolve()
+    assert path.is_file(), f"there is no {PLACES[label]}"
+    assert is_there(path, name), f"{PLACES[label]} has no {name}"
+
+
+def test_every_place_is_used():
+    assert set(PLACES) == {label for label, _ in pointers()}
+
+
+def test_every_proof_is_a_test_or_an_experiment():
+    """A row's last cell names a test, an experiment, or nothing where there is nothing to prove."""
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith(("| the", "| ---"))]
+    assert len(rows) > 50
+    for row in rows:
+        _, _, code, proof, _ = row.split("|")
+        assert re.search(r"`test_\w+|`Test\w+|\[paper_questions\]", proof) or code.startswith(" not here"), row
+
+
+def test_nothing_numbered_in_the_paper_is_forgotten():
+    sections = re.findall(r"^#+ (.*)", TEXT, flags=re.MULTILINE)
+    assert [heading[0] for heading in sections[1:]] == list("13333456")
+    for number in range(1, 5):
+        assert f"**Table {number}**" in TEXT
+    for number in range(1, 4):
+        assert f"**equation {number}**" in TEXT
+    assert all(
+        figure in TEXT for figure in ("**Figure 1**", "**Figure 2** left", "**Figure 2** right", "**Figures 3 to 5**")
+    )
+    assert all(
+        f"{section}, " in TEXT or f"{section}:" in TEXT for section in ("5.1", "5.2", "5.3", "5.4", "6.1", "6.2", "6.3")
+    )
+
+
+def test_it_is_part_of_the_package():
+    assert resources.files("vanilla_transformer").joinpath("PAPER.md").is_file()
+    assert '"PAPER.md"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
