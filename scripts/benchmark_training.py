@@ -242,8 +242,10 @@ class Turns:
         self._wait()
 
     def _wait(self) -> None:
-        if not self.connection.recv():
-            raise SystemExit
+        try:
+            self.connection.recv()
+        except EOFError:  # there are no more turns
+            raise SystemExit from None
         self.started = time.perf_counter()
 
     def after_step(self) -> None:
