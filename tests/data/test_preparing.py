@@ -292,6 +292,7 @@ class TestInterruptions:
         prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
         assert arrow_files(tmp_path) == unbroken
 
+    @pytest.mark.slow
     def test_a_full_disk(self, corpus, unbroken, tmp_path):
         # The vocabulary just fits, a shard does not.
         largest = (corpus / "vocabulary" / "tokenizer.json").stat().st_size + 100
@@ -374,6 +375,7 @@ class TestFolders:
             prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path)
         assert prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path).kept == 5
 
+    @pytest.mark.slow
     def test_two_processes_at_a_time(self, corpus, unbroken, tmp_path):
         processes = [start(corpus, tmp_path) for _ in range(2)]
         errors = [process.communicate(timeout=120)[1] for process in processes]

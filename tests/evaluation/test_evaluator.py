@@ -169,7 +169,9 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "order", [pytest.param(order, marks=() if order == "package first" else pytest.mark.slow) for order in ORDERS]
+)
 def test_in_any_order_of_imports(order):
     code, asked, expected = ORDERS[order]
     code = f"import sys, transformers\n{code}\nprint(hasattr({asked}, 'TFPreTrainedModel'))"

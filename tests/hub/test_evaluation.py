@@ -8,7 +8,14 @@ import pytest
 EVALUATE = "import sys; from vanilla_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("name", ["wmt/wmt14", "wmt/wmt14:de-en", "wmt/wmt14:de-en:test"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("wmt/wmt14", marks=pytest.mark.slow),
+        pytest.param("wmt/wmt14:de-en", marks=pytest.mark.slow),
+        "wmt/wmt14:de-en:test",
+    ],
+)
 def test_the_test_split_of_wmt14(wmt14, hub_python, tmp_path, name):
     pairs = json.loads(run(hub_python(READ)))
     path = tmp_path / "system.de"

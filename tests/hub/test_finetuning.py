@@ -78,6 +78,7 @@ def pushed(hub, name: str) -> dict[str, str]:
     return hub.repos["model", name].commit("main")["files"]
 
 
+@pytest.mark.slow
 def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
     scored = ("--do_eval", "--predict_with_generate")

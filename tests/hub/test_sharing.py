@@ -204,6 +204,7 @@ class TestPublish:
         assert "no such model on the Hub, or not for you" in stranger[2]
         assert hub.repos["model", NAME].private
 
+    @pytest.mark.slow
     def test_a_branch_and_a_pull_request(self, hub, hub_python, run, tmp_path):
         model, greedy = run / "averaged", shutil.copytree(run / "averaged", tmp_path / "greedy")
         path = greedy / "generation_config.json"
@@ -244,6 +245,7 @@ class TestPublish:
         assert "publish again in 1000 seconds, which finishes the job" in asked[2]
         assert "model.safetensors" in files_of(hub)
 
+    @pytest.mark.slow
     def test_ended_in_the_middle_and_begun_again(self, hub, hub_python, run, tmp_path):
         fault = hub.fault("status", r"^/lfs/", times=1000)
         places = [tmp_path / name for name in ("killed", "interrupted")]
@@ -269,6 +271,7 @@ class TestPublish:
         assert "model.safetensors" in files_of(hub)
         assert len(hub.repos["model", NAME].commits) == 2  # with that of the empty repository: nothing was new
 
+    @pytest.mark.slow
     def test_models_that_are_no_run(self, hub, hub_python, run, tmp_path):
         classifier, converted, averaged = tmp_path / "classifier", tmp_path / "converted", run / "averaged"
         write_marian(tmp_path / "marian")
@@ -316,6 +319,7 @@ class TestPublish:
         assert ours.splitlines()[0] == theirs.splitlines()[0]
         assert ours.count("translation_text") == 2
 
+    @pytest.mark.slow
     def test_a_tag_is_of_one_commit(self, hub, hub_python, run):
         publish = ("publish", run / "averaged", NAME, "--tag", "v1")
         first, again, other = commands(hub_python, publish, publish, (*publish, "--title", "Another"))
@@ -478,6 +482,7 @@ for name, commit in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_pushes_from_python_and_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):
     finished(hub_python(TRAINING, run / "averaged", tmp_path))
     commits = []

@@ -35,11 +35,12 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
     "fault",
     [
         {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client of itself bears
-        {"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3},  # a shard that vanishes and comes back
+        # A shard that vanishes and comes back.
+        pytest.param({"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3}, marks=pytest.mark.slow),
         pytest.param({"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20}, marks=pytest.mark.slow),
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "drop", "path": r"^/(lfs|api)/", "times": 12},
-        {"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2},
+        pytest.param({"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2}, marks=pytest.mark.slow),
         pytest.param({"kind": "page", "path": r"^/lfs/", "times": 2}, marks=pytest.mark.slow),
         pytest.param(
             {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
@@ -55,6 +56,7 @@ def test_broken_answers_lose_no_pair_and_repeat_none(wmt14, hub, hub_python, fau
     assert injected["hits"] == fault["times"]
 
 
+@pytest.mark.slow
 def test_an_outage_is_sat_out(wmt14, hub, hub_python):
     stalled = hub.fault("stall", r"^/lfs/", skip=10, delay=2)
     process = hub_python(READ, "train", 60)
@@ -148,6 +150,7 @@ print(json.dumps([stream.identity, stream.fingerprint, [pair for n in range(stre
 """
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python):
     def opened(begun=None, **where):
         out, errors = hub_python(BEGIN, json.dumps(where), json.dumps(begun)).communicate(timeout=120)

@@ -67,6 +67,7 @@ def losses(output: Path) -> list:
     return [(record["step"], record["loss"]) for record in records if "loss" in record]
 
 
+@pytest.mark.slow
 def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_path):
     recipe = "wmt14_en_de_base"
     whole, broken = tmp_path / "whole", tmp_path / "broken"

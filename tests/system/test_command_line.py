@@ -437,6 +437,7 @@ class TestTranslate:
 
 
 class TestPrepare:
+    @pytest.mark.slow
     def test_a_corpus_is_prepared_once(self, corpus, run, tmp_path):
         options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
         done = command("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
@@ -456,6 +457,7 @@ class TestPrepare:
         assert len(other.stderr.splitlines()) == 1
         assert "was begun with another vocabulary" in other.stderr
 
+    @pytest.mark.slow
     def test_a_given_vocabulary(self, corpus, run, tmp_path):
         arguments = (corpus / "recipe.yaml", "--data.folder", corpus, "--tokenizer", run / "tokenizer")
         done = command("prepare", *arguments, "--output", tmp_path / "prepared")

@@ -100,6 +100,7 @@ def test_what_is_wrong_is_said(client, options, message):
     assert asked(client)[0]
 
 
+@pytest.mark.slow
 def test_pictures_of_attention(client):
     def picture(attention, layer, head):
         return imread(client.predict(attention, layer, head, api_name="/attention"))

@@ -142,6 +142,7 @@ def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, t
     assert pairs.signatures == {"eval_sacrebleu_signature": expected.signature}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
     expected = load_file(tuned / "model.safetensors")
     shutil.rmtree(tuned / "checkpoint-12")
@@ -160,6 +161,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
     assert len(losses(tuned)) == 12
 
 
+@pytest.mark.slow
 def test_adapters_and_new_tokens(pulled):
     """Of the model only the adapters change and the new rows; resumed too, and merged."""
     output = pulled / "adapters"
@@ -197,6 +199,7 @@ def test_adapters_and_new_tokens(pulled):
     assert translate(model, AutoTokenizer.from_pretrained(merged), texts) == found  # the same run, unbroken
 
 
+@pytest.mark.slow
 def test_a_model_of_marian(pulled):
     write_marian(pulled / "marian")
     model = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian")

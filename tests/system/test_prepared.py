@@ -37,6 +37,7 @@ def read_only(prepared, tmp_path):
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
+@pytest.mark.slow
 def test_it_may_be_moved_and_read_only(corpus, run, prepared, read_only, tmp_path):
     first = ("--training.max_steps", "8")
     assert train(corpus, prepared, tmp_path / "run", *first).returncode == 0

@@ -169,7 +169,14 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
 # One process on files is what test_resume.py is about.
 @pytest.mark.parametrize(
     ("processes", "data"),
-    [(1, PREPARED), (1, STREAM), (2, ()), (2, PREPARED), (2, STREAM), (2, SHARDED)],
+    [
+        pytest.param(1, PREPARED, marks=pytest.mark.slow),
+        (1, STREAM),
+        (2, ()),
+        pytest.param(2, PREPARED, marks=pytest.mark.slow),
+        (2, STREAM),
+        pytest.param(2, SHARDED, marks=pytest.mark.slow),
+    ],
     ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
@@ -183,7 +190,7 @@ def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
         assert are_equal(weights(run / model), weights(whole / model))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
     text, prepared = unbroken(processes, ()), unbroken(processes, PREPARED)
     assert records(prepared, "loss") == records(text, "loss")

@@ -14,6 +14,7 @@ from huggingface_hub import ModelCard
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.evaluation.trees import read_tree
+from vanilla_transformer.sharing.bare_card import bare_card
 from vanilla_transformer.sharing.model_card import model_card
 from vanilla_transformer.sharing.publishing import publish
 from vanilla_transformer.tasks.treebank import write_treebank
@@ -145,6 +146,13 @@ def test_the_card_of_the_parser_is_one_of_a_parser(folder):
     assert "well-formed=" in before
     assert not re.search(r"[Tt]ranslat(es|or)|[|`] ?sacrebleu|I am a dog", before)
     assert ModelCard(card, ignore_metadata_errors=False).data.language == "en"
+
+
+def test_the_card_of_a_parsers_checkpoint_is_one_of_a_parser(folder):
+    card = bare_card(folder / "runs" / "parsing_sample" / "best", title="A parser", repository="user/parser")
+    assert 'vanilla-transformer parse --model user/parser "' in card
+    assert ModelCard(card, ignore_metadata_errors=False).data.pipeline_tag is None
+    assert not re.search("[Tt]ranslat", card.partition("## Recipe")[0])
 
 
 def test_no_treebank_is_published(folder):

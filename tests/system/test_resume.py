@@ -92,6 +92,7 @@ def test_after_sigkill_and_a_checkpoint_that_was_half_written(unbroken, corpus, 
     assert_goes_on_like(unbroken, corpus, folder)
 
 
+@pytest.mark.slow
 def test_after_a_crash_that_cut_the_last_weights(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     stopped_by(signal.SIGKILL, corpus, folder, after=27)
@@ -100,6 +101,7 @@ def test_after_a_crash_that_cut_the_last_weights(unbroken, corpus, tmp_path):
     assert_goes_on_like(unbroken, corpus, folder)
 
 
+@pytest.mark.slow
 def test_after_an_interrupt(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     process = stopped_by(signal.SIGINT, corpus, folder, after=14)
@@ -117,6 +119,7 @@ def test_a_finished_run_is_not_trained_on(unbroken, corpus, tmp_path):
     assert (folder / "scores.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_early_stays_stopped(corpus, tmp_path):
     # At such a rate nothing is learned: the second evaluation is no better than the first.
     typed = [*arguments(corpus, tmp_path / "run"), "--training.early_stopping_patience", "1"]

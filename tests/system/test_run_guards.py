@@ -88,6 +88,7 @@ def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
     assert not (copy / "not_finite.jsonl").exists()  # nothing of the run that was begun before
 
 
+@pytest.mark.slow
 def test_a_run_that_is_made_longer_is_one_that_was_longer_from_the_start(recipe, tmp_path):
     train(recipe(max_steps=20), tmp_path / "longer")
     train(recipe(max_steps=32), tmp_path / "longer", resume=True)

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.modeling_utils import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
@@ -40,7 +40,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import add_dropout, dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config, is_its_weights
 from .loss_vanilla_transformer import linear_cross_entropy
-from .masks_vanilla_transformer import additive_mask, attention_function, causal_mask, padding_mask
+from .masks_vanilla_transformer import additive_mask, causal_mask, is_faster_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -160,7 +160,11 @@ class VanillaTransformerAttention(nn.Module):
         else:
             (query,) = self._heads(hidden_states, self.q_proj)
             key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
-        attend = attention_function(self.config, query, key, plain=eager_attention_forward)
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        if is_faster_plain(self.config, query, key):
+            attend = eager_attention_forward
         p = self.dropout if self.training else 0.0
         attended, weights = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs

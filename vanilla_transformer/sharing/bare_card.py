@@ -18,6 +18,7 @@ from .card_sections import (
     line,
     recipe_section,
 )
+from .parser_sections import how_to_parse, is_parser
 
 
 def bare_card(
@@ -35,11 +36,18 @@ def bare_card(
     config, title = VanillaTransformerConfig.from_pretrained(model), line(title)
     file = Path(model) / "recipe.yaml"
     recipe = load_recipe(file) if file.is_file() and not is_classifier(config) else None
+    spoken = languages(recipe) if recipe else {}
+    if is_classifier(config):
+        task, use = "text-classification", how_to_classify(repository)
+    elif recipe and is_parser(recipe):
+        task, use, spoken = None, how_to_parse(repository), {"language": [recipe.data.source_language]}
+    else:
+        task, use = "translation", how_to_use(repository, recipe)
     metadata = ModelCardData(
-        **(languages(recipe) if recipe else {}),
+        **spoken,
         license=license,
         library_name="transformers",
-        pipeline_tag="text-classification" if is_classifier(config) else "translation",
+        pipeline_tag=task,
         tags=["vanilla_transformer"],
         datasets=list(datasets) or None,
     )
@@ -49,7 +57,7 @@ def bare_card(
         f"# {as_text(title)}",
         f"{architecture(config)} This folder has no records of its training: {known}"
         + (", beyond what the recipe says." if recipe else "."),
-        how_to_classify(repository) if is_classifier(config) else how_to_use(repository, recipe),
+        use,
         *([recipe_section(recipe)] if recipe else []),
         f"## Citation\n\n{CITATION}",
     ]
