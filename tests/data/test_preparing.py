@@ -271,6 +271,7 @@ class TestInterruptions:
         assert process.returncode == 0, errors
         assert arrow_files(tmp_path) == unbroken
 
+    @pytest.mark.slow
     def test_a_disk_that_the_vocabulary_does_not_fit_on(self, corpus, tmp_path):
         limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
         process = start(corpus, tmp_path, **limits)

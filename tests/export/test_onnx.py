@@ -70,7 +70,7 @@ def small_model(**choices):
     return model
 
 
-@pytest.fixture(scope="module", params=["paper", "other"])
+@pytest.fixture(scope="module", params=["paper", pytest.param("other", marks=pytest.mark.slow)])
 def exported(request, tokenizer, tmp_path_factory):
     """A model and its export; that of the second has been made from half precision."""
     folder = tmp_path_factory.mktemp("onnx") / "out"

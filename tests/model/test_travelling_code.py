@@ -291,6 +291,7 @@ def test_with_the_package_nobody_is_asked_and_no_code_of_the_folder_runs(with_pa
     assert modules == []
 
 
+@pytest.mark.slow
 def test_the_package_can_be_imported_afterwards(folder, tmp_path):
     assert run(PACKAGE_AFTERWARDS, folder, tmp_path).split() == ["transformers_modules", "vanilla_transformer"]
 

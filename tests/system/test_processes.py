@@ -172,7 +172,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
     [
         pytest.param(1, PREPARED, marks=pytest.mark.slow),
         (1, STREAM),
-        (2, ()),
+        pytest.param(2, (), marks=pytest.mark.slow),
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
@@ -197,7 +197,7 @@ def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, pro
     assert are_equal(weights(prepared / "averaged"), weights(text / "averaged"))
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
     run, other = tmp_path / "run", 1 - killed
     with started(2, arguments(corpus, run)) as running:

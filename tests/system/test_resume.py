@@ -82,6 +82,7 @@ def test_after_sigkill(unbroken, corpus, tmp_path):
     assert_goes_on_like(unbroken, corpus, folder)
 
 
+@pytest.mark.slow
 def test_after_sigkill_and_a_checkpoint_that_was_half_written(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     stopped_by(signal.SIGKILL, corpus, folder, after=27)
