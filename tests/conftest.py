@@ -13,6 +13,11 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first, and in one process: else the others wait for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def pytest_sessionfinish(session):
     """In continuous integration a skipped test fails the run, unless the data or the browser it needs is not there."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

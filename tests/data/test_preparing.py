@@ -144,7 +144,7 @@ class TestWhatIsWritten:
         state, their_state = (json.loads((tmp_path / name / "state.json").read_text()) for name in ("ours", "theirs"))
         assert state.keys() == their_state.keys()
 
-    @pytest.mark.parametrize("start_method", ["spawn", "fork"])
+    @pytest.mark.parametrize("start_method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
     def test_bytes_do_not_depend_on_the_workers(self, corpus, unbroken, tmp_path, start_method):
         done = start(corpus, tmp_path, start_method)
         _, errors = done.communicate(timeout=120)

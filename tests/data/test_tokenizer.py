@@ -340,6 +340,7 @@ for kind in KINDS:
 """
 
 
+@pytest.mark.slow
 def test_processes_and_threads_do_not_change_the_tokenizer(tmp_path):
     environments = [{"RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "1"}, {"RAYON_NUM_THREADS": "3"}]
     runs = []

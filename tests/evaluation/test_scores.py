@@ -221,7 +221,7 @@ class TestPublishedScores:
         "published",
         [
             # Published with three digits. All sixteen take a minute and a half.
-            pytest.param(row, marks=[] if row["system"].startswith(("online-F", "SYSTRAN")) else pytest.mark.slow)
+            pytest.param(row, marks=[] if row["system"].startswith("SYSTRAN") else pytest.mark.slow)
             for row in published_scores()
         ],
         ids=lambda row: row["system"],

@@ -186,6 +186,7 @@ class TestPublish:
         assert any(request["cdn"] for request in hub.log)
         assert not any(request["auth"] for request in hub.log if request["cdn"])
 
+    @pytest.mark.slow
     def test_only_those_who_may(self, hub, hub_python, run):
         publish = ("publish", "--debug", "--private", run / "averaged", NAME)
         read = ("translate", "--debug", "--model", NAME, "I am here.")
@@ -375,6 +376,7 @@ class TestUse:
         assert lines == ours["texts"]
         assert len(published[0].log) == requests
 
+    @pytest.mark.slow
     def test_commands_take_a_repository_and_a_revision(self, use, run):
         names = (run, f"{NAME}@v1", f"{NAME}@v2", "nobody/model")
         local, tagged, *missing = commands(use, *(("translate", "--model", name, "I am here.") for name in names))

@@ -269,6 +269,7 @@ def test_a_model_learns_there(without_package):
     assert without_package["learned"][1] != without_package["translations"][1]
 
 
+@pytest.mark.slow
 def test_a_repository_of_the_hub_loads_like_a_folder(without_package, folder, tmp_path):
     """transformers fetches the code of a repository file by file; this one is in the client's cache already."""
     cached = tmp_path / "home" / "hub" / "models--me--model"
