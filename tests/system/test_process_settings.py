@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 
+from .conftest import command
+
 
 CODE = """
 import torch
@@ -29,3 +31,11 @@ def test_products_stay_exact():
     if sys.platform == "linux":
         assert "freed memory is kept" in message
         assert "--plain-process" in message
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there may be nothing to set")
+def test_training_says_what_it_sets_unless_it_is_told_not_to(tmp_path):
+    said = command("train", tmp_path / "no.yaml").stderr
+    assert said.startswith("This process: freed memory is kept")
+    assert "no.yaml" in said
+    assert "This process" not in command("train", tmp_path / "no.yaml", "--plain-process").stderr
