@@ -27,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -35,19 +35,15 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from torch import nn
-from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
-from transformers import MarianConfig, MarianMTModel, TrainerCallback
+from training_contestants import MODELS, SHAPES, Task, our_model
+from transformers import TrainerCallback
 from transformers.utils import logging as transformers_logging
 
 from vanilla_transformer import (
     TokenBatchSampler,
     TokenizerSettings,
-    TranslationCollator,
-    VanillaTransformerConfig,
-    VanillaTransformerForConditionalGeneration,
     VanillaTransformerTrainer,
     VanillaTransformerTrainingArguments,
     learn_tokenizer,
@@ -55,167 +51,6 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.commands.process import prepare_for_training
 from vanilla_transformer.files import text_lines, write_json
-from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
-
-
-PAD, SMOOTHING, DROPOUT = 1, 0.1, 0.1
-SHAPES = {
-    "tiny": {"d_model": 128, "layers": 4, "heads": 4, "ffn_dim": 256, "vocab_size": 10_000},
-    "base": {"d_model": 512, "layers": 6, "heads": 8, "ffn_dim": 2048, "vocab_size": 37_000},
-}
-
-
-@dataclass(frozen=True)
-class Task:
-    """What everyone trains, and on what."""
-
-    shape: str
-    bf16: bool
-    rows: list[dict[str, list[int]]]  # "input_ids" and "labels", each ending in </s>
-    max_tokens: int
-    device: str
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return SHAPES[self.shape]
-
-    def sampler(self) -> TokenBatchSampler:
-        return TokenBatchSampler(
-            *([len(row[side]) for row in self.rows] for side in ("input_ids", "labels")), self.max_tokens
-        )
-
-    def batches(self, epoch: int) -> list[dict[str, torch.Tensor]]:
-        sampler, collate = self.sampler(), TranslationCollator()
-        sampler.set_epoch(epoch)
-        return [collate([self.rows[number] for number in batch]) for batch in sampler]
-
-    def autocast(self):
-        return torch.autocast(self.device, torch.bfloat16, enabled=self.bf16)
-
-
-# ------------------------------------------------------------------------------------------------------- contestants
-
-Step = Callable[[dict[str, torch.Tensor]], torch.Tensor]  # from a batch to its loss
-
-
-def smoothed_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100, label_smoothing=SMOOTHING)
-
-
-def our_model(task: Task) -> VanillaTransformerForConditionalGeneration:
-    sizes = task.sizes
-    return VanillaTransformerForConditionalGeneration(
-        VanillaTransformerConfig(
-            vocab_size=sizes["vocab_size"],
-            d_model=sizes["d_model"],
-            encoder_layers=sizes["layers"],
-            decoder_layers=sizes["layers"],
-            encoder_attention_heads=sizes["heads"],
-            decoder_attention_heads=sizes["heads"],
-            encoder_ffn_dim=sizes["ffn_dim"],
-            decoder_ffn_dim=sizes["ffn_dim"],
-            dropout=DROPOUT,
-            label_smoothing=SMOOTHING,
-        )
-    ).to(task.device)
-
-
-def ours(task: Task) -> tuple[nn.Module, Step]:
-    model = our_model(task).train()
-
-    def step(batch):
-        tokens = (batch["labels"] != -100).sum()
-        return model(**batch, num_items_in_batch=tokens).loss
-
-    return model, step
-
-
-def marian(task: Task, attention: str) -> tuple[nn.Module, Step]:
-    sizes = task.sizes
-    config = MarianConfig(
-        vocab_size=sizes["vocab_size"],
-        d_model=sizes["d_model"],
-        encoder_layers=sizes["layers"],
-        decoder_layers=sizes["layers"],
-        encoder_attention_heads=sizes["heads"],
-        decoder_attention_heads=sizes["heads"],
-        encoder_ffn_dim=sizes["ffn_dim"],
-        decoder_ffn_dim=sizes["ffn_dim"],
-        dropout=DROPOUT,
-        activation_function="relu",
-        scale_embedding=True,
-        max_position_embeddings=5_000,
-        pad_token_id=PAD,
-        eos_token_id=2,
-        decoder_start_token_id=0,
-        attn_implementation=attention,
-    )
-    model = MarianMTModel(config).to(task.device).train()
-
-    def step(batch):
-        inputs = {**batch, "labels": None, "decoder_input_ids": shifted(batch["labels"]), "use_cache": False}
-        return smoothed_loss(model(**inputs).logits, batch["labels"])
-
-    return model, step
-
-
-class TutorialTransformer(nn.Module):
-    """torch.nn.Transformer as PyTorch's translation tutorial wires it, with one matrix for all embeddings."""
-
-    def __init__(self, d_model: int, layers: int, heads: int, ffn_dim: int, vocab_size: int):
-        super().__init__()
-        self.scale = math.sqrt(d_model)
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        self.register_buffer("positions", sinusoids(torch.arange(5_000), d_model))
-        self.dropout = nn.Dropout(DROPOUT)
-        self.transformer = nn.Transformer(d_model, heads, layers, layers, ffn_dim, DROPOUT, batch_first=True)
-        self.generator = nn.Linear(d_model, vocab_size, bias=False)
-        self.generator.weight = self.embedding.weight
-
-    def embed(self, ids):
-        return self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]])
-
-    def forward(self, source, source_mask, target, target_padding):
-        length = target.shape[1]
-        causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
-        padding = source_mask == 0
-        states = self.transformer(
-            self.embed(source),
-            self.embed(target),
-            tgt_mask=causal,
-            src_key_padding_mask=padding,
-            tgt_key_padding_mask=target_padding,
-            memory_key_padding_mask=padding,
-            tgt_is_causal=False,
-        )
-        return self.generator(states)
-
-
-def tutorial(task: Task) -> tuple[nn.Module, Step]:
-    model = TutorialTransformer(**task.sizes).to(task.device).train()
-
-    def step(batch):
-        target = shifted(batch["labels"])
-        logits = model(batch["input_ids"], batch["attention_mask"], target, batch["labels"] == -100)
-        return smoothed_loss(logits, batch["labels"])
-
-    return model, step
-
-
-def shifted(labels: torch.Tensor) -> torch.Tensor:
-    """The decoder's inputs: the start token and the labels but the last."""
-    target = labels.roll(1, dims=1)
-    target[:, 0] = 0
-    return target.masked_fill(target == -100, PAD)
-
-
-MODELS: dict[str, Callable[[Task], tuple[nn.Module, Step]]] = {
-    "ours": ours,
-    "MarianMTModel eager": lambda task: marian(task, "eager"),
-    "MarianMTModel sdpa": lambda task: marian(task, "sdpa"),
-    "torch.nn.Transformer": tutorial,
-}
 
 
 @dataclass(frozen=True)
@@ -371,7 +206,8 @@ def floating_point_operations(task: Task) -> int:
 def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list[dict[str, list[int]]]:
     """Token ids of all pairs of two text files, or of the phrasebook."""
     if source is None:
-        pairs = [(pair["en"], pair["de"]) for pair in phrasebook("train", 30_000)["translation"]]
+        pairs = [(pair["en"], pair["de"]) for pair in itertools.islice(phrasebook("train"), 30_000)]
+        vocabulary = min(2_000, vocabulary)  # it has no more pieces than that to learn
     else:
         pairs = list(zip(text_lines(source), text_lines(target), strict=True))
     tokenizer = learn_tokenizer((text for pair in pairs for text in pair), TokenizerSettings(vocab_size=vocabulary))

@@ -5,7 +5,6 @@ import json
 import runpy
 import subprocess
 import sys
-from itertools import islice
 
 import ctranslate2
 import pytest
@@ -13,7 +12,7 @@ import torch
 from ctranslate2.converters import TransformersConverter
 from transformers import AutoTokenizer
 
-from vanilla_transformer import ExportedModel, TokenizerSettings, learn_tokenizer, phrasebook, translate
+from vanilla_transformer import ExportedModel, translate
 from vanilla_transformer.export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 
 from ..model.conftest import build_model
@@ -36,17 +35,6 @@ SHAPES = {
     "large epsilon": {"layer_norm_eps": 0.1},
     **{name: {"activation_function": name} for name in ("gelu", "gelu_new", "quick_gelu", "silu", "swish", "tanh")},
 }
-
-
-@pytest.fixture(scope="module")
-def texts() -> list[str]:
-    return [row["en"] for row in islice(phrasebook("test"), 24)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    rows = islice(phrasebook("train"), 200)
-    return learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=300))
 
 
 @pytest.fixture

@@ -5,14 +5,12 @@ import importlib
 import json
 import shutil
 import sys
-from itertools import islice
 
 import numpy as np
 import onnx
 import pytest
 import torch
 
-from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook
 from vanilla_transformer.export.onnx import OPSET, to_onnx
 from vanilla_transformer.export.onnx_translator import OnnxTranslator
 
@@ -42,17 +40,6 @@ MORE = {
     "large epsilon": {"layer_norm_eps": 0.1},
     **{name: {"activation_function": name} for name in ("gelu_new", "quick_gelu", "silu", "tanh", "mish")},
 }
-
-
-@pytest.fixture(scope="module")
-def texts() -> list[str]:
-    return [row["en"] for row in islice(phrasebook("test"), 24)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    rows = islice(phrasebook("train"), 200)
-    return learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=300))
 
 
 def small_model(**choices):

@@ -78,7 +78,6 @@ def share_right(model, task, seed: int) -> float:
     return right / len(sources)
 
 
-@pytest.mark.slow
 def test_copying_is_learned(tmp_path):
     seed = secrets.randbelow(2**31)
     model = trained_on(list, tmp_path, seed, updates=1000)

@@ -31,7 +31,7 @@ def prepare_for_training() -> str:
         What was done, in a sentence.
     """
     done = ["freed memory is kept"] * use_memory_well()
-    done += ["float32 matrix products are oneDNN's, to 7 digits as exact as the default"] * use_fast_products()
+    done += ["float32 matrix products are oneDNN's, which a trial found to be exact to float32"] * use_fast_products()
     return f"This process: {'; '.join(done)}. --plain-process leaves that out." if done else ""
 
 

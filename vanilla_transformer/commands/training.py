@@ -33,7 +33,6 @@ def train(
         resume: Go on with the run in that folder from its last complete checkpoint.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """
-    from ..evaluation.metric_names import TREE_METRICS
     from ..training.recipe import load_recipe
     from ..training.run import train as train_recipe
 
@@ -46,7 +45,7 @@ def train(
     if not is_first_process():
         return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
-    use = "translate" if TREE_METRICS.keys().isdisjoint(loaded.evaluation.metrics) else "parse"
+    use = "parse" if loaded.is_parser else "translate"
     print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
     print(f'  vanilla-transformer {use} --model {folder.path} "..."')
 

@@ -18,7 +18,7 @@ from .card_sections import (
     line,
     recipe_section,
 )
-from .parser_sections import how_to_parse, is_parser
+from .parser_sections import how_to_parse
 
 
 def bare_card(
@@ -39,7 +39,7 @@ def bare_card(
     spoken = languages(recipe) if recipe else {}
     if is_classifier(config):
         task, use = "text-classification", how_to_classify(repository)
-    elif recipe and is_parser(recipe):
+    elif recipe and recipe.is_parser:
         task, use, spoken = None, how_to_parse(repository), {"language": [recipe.data.source_language]}
     else:
         task, use = "translation", how_to_use(repository, recipe)

@@ -23,7 +23,7 @@ from .card_sections import (
     line,
     recipe_section,
 )
-from .parser_sections import LIMITS, SCORES, how_to_parse, is_parser, what_a_parser_is
+from .parser_sections import LIMITS, SCORES, how_to_parse, what_a_parser_is
 
 
 VARIANTS = ("sacrebleu", "sacrebleu_lowercase", "bleu_paper", "bleu_tokenized", "chrf", "chrf++", "ter")
@@ -71,14 +71,14 @@ def model_card(
         f"---\n{metadata.to_yaml()}\n---",
         f"# {as_text(title)}",
         _what_it_is(folder, recipe),
-        how_to_parse(repository) if is_parser(recipe) else how_to_use(repository, recipe),
+        how_to_parse(repository) if recipe.is_parser else how_to_use(repository, recipe),
         _scores_section(scores, recipe),
         _limits_section(recipe),
         _data_section(folder, recipe),
         _training_section(folder, recipe, command),
         f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
         _all_scores(_read(folder.scores)),
-        *([] if is_parser(recipe) else [_examples_section(folder, recipe, examples)]),
+        *([] if recipe.is_parser else [_examples_section(folder, recipe, examples)]),
         recipe_section(recipe),
         f"## Citation\n\n{CITATION}",
     ]
@@ -91,7 +91,7 @@ def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
     Of trees the recipe's metrics alone. Of the validation set, if the recipe names no test set.
     """
     language = recipe.data.target_language
-    variants = () if is_parser(recipe) else VARIANTS
+    variants = () if recipe.is_parser else VARIANTS
     metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
     found = []
     for test_set in _measured(recipe):
@@ -128,7 +128,7 @@ def _metadata(
         "task_type": "translation",
         "task_name": f"Translation {recipe.data.source_language}-{recipe.data.target_language}",
     }
-    if is_parser(recipe):
+    if recipe.is_parser:
         task = {"task_type": "other", "task_name": "Constituency parsing"}
     results = []
     for score in scores:
@@ -148,13 +148,13 @@ def _metadata(
             )
         )
     kind, spoken = "translation", languages(recipe)
-    if is_parser(recipe):
+    if recipe.is_parser:
         kind, spoken = "constituency-parsing", {"language": spoken["language"][0]}
     return ModelCardData(
         **spoken,
         license=license,
         library_name="transformers",
-        pipeline_tag=None if is_parser(recipe) else "translation",
+        pipeline_tag=None if recipe.is_parser else "translation",
         tags=["vanilla_transformer", kind, "attention-is-all-you-need"],
         datasets=list(dict.fromkeys([*named, *datasets])) or None,
         metrics=sorted({_kind_of(score.metric) for score in scores}),
@@ -170,7 +170,7 @@ def _kind_of(metric: str) -> str:
 
 def _what_it_is(folder: RunFolder, recipe: Recipe) -> str:
     config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
-    if is_parser(recipe):
+    if recipe.is_parser:
         return what_a_parser_is(config, recipe)
     return (
         f"Translates from {recipe.data.source_language} into {recipe.data.target_language}. "
@@ -208,13 +208,13 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
         "numbers are comparable only if their signatures agree (`ter`: lower is better)."
     )
     return (
-        f"## How good it is\n\n{SCORES if is_parser(recipe) else meaning}{caution}\n\n"
+        f"## How good it is\n\n{SCORES if recipe.is_parser else meaning}{caution}\n\n"
         f"{head}| --- | --- | ---: | ---: | --- | --- |\n" + "\n".join(rows)
     )
 
 
 def _limits_section(recipe: Recipe) -> str:
-    if is_parser(recipe):
+    if recipe.is_parser:
         return LIMITS
     return (
         "## What it is for, and what not\n\nResearch and teaching: it shows what the paper's model learns from the "

@@ -1,6 +1,5 @@
 """What the card of a parser says otherwise than that of a translator."""
 
-from ..evaluation.metric_names import TREE_METRICS
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..training.recipe import Recipe
 from .card_sections import architecture, as_text
@@ -17,11 +16,6 @@ LIMITS = (
     "same texts. Its tree is a guess even where it looks right, and nothing says how sure it is. No sentences or trees "
     "of the treebank are shown here: most treebanks may not be passed on."
 )
-
-
-def is_parser(recipe: Recipe) -> bool:
-    """Whether a recipe makes trees, and no translations."""
-    return not TREE_METRICS.keys().isdisjoint(recipe.evaluation.metrics)
 
 
 def what_a_parser_is(config: VanillaTransformerConfig, recipe: Recipe) -> str:

@@ -24,7 +24,6 @@ from ..training.recipe import load_recipe
 from .bare_card import bare_card
 from .card_sections import is_classifier
 from .model_card import model_card
-from .parser_sections import is_parser
 
 
 logger = logging.getLogger(__name__)
@@ -176,7 +175,7 @@ def _gathered(
             card = model_card(path, title=title, repository=repository, license=license, datasets=datasets)
             records = [run.scores, run.data, run.environment, run.log, run.learning_curve, run.attention]
             files |= {record.name: record for record in records if record.is_file()}
-            if not is_parser(load_recipe(run.recipe)):  # most treebanks may not be passed on
+            if not load_recipe(run.recipe).is_parser:  # most treebanks may not be passed on
                 files |= {f"{run.translations.name}/{file.name}": file for file in run.translations.glob("*.jsonl")}
         else:
             card = bare_card(model, title=title, repository=repository, license=license, datasets=datasets)

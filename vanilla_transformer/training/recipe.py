@@ -131,6 +131,11 @@ class Recipe:
         if "num_train_epochs" in self.training:
             raise ValueError("training.num_train_epochs has no effect, a run is measured in updates: set max_steps")
 
+    @property
+    def is_parser(self) -> bool:
+        """Whether it makes trees, and no translations."""
+        return not TREE_METRICS.keys().isdisjoint(self.evaluation.metrics)
+
     def to_yaml(self) -> str:
         """The recipe as a file that `load_recipe` reads back."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True, width=120)
