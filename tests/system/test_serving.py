@@ -224,8 +224,8 @@ def connected(url: str) -> socket.socket:
 
 
 def test_what_is_under_way_is_answered_before_the_end(random_translator, expected, sources):
-    one_by_one = [*OF_THE_SEARCH, "--batch-texts", "1"]
-    with serving(str(random_translator), *one_by_one) as (url, process), ThreadPoolExecutor(8) as clients:
+    waiting_for_more = [*OF_THE_SEARCH, "--batch-milliseconds", "3000"]
+    with serving(str(random_translator), *waiting_for_more) as (url, process), ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
         until(lambda: waiting(url) == 8)
         process.send_signal(signal.SIGTERM)
