@@ -55,7 +55,7 @@ def how_to_use(repository: str, recipe: Recipe | None) -> str:
     return f"""\
 ## How to use it
 
-With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+With the package `vanilla-transformer`, which runs no code of this repository:
 
 ```python
 import vanilla_transformer  # gives transformers 5 the architecture, and its translation pipeline back
@@ -85,7 +85,7 @@ def how_to_classify(repository: str) -> str:
     return f"""\
 ## How to use it
 
-With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+With the package `vanilla-transformer`, which runs no code of this repository:
 
 ```python
 import vanilla_transformer  # gives transformers the architecture

@@ -32,7 +32,7 @@ def how_to_parse(repository: str) -> str:
     return f"""\
 ## How to use it
 
-With the package (`pip install vanilla-transformer`), which runs no code of this repository:
+With the package `vanilla-transformer`, which runs no code of this repository:
 
 ```sh
 vanilla-transformer parse --model {repository} "{sentence}"
