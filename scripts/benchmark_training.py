@@ -3,8 +3,10 @@
     python scripts/benchmark_training.py --source multi30k/train.en.gz --target multi30k/train.de.gz
 
 Without files the built-in phrasebook is the text. Every contestant is a process of its own, which trains only while it
-has its turn: an epoch of the same few bucketed batches of real sentences. Turns go round; figures are medians over the
-rounds, ratios those of medians. All have AdamW (fused), dropout and label smoothing 0.1, and bfloat16 by autocast.
+has its turn: an epoch of the same few bucketed batches of real sentences, after one to warm up. Turns go round; figures
+are medians over the rounds, ratios those of medians. Where memory does not hold all contestants at once (base),
+`--fresh` makes the process anew for every turn. All have AdamW (fused), dropout and label smoothing 0.1, and bfloat16
+by autocast.
 
 "stock" is a process as Python starts it. "tuned" has the settings of `vanilla-transformer train` for the process:
 allocator and matrix products. Ours is measured tuned, once through `VanillaTransformerTrainer` and once in a bare loop;
@@ -20,6 +22,7 @@ allocated on the GPU) since it began, with model, gradients and Adam's averages.
 """
 
 import argparse
+import contextlib
 import itertools
 import math
 import platform
@@ -27,8 +30,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -223,39 +227,56 @@ def sample_of(rows: list[dict[str, list[int]]], max_tokens: int, batches: int) -
     return [rows[number] for batch in chosen for number in batch]
 
 
-def measured(task: Task, contestants: list[Contestant], rounds: int) -> dict[str, list[tuple[float, float]]]:
+def measured(
+    task: Task, contestants: list[Contestant], rounds: int, fresh: bool
+) -> dict[str, list[tuple[float, float]]]:
     """Seconds of an epoch and peak megabytes of every contestant, and of the ceiling, round by round."""
-    context = get_context("spawn")
-    targets = {str(contestant): (contestant_process, (contestant, task)) for contestant in contestants}
-    targets["ceiling"] = (ceiling_process, (task,))
-    connections, processes = {}, []
-    results: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
-    try:
-        for name, (function, arguments) in targets.items():
-            connections[name], theirs = context.Pipe()
-            processes.append(context.Process(target=function, args=(*arguments, theirs), daemon=True))
-            processes[-1].start()
-            theirs.close()
-        with tqdm(total=(rounds + 1) * len(targets), desc=f"{task.shape} {'bf16' if task.bf16 else 'float32'}") as bar:
-            for number in range(rounds + 1):
-                for name, connection in connections.items():
-                    connection.send(True)
-                    result = connection.recv()
-                    if number:  # the first is to warm up
-                        results[name].append(result)
-                    bar.update()
-    finally:
-        for connection in connections.values():
-            connection.close()
-        for process in processes:
-            process.terminate()
-            process.join()
+    starts = {str(each): partial(started, str(each), contestant_process, each, task) for each in contestants}
+    starts["ceiling"] = partial(started, "ceiling", ceiling_process, task)
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in starts}
+    with (
+        contextlib.ExitStack() as all_at_once,
+        tqdm(total=rounds * len(starts), desc=f"{task.shape} {'bf16' if task.bf16 else 'float32'}") as bar,
+    ):
+        turns = {} if fresh else {name: all_at_once.enter_context(start()) for name, start in starts.items()}
+        for _ in range(rounds):
+            for name, start in starts.items():
+                with start() if fresh else contextlib.nullcontext(turns[name]) as turn:
+                    results[name].append(turn())
+                bar.update()
     return results
 
 
-def rows_of_table(task: Task, contestants: list[Contestant], rounds: int) -> Iterator[dict]:
+@contextlib.contextmanager
+def started(name: str, function: Callable, *arguments) -> Iterator[Callable[[], tuple[float, float]]]:
+    """A process that has had a turn to warm up; what is yielded gives it another one."""
+    context = get_context("spawn")
+    connection, theirs = context.Pipe()
+    process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
+
+    def turn() -> tuple[float, float]:
+        try:
+            connection.send(True)
+            return connection.recv()
+        except (EOFError, BrokenPipeError):
+            process.join()
+            ended = f"{name} ended with status {process.exitcode}."
+            raise SystemExit(f"{ended} If memory was what it lacked: --fresh, or fewer --max-tokens.") from None
+
+    process.start()
+    theirs.close()
+    try:
+        turn()
+        yield turn
+    finally:
+        connection.close()
+        process.terminate()
+        process.join()
+
+
+def rows_of_table(task: Task, contestants: list[Contestant], rounds: int, fresh: bool) -> Iterator[dict]:
     """Medians over the rounds."""
-    results = measured(task, contestants, rounds)
+    results = measured(task, contestants, rounds, fresh)
     seconds = {name: statistics.median(each[0] for each in result) for name, result in results.items()}
     tokens = sum(len(row["labels"]) for row in task.rows)
     operations = floating_point_operations(task)
@@ -314,6 +335,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=6, help="batches of an epoch, which is what a turn takes")
     parser.add_argument("--lengths", nargs="+", type=int, help="tokens of a side, for single pairs in place of text")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--fresh", action="store_true", help="a new process for every turn: less memory, more time")
     parser.add_argument("--stock-too", action="store_true", help="ours without the settings for its process, too")
     parser.add_argument("--compile", action="store_true", help="everyone under torch.compile, too")
     parser.add_argument("--models", nargs="+", metavar="MODEL", choices=MODELS, default=list(MODELS))
@@ -332,7 +354,7 @@ def main() -> None:
         print(f"\n{heading}")
         names = "tokens/s", "best", "x stock", "x tuned", "GFLOP/s", "ceiling", "MB"
         print(" " * 38, *(f"{name:>9}" for name in names))
-        for row in rows_of_table(task, contestants, options.rounds):
+        for row in rows_of_table(task, contestants, options.rounds, options.fresh):
             found.append({"task": heading, **row})
             print(
                 f"{row['contestant']:38} {row['target_tokens_per_second']:9,.0f} "

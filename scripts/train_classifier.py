@@ -117,12 +117,6 @@ class Runs:
             self.record = json.loads(self.file.read_text(encoding="utf-8"))
             if self.record["settings"] != asdict(settings):
                 sys.exit(f"{folder} was begun with {self.record['settings']}: choose another --output.")
-        self.record["environment"] = {
-            "Python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "threads": torch.get_num_threads(),
-        }
 
     def tokenizer(self, train: LabelledSentences) -> PreTrainedTokenizerBase:
         """Learned from the training part alone."""
@@ -162,6 +156,7 @@ class Runs:
                 "validation_accuracy_by_epoch": curve,
                 "parameters": model.num_parameters(),
                 "seconds": round(time.perf_counter() - began, 1),
+                "environment": environment(),
             }
         )
         shutil.rmtree(place / "checkpoints")
@@ -248,6 +243,16 @@ class Runs:
 
     def _keep(self) -> None:
         write_json(self.file, self.record)
+
+
+def environment() -> dict:
+    """What a run's figures may depend on."""
+    return {
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def rows_of(part: LabelledSentences, tokenizer: PreTrainedTokenizerBase) -> list[dict]:

@@ -8,6 +8,7 @@ import pytest
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.append(str(SCRIPTS))  # some import others, as they do when they are run
 
 
 def load_script(name: str):
@@ -34,3 +35,8 @@ def paper_questions():
 @pytest.fixture(scope="session")
 def reproduce_table3():
     return load_script("reproduce_table3")
+
+
+@pytest.fixture(scope="session")
+def benchmark_training():
+    return load_script("benchmark_training")

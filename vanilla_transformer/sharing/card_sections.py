@@ -80,7 +80,7 @@ transformers from 5.19 on no longer has the task "translation": without either o
 `pipeline(model="{repository}")` too."""
 
 
-def how_to_classify(repository: str) -> str:
+def how_to_classify(repository: str, text: str = "The dog is old.") -> str:
     """Lines that sort a text, with the package and without it."""
     return f"""\
 ## How to use it
@@ -92,7 +92,7 @@ import vanilla_transformer  # gives transformers the architecture
 from transformers import pipeline
 
 classifier = pipeline("text-classification", model="{repository}")
-print(classifier("The dog is old."))
+print(classifier("{text}"))
 ```
 
 Without it, transformers runs the code that lies beside the weights, if you allow that:
@@ -101,7 +101,7 @@ Without it, transformers runs the code that lies beside the weights, if you allo
 from transformers import pipeline
 
 classifier = pipeline("text-classification", model="{repository}", trust_remote_code=True)
-print(classifier("The dog is old."))
+print(classifier("{text}"))
 ```"""
 
 

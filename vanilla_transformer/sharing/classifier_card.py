@@ -52,6 +52,13 @@ def _spread(values: Sequence[float | None]) -> str:
     return f"{mean} ± {statistics.stdev(known):.1f}" if len(known) > 1 else mean
 
 
+def _verdict(record: Mapping) -> str:
+    """The comparison of the test part in words."""
+    baseline, runs = record["bag_of_words"]["test_accuracy"], [run["test_accuracy"] for run in record["runs"]]
+    better = sum(accuracy > baseline for accuracy in runs)
+    return f"On the test part {better} of the {len(runs)} encoders are better than the bag of words."
+
+
 def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
     """Writes down what was compared and how good each was.
 
@@ -83,7 +90,9 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in comparison_rows(record))
     counts = ", ".join(f"{number:,} for {part}" for part, number in record["sentences"].items())
     settings = ", ".join(f"{field} {value}" for field, value in record["settings"].items())
-    environment = ", ".join(f"{field} {value}" for field, value in record["environment"].items())
+    environments = [
+        ", ".join(f"{name} {value}" for name, value in each["environment"].items()) for each in record["runs"]
+    ]
     sections = [
         f"---\n{metadata.to_yaml()}\n---",
         "# Sentence polarity, the encoder alone",
@@ -93,11 +102,11 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
         f"{config.encoder_attention_heads} heads, d_ff {config.encoder_ffn_dim}, a vocabulary of "
         f"{config.vocab_size:,}), its states made one vector ({config.classifier_pooling}), and a linear layer; "
         f"{run['parameters']:,} parameters, trained from random weights.",
-        how_to_classify("USER/sentence-polarity"),
+        how_to_classify("USER/sentence-polarity", "a gripping , beautiful film ."),
         "## How good it is\n\nAccuracy in percent, mean and standard deviation over seeds; seconds of a run. Bag of "
         "words is a logistic regression on which words are there. Everything was chosen on the validation part: how "
         "long each run trains, the regression's penalty, and which run this card is of "
-        f"({run['pooling']}, seed {run['seed']}: {run['test_accuracy']:.1f} on the test part).\n\n"
+        f"({run['pooling']}, seed {run['seed']}: {run['test_accuracy']:.1f} on the test part). {_verdict(record)}\n\n"
         "| model | runs | validation | test | parameters | seconds |\n| --- | ---: | ---: | ---: | ---: | ---: |\n"
         f"{table}",
         "## What it is for, and what not\n\nTeaching: it shows what an encoder learns from a few thousand sentences, "
@@ -105,7 +114,7 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
         "is meant beyond them; nobody should decide about people by it.",
         "## Training data\n\nSentence polarity data set 1.0 (Pang and Lee 2005; CC BY 4.0), "
         f"{counts}, by SHA-256 of each sentence.",
-        f"## Training\n\n{fenced(command)}\n\nSettings: {settings}. {environment}.",
+        f"## Training\n\n{fenced(command)}\n\nSettings: {settings}. {'; '.join(dict.fromkeys(environments))}.",
         f"## Citation\n\n{CITATION}\n\n{DATA_CITATION}",
     ]
     return "\n\n".join(sections) + "\n"
