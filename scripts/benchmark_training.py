@@ -343,7 +343,7 @@ def main() -> None:
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     settings = [False, True] if device == "cpu" else [False]
-    contestants = [Contestant("ours", settings[-1], trainer=True)]
+    contestants = [Contestant("ours", settings[-1], trainer=True)] if "ours" in options.models else []
     for name in options.models:
         of_it = settings if name != "ours" or options.stock_too else settings[-1:]
         contestants += [Contestant(name, tuned) for tuned in of_it]

@@ -45,7 +45,8 @@ _HOMES = {
     "training.trainer": ("VanillaTransformerTrainer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = [*sorted(_HOME_OF), "__version__"]
+# What needs an extra is left out of `from vanilla_transformer import *`, which would fail where it is not installed.
+__all__ = [*sorted(name for name, home in _HOME_OF.items() if not home.startswith("export.")), "__version__"]
 
 
 def __getattr__(name: str):
@@ -55,7 +56,7 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})
 
 
 register_with_transformers()
