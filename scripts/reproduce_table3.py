@@ -45,6 +45,7 @@ from vanilla_transformer import (
     load_tokenizer,
     paper_generation_config,
 )
+from vanilla_transformer.commands.process import prepare_for_training
 from vanilla_transformer.data.encoding import encode_corpus
 from vanilla_transformer.files import alone_in, written_beside
 
@@ -192,10 +193,16 @@ def make_trainer(
     return trainer
 
 
+def begin_process() -> None:
+    """One thread, the command line's settings for training, and none of transformers' messages."""
+    torch.set_num_threads(1)
+    prepare_for_training()
+    transformers_logging.set_verbosity_error()
+
+
 def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
     """Trains and measures one row with one seed."""
-    torch.set_num_threads(1)
-    transformers_logging.set_verbosity_error()
+    begin_process()
     start = time.process_time()
     trainer = make_trainer(row, seed, settings, output, load(output))
     trainer.train()
@@ -213,7 +220,7 @@ def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
 
 def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settings, output: Path) -> int:
     """How many updates every row and seed can have in so many minutes of processor time."""
-    torch.set_num_threads(1)
+    begin_process()
     seconds, data = 0.0, load(output)
     for row in rows:
         trainer = make_trainer(row, 0, settings, output, data)

@@ -252,13 +252,14 @@ def _where(corpus: dict) -> str:
 def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) -> str:
     log, environment = folder.log_records(), _read(folder.environment)
     packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
+    precision = f"in {environment['precision']}, " if "precision" in environment else ""
     hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
     minutes = max(record["elapsed_seconds"] for record in log) / 60
     command = command or environment.get("command") or "vanilla-transformer train recipe.yaml"
     return (
         f"## Training\n\n{fenced(command)}\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
         f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "
-        f"seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The recipe as "
+        f"{precision}seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The recipe as "
         "it was resolved is below, and in `recipe.yaml`."
     )
 

@@ -26,6 +26,7 @@ from ..run_folder import RunFolder
 from ..sharing.publishing import publish
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import finish_what_was_cut_short, trainer_state
+from .precision import with_usable_precision
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
@@ -83,7 +84,7 @@ def train(
 
         def begin() -> None:
             stack.enter_context(alone_in(folder.path))
-            _open_folder(folder, recipe, data, resume, _environment(arguments.world_size, command))
+            _open_folder(folder, recipe, data, resume, _environment(arguments, command))
             data.make_tokenizer(folder, show_progress)
             finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
 
@@ -159,7 +160,7 @@ def _check_same_processes(folder: RunFolder, processes: int) -> None:
         )
 
 
-def _environment(processes: int, command: str | None) -> dict:
+def _environment(arguments: VanillaTransformerTrainingArguments, command: str | None) -> dict:
     packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
     return {
         "command": command,
@@ -168,9 +169,10 @@ def _environment(processes: int, command: str | None) -> dict:
         "platform": platform.platform(),
         "processor": _processor(),
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "processes": processes,
+        "processes": arguments.world_size,
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "precision": "float32" if arguments.mixed_precision == "no" else arguments.mixed_precision,
     }
 
 
@@ -189,7 +191,8 @@ def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingA
     # Processes wait for one that waits for its stream; after half an hour more it is gone.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
     defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": timeout}
-    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **{**defaults, **recipe.training})
+    training = with_usable_precision({**defaults, **recipe.training})
+    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **training)
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
     if arguments.push_to_hub and not arguments.hub_model_id:
