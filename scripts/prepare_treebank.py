@@ -1,9 +1,10 @@
 """Makes of a treebank what the recipes parsing_sample and parsing_wsj train on.
 
 For each set: NAME.words (a sentence a line), NAME.linear (its tree as a sequence) and NAME.trees (the tree in brackets,
-for `vanilla-transformer evalb --gold`), all without traces and function tags. Two ways to say what the sets are:
+for `vanilla-transformer evalb --gold`), all without traces and function tags. In the paper's sequences tags stand for
+the words; --with-words writes both, which is what little data needs. Two ways to say what the sets are:
 
-    python scripts/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --output treebank
+    python scripts/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words --output treebank
     python scripts/prepare_treebank.py --train wsj/{02,...,21}/*.mrg --validation wsj/22/*.mrg --test wsj/23/*.mrg \
         --output wsj
 """
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--last", type=int, default=20, help="files for the test, and before them for validation")
     for name in SETS:
         parser.add_argument(f"--{name}", type=Path, nargs="+", help=f"files of the {name} set")
+    parser.add_argument("--with-words", action="store_true", help="write the words into the sequences too")
     options = parser.parse_args()
     files = {name: getattr(options, name) for name in SETS}
     in_one_file = options.trees and options.table and not any(files.values())
@@ -35,7 +37,7 @@ def main() -> None:
             sets = split_by_file(trees_of(options.trees), options.table, options.last)
         else:
             sets = {name: [tree for path in paths for _, tree in trees_of(path)] for name, paths in files.items()}
-        reports = write_treebank(sets, options.output)
+        reports = write_treebank(sets, options.output, with_words=options.with_words)
     except (ValueError, OSError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     for name, report in reports.items():

@@ -35,6 +35,7 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer import VanillaTransformerConfig  # the import makes the Auto classes know our models
+from vanilla_transformer.commands.process import prepare_for_training
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.files import write_json, write_text, written_beside
 from vanilla_transformer.sharing.classifier_card import classifier_card, comparison_rows
@@ -69,6 +70,7 @@ def main() -> None:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logger.setLevel(logging.INFO)
     disable_progress_bar()
+    prepare_for_training()
     settings = Settings(**{name: getattr(options, name) for name in asdict(Settings())})
     runs = Runs(options.output, settings)
     parts = split_by_hash({label: options.data / name for label, name in FILES.items()})

@@ -4,17 +4,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.evaluation.linearised_trees import linearise, read_linearised, retagged
+from vanilla_transformer.evaluation.linearised_trees import (
+    has_words,
+    linearise,
+    read_linearised,
+    retagged,
+    words_of,
+)
 from vanilla_transformer.evaluation.trees import Tree, read_tree
 
 
 SYMBOLS = ["(S", "(NP", "(VP", ")S", ")NP", ")VP", "DT", "NN", "-LRB-", ".", "''"]
+WORDS_AND_TAGS = ["a", "b", "/DT", "/NN", "/.", "/"]
 RUBBISH = ["(", ")", "N(P", "((S", ")NP)", "(S)"]
 
 
 def trees(words: bool):
     """Trees under TOP; without `words` some have none, and cannot be linearised."""
-    leaves = st.builds(Tree, st.sampled_from(["DT", "NN", "''", "PRP$"]), word=st.sampled_from(["a", "-RRB-", "%"]))
+    leaves = st.builds(
+        Tree, st.sampled_from(["DT", "NN", "''", "PRP$"]), word=st.sampled_from(["a", "-RRB-", "%", "/", "/NN"])
+    )
     if not words:
         leaves |= st.builds(Tree, st.sampled_from(["NP", ""]))
     nodes = st.recursive(
@@ -24,21 +33,28 @@ def trees(words: bool):
     return st.lists(nodes, min_size=1, max_size=3).map(lambda children: Tree("TOP", tuple(children)))
 
 
-def words_of(tree: Tree) -> list[str]:
+def leaves_of(tree: Tree) -> list[str]:
     return [leaf.word for leaf in tree.leaves()]
 
 
 def test_by_hand():
     tree = read_tree("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))")
     assert linearise(tree) == "(S (NP PRP )NP (VP VBP )VP . )S"
-    assert read_linearised(linearise(tree), ["I", "am", "."]).tree == tree
+    assert linearise(tree, words=True) == "(S (NP I /PRP )NP (VP am /VBP )VP . /. )S"
+    for words in (False, True):
+        assert read_linearised(linearise(tree, words), ["I", "am", "."]).tree == tree
 
 
 @settings(deadline=None)
-@given(trees(words=True))
-def test_there_and_back(tree):
-    found = read_linearised(linearise(tree), words_of(tree))
+@given(trees(words=True), st.booleans())
+def test_there_and_back(tree, words):
+    text = linearise(tree, words)
+    found = read_linearised(text, leaves_of(tree))
     assert (found.tree, found.repairs) == (tree, ())
+    assert has_words(text) == words
+    # Whoever has the sequence alone can read it too: with its own words, or with something in their places.
+    alone = read_linearised(text, words_of(text))
+    assert (linearise(alone.tree, words), alone.repairs) == (text, ())
 
 
 @settings(deadline=None)
@@ -46,6 +62,13 @@ def test_there_and_back(tree):
 def test_what_would_not_come_back_is_refused(tree):
     with pytest.raises(ValueError, match="without a label or without words"):
         linearise(tree)
+
+
+def test_a_tag_that_would_be_taken_for_one_after_a_word_is_refused():
+    tree = read_tree("(TOP (S (/NN a)))")
+    with pytest.raises(ValueError, match="begins with a slash"):
+        linearise(tree)
+    assert read_linearised(linearise(tree, words=True), ["a"]).tree == tree
 
 
 def test_another_root_is_refused():
@@ -58,15 +81,28 @@ def test_another_root_is_refused():
 def test_anything_becomes_a_tree_over_all_words(symbols, words):
     found = read_linearised(" ".join(symbols), words)
     assert found.tree.label == "TOP"
-    assert words_of(found.tree) == words
+    assert leaves_of(found.tree) == words
     # It is mended if and only if it was not the sequence of the tree that came out.
     assert (linearise(found.tree) == " ".join(symbols)) == (not found.repairs)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from([*SYMBOLS, *WORDS_AND_TAGS, *RUBBISH])),
+    st.lists(st.sampled_from(["a", "b", "/", "/NN"]), min_size=1, max_size=6),
+)
+def test_anything_with_words_becomes_a_tree_over_all_words(symbols, words):
+    text = " ".join(symbols)
+    found = read_linearised(text, words)
+    assert found.tree.label == "TOP"
+    assert leaves_of(found.tree) == words
+    assert (linearise(found.tree, has_words(text)) == text) == (not found.repairs)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.text())
 def test_any_text_becomes_a_tree(text):
-    assert words_of(read_linearised(text, ["a", "b"]).tree) == ["a", "b"]
+    assert leaves_of(read_linearised(text, ["a", "b"]).tree) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +121,24 @@ def test_any_text_becomes_a_tree(text):
 )
 def test_repairs(text, tree, repairs):
     found = read_linearised(text, ["a", "b"])
+    assert str(found.tree) == f"(TOP {tree})"
+    assert list(found.repairs) == repairs
+
+
+@pytest.mark.parametrize(
+    ("text", "tree", "repairs"),
+    [
+        ("(S a /DT b /NN c /. )S", "(S (DT a) (NN b) (. c))", []),
+        ("(S a /DT (NP c /NN )NP )S", "(S (DT a) (NP (XX b) (NN c)))", ["added the word 'b', which has no tag"]),
+        ("(S a /DT )S", "(S (DT a) (XX b) (XX c))", [f"added the word {word!r}, which has no tag" for word in "bc"]),
+        ("(S a /DT x /JJ b /NN c /. )S", "(S (DT a) (NN b) (. c))", ["dropped x, for which there is no word"]),
+        ("(S a /DT x /JJ c /. )S", "(S (DT a) (JJ b) (. c))", ["put the word 'b' in the place of 'x'"]),
+        ("(S a /DT /JJ c /. )S", "(S (DT a) (JJ b) (. c))", ["put the word 'b' in the place of ''"]),
+        ("(S a b /NN c /. )S", "(S (XX a) (NN b) (. c))", ["added the word 'a', which has no tag"]),
+    ],
+)
+def test_repairs_of_sequences_with_words(text, tree, repairs):
+    found = read_linearised(text, ["a", "b", "c"])
     assert str(found.tree) == f"(TOP {tree})"
     assert list(found.repairs) == repairs
 

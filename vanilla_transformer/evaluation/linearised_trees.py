@@ -1,14 +1,21 @@
 """Constituency trees as sequences that a translator can learn to write (section 6.3; Vinyals et al. 2015).
 
     (TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))   is   (S (NP PRP )NP (VP VBP )VP . )S
+                                      with words      (S (NP I /PRP )NP (VP am /VBP )VP . /. )S
 
-A symbol opens a constituent, closes one, or is the tag of the next word. The words themselves are left out: whoever
-reads the sequence has the sentence. The outermost TOP is left out too, since every tree has it.
+A symbol opens a constituent, closes one, or is the tag of the next word. The words themselves are left out, as in the
+paper: whoever reads the sequence has the sentence. The outermost TOP is left out too, since every tree has it.
+
+With words, each stands before its tag, which begins with a slash. That is longer, but whoever writes it need not count
+how many words there have been: what comes next is what follows the last word in the sentence. From few trees nothing
+else is learned.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
 
 from .trees import Tree
 
@@ -18,7 +25,9 @@ ROOT = "TOP"
 UNKNOWN_TAG = "XX"
 """The Penn Treebank's tag for a word of unknown kind."""
 
-_SYMBOL = re.compile(r"(?P<opening>\([^\s()]+)|(?P<closing>\)[^\s()]+)|(?P<tag>[^\s()]+)", re.ASCII)
+_BRACKET = re.compile(r"[()][^\s()]+", re.ASCII)
+_OTHER = re.compile(r"[^\s()]+", re.ASCII)
+_TAG_AFTER_WORD = re.compile(r"/[^\s()]+", re.ASCII)
 _SPACE = re.compile(r"\s+", re.ASCII)
 
 
@@ -35,12 +44,16 @@ class ReadTree:
     repairs: tuple[str, ...] = ()
 
 
-def linearise(tree: Tree) -> str:
+def linearise(tree: Tree, words: bool = False) -> str:
     """The symbols of a tree with the label TOP, with a space between them.
 
+    Args:
+        tree: The tree.
+        words: Whether to write the words too. One that begins with a slash is written with a backslash before it.
+
     Raises:
-        ValueError: The tree is not one that `read_linearised` would give back: its label is not TOP, or a constituent
-            has no label or no words.
+        ValueError: The tree is not one that `read_linearised` would give back: its label is not TOP, a constituent has
+            no label or no words, or a tag begins with a slash and the words are not written.
     """
     if tree.label != ROOT:
         raise ValueError(f"the outermost bracket of a tree must be {ROOT}, not {tree.label!r}")
@@ -50,35 +63,52 @@ def linearise(tree: Tree) -> str:
             raise ValueError(f"a constituent without a label or without words cannot be linearised: {node}")
         if node.word is None:
             symbols.append(f"{'(' if down else ')'}{node.label}")
+        elif down and words:
+            symbols += [_written(node.word), f"/{node.label}"]
+        elif down and _TAG_AFTER_WORD.fullmatch(node.label):
+            raise ValueError(f"a tag that begins with a slash cannot be linearised without words: {node}")
         elif down:
             symbols.append(node.label)
     return " ".join(symbols[1:-1])
+
+
+def has_words(text: str) -> bool:
+    """Whether a sequence has words in it: whether one of its symbols is a tag with a slash."""
+    return any(map(_TAG_AFTER_WORD.fullmatch, _symbols(text)))
 
 
 def read_linearised(text: str, words: Sequence[str]) -> ReadTree:
     """Makes a tree of symbols and the sentence's words, whatever the symbols are.
 
     A closing bracket closes what is still open inside of its constituent, and is dropped if nothing of its label is
-    open. What is open at the end is closed. Tags beyond the last word are dropped; words beyond the last tag go to the
-    end of the outermost constituent, with the tag XX. Constituents without words are dropped, and so is what is no
-    symbol.
+    open. What is open at the end is closed. Constituents without words are dropped, and so is what is no symbol.
+
+    Where the sequence has no words, tags beyond the last word are dropped. Where it has, they are aligned with those of
+    the sentence: one that is not there gives its place to the one that is, or is dropped, and one that is left out is
+    put before the next. Words beyond the last go to the end of the outermost constituent. Words without a tag have XX.
 
     Args:
         text: The symbols, with white space between them.
         words: The words of the sentence, without spaces or brackets in them.
     """
-    reader = _Reader(words)
-    for symbol in filter(None, _SPACE.split(text)):
-        found = _SYMBOL.fullmatch(symbol)
-        if found is None:
-            reader.repairs.append(f"dropped {symbol!r}, which is no symbol")
-        elif found["opening"]:
+    reader = _Reader()
+    symbols = list(reader.read(_symbols(text), has_words(text)))
+    leaves = [symbol for symbol in symbols if isinstance(symbol, _Leaf)]
+    places, rest = (_placed_by_word if has_words(text) else _placed_by_number)(leaves, words)
+    for symbol in symbols:
+        if isinstance(symbol, _Leaf):
+            reader.add(symbol, next(places))
+        elif symbol.startswith("("):
             reader.open(symbol[1:])
-        elif found["closing"]:
-            reader.close(symbol[1:])
         else:
-            reader.add_word(symbol)
-    return reader.finish()
+            reader.close(symbol[1:])
+    return reader.finish(rest)
+
+
+def words_of(text: str) -> list[str]:
+    """The words that a sequence has in it; where it has none, something in place of each."""
+    leaves = [symbol for symbol in _Reader().read(_symbols(text), has_words(text)) if isinstance(symbol, _Leaf)]
+    return [f"word{number}" if leaf.word is None else leaf.word for number, leaf in enumerate(leaves, start=1)]
 
 
 def retagged(tree: Tree, tags: Iterable[str]) -> Tree:
@@ -97,14 +127,77 @@ def retagged(tree: Tree, tags: Iterable[str]) -> Tree:
     return opened[0][0]
 
 
+def _symbols(text: str) -> list[str]:
+    return [symbol for symbol in _SPACE.split(text) if symbol]
+
+
+def _written(word: str) -> str:
+    return f"\\{word}" if _TAG_AFTER_WORD.fullmatch(word) else word
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A place for a word: the word and the tag that the sequence has for it, if any."""
+
+    word: str | None
+    tag: str | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The word of the sentence that a leaf gets, if any, and those left out before it."""
+
+    word: str | None
+    left_out: Sequence[str] = ()
+
+
+_Places = tuple[Iterator[_Place], Sequence[str]]  # one for each leaf, and the words after the last
+
+
+def _placed_by_number(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
+    return (_Place(word) for _, word in zip_longest(leaves, words[: len(leaves)])), words[len(leaves) :]
+
+
+def _placed_by_word(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
+    found, waiting = [], []
+    matcher = SequenceMatcher(None, [leaf.word for leaf in leaves], [*map(_written, words)], autojunk=False)
+    for _, start, end, first, last in matcher.get_opcodes():
+        here = words[first:last]
+        for word, _ in zip_longest(here[: end - start], range(start, end)):
+            found.append(_Place(word, waiting))
+            waiting = []
+        waiting = [*waiting, *here[end - start :]]
+    return iter(found), waiting
+
+
 class _Reader:
     """The constituents that are open, each a label with the children it has so far; the first of them is TOP."""
 
-    def __init__(self, words: Sequence[str]):
-        self.words = list(words)
-        self.used = 0
+    def __init__(self):
         self.opened: list[tuple[str, list[Tree]]] = [(ROOT, [])]
         self.repairs: list[str] = []
+
+    def read(self, symbols: Iterable[str], with_words: bool) -> Iterator[str | _Leaf]:
+        """Brackets and leaves; what is neither is dropped."""
+        word = None
+        for symbol in symbols:
+            if with_words and _TAG_AFTER_WORD.fullmatch(symbol):
+                yield _Leaf(word or "", symbol[1:])
+                word = None
+                continue
+            if word is not None:
+                yield _Leaf(word, None)
+                word = None
+            if _BRACKET.fullmatch(symbol):
+                yield symbol
+            elif not _OTHER.fullmatch(symbol):
+                self.repairs.append(f"dropped {symbol!r}, which is no symbol")
+            elif with_words:
+                word = symbol
+            else:
+                yield _Leaf(None, symbol)
+        if word is not None:
+            yield _Leaf(word, None)
 
     def open(self, label: str) -> None:
         self.opened.append((label, []))
@@ -125,16 +218,25 @@ class _Reader:
         else:
             self.repairs.append(f"dropped ({label}, which has no words")
 
-    def add_word(self, tag: str) -> None:
-        if self.used == len(self.words):
-            self.repairs.append(f"dropped {tag}, for which there is no word")
+    def add(self, leaf: _Leaf, place: _Place) -> None:
+        self.opened[-1][1].extend(self._without_tag(place.left_out))
+        if place.word is None:
+            self.repairs.append(f"dropped {leaf.word or leaf.tag}, for which there is no word")
             return
-        self.opened[-1][1].append(Tree(tag, word=self.words[self.used]))
-        self.used += 1
+        if leaf.word is not None and leaf.word != _written(place.word):
+            self.repairs.append(f"put the word {place.word!r} in the place of {leaf.word!r}")
+        if leaf.tag is None:
+            self.opened[-1][1].extend(self._without_tag([place.word]))
+        else:
+            self.opened[-1][1].append(Tree(leaf.tag, word=place.word))
 
-    def finish(self) -> ReadTree:
-        rest = [Tree(UNKNOWN_TAG, word=word) for word in self.words[self.used :]]
-        self.repairs += [f"added the word {leaf.word!r}, which has no tag" for leaf in rest]
+    def _without_tag(self, words: Iterable[str]) -> Iterator[Tree]:
+        for word in words:
+            self.repairs.append(f"added the word {word!r}, which has no tag")
+            yield Tree(UNKNOWN_TAG, word=word)
+
+    def finish(self, words: Iterable[str]) -> ReadTree:
+        rest = tuple(self._without_tag(words))
         while len(self.opened) > 1:
             self.repairs.append(f"closed ({self.opened[-1][0]} at the end")
             self._close_last()

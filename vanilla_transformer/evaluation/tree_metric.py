@@ -6,7 +6,7 @@ from sacrebleu.metrics.base import Metric, Score
 
 from .bracketing import score_trees
 from .evalb_parameters import COLLINS
-from .linearised_trees import UNKNOWN_TAG, linearise, read_linearised, retagged
+from .linearised_trees import UNKNOWN_TAG, has_words, linearise, read_linearised, retagged, words_of
 from .signatures import OwnSignature
 from .trees import Tree
 
@@ -14,10 +14,10 @@ from .trees import Tree
 class BracketingF1(Metric):
     """Labelled bracketing F1 of linearised trees by EVALB's rules, percentages from sums over all sentences.
 
-    The words are not in such a sequence, and not needed: a bracket is its label and the places that it spans. What a
-    hypothesis lacks or has too much is mended as a parser does it (`read_linearised`), and how many needed no mending
-    stands in the details. Which places are punctuation, and left out, the reference says: in the Penn Treebank the word
-    decides that.
+    A bracket is its label and the places that it spans: where the words are not in the sequences, they are not needed.
+    What a hypothesis lacks or has too much is mended as a parser does it (`read_linearised`), and how many needed no
+    mending stands in the details. Which places are punctuation, and left out, the reference says: in the Penn Treebank
+    the word decides that.
     """
 
     _SIGNATURE_TYPE = OwnSignature
@@ -32,9 +32,9 @@ class BracketingF1(Metric):
     def _extract_reference_info(self, refs: Sequence[str]) -> dict:
         if len(refs) != 1:
             raise ValueError(f"evalb compares a tree with one reference, not with {len(refs)}.")
-        words = _places(refs[0])
+        words = words_of(refs[0])
         gold = read_linearised(refs[0], words)
-        if gold.repairs or not words or linearise(gold.tree) != refs[0]:
+        if gold.repairs or not words or linearise(gold.tree, has_words(refs[0])) != refs[0]:
             raise ValueError(f"a reference is no linearised tree ({'; '.join(gold.repairs) or 'no words'}): {refs[0]}")
         return {"gold": gold.tree, "words": words}
 
@@ -57,11 +57,6 @@ class BracketingF1(Metric):
             f"({100 * well_formed / segments:.1f} %)"
         )
         return score
-
-
-def _places(text: str) -> list[str]:
-    """Stands for the words: one for each tag."""
-    return [f"word{number}" for number, symbol in enumerate(text.split()) if symbol[0] not in "()"]
 
 
 def _punctuated_like(tree: Tree, gold: Tree) -> Tree:

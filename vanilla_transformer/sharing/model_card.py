@@ -259,8 +259,8 @@ def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) ->
     return (
         f"## Training\n\n{fenced(command)}\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
         f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "
-        f"{precision}seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The recipe as "
-        "it was resolved is below, and in `recipe.yaml`."
+        f"{precision}seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The "
+        "recipe as it was resolved is below, and in `recipe.yaml`."
     )
 
 

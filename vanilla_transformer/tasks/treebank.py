@@ -104,12 +104,15 @@ class TreebankReport:
     without_words: int = 0
 
 
-def write_treebank(sets: Mapping[str, Iterable[Tree]], folder: str | PathLike[str]) -> dict[str, TreebankReport]:
+def write_treebank(
+    sets: Mapping[str, Iterable[Tree]], folder: str | PathLike[str], *, with_words: bool = False
+) -> dict[str, TreebankReport]:
     """Writes for each set `NAME.words`, `NAME.linear` (what a recipe trains on) and `NAME.trees` (what EVALB reads).
 
     Args:
         sets: Trees as they stand in the treebank, by the set's name.
         folder: Where to; made if it is not there.
+        with_words: Whether the sequences have the words in them.
 
     Raises:
         ValueError: A set has no trees.
@@ -126,7 +129,11 @@ def write_treebank(sets: Mapping[str, Iterable[Tree]], folder: str | PathLike[st
             words = [leaf.word for leaf in tree.leaves()]
             report.trees += 1
             report.words += len(words)
-            for kind, line in (("words", " ".join(words)), ("linear", linearise(tree)), ("trees", str(tree))):
+            for kind, line in (
+                ("words", " ".join(words)),
+                ("linear", linearise(tree, with_words)),
+                ("trees", str(tree)),
+            ):
                 lines[kind].append(f"{line}\n")
         if not report.trees:
             raise ValueError(f"There are no trees for the set {name}.")
