@@ -423,15 +423,14 @@ def reproduce(arguments: argparse.Namespace) -> None:
     results = Results(output / "results.jsonl")
     if not arguments.report:
         chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
-        if results.settings is None:
-            settings = Settings(**chosen, updates=arguments.updates or 1)
-            prepare(arguments.data, tuple(arguments.languages), output, settings)
+        begun = results.settings
+        if begun and asdict(begun) != chosen | {"updates": arguments.updates or begun.updates}:
+            raise SystemExit(f"{output} was begun with {begun}: go on with these, or choose another --output.")
+        settings = begun or Settings(**chosen, updates=arguments.updates or 1)
+        prepare(arguments.data, tuple(arguments.languages), output, settings)  # where it is not there, or no longer
+        if not begun:
             fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
             results.begin(Settings(**chosen, updates=fitting))
-        elif asdict(results.settings) != chosen | {"updates": arguments.updates or results.settings.updates}:
-            raise SystemExit(
-                f"{output} was begun with {results.settings}: go on with these, or choose another --output."
-            )
         train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
         if left := list(results.missing(rows, arguments.seeds)):
             print(f"The {arguments.minutes:g} minutes are over, {len(left)} runs are left: raise --minutes to go on.")

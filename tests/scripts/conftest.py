@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -17,6 +18,15 @@ def load_script(name: str):
         sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look their module up
         found.loader.exec_module(sys.modules[name])
     return sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def same_settings_of_torch():
+    """What scripts set for their process does not stay for the tests after them."""
+    precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    yield
+    torch.set_float32_matmul_precision(precision)
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
