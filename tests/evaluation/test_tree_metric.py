@@ -42,6 +42,15 @@ def test_a_malformed_one_counts_as_it_is_mended():
     assert "well-formed=1 of 2 (50.0 %)" in found.detail
 
 
+def test_sequences_with_words():
+    gold = "(S (NP I /PRP )NP (VP saw /VBD (NP a /DT dog /NN )NP )VP . /. )S"
+    assert evalb([gold], [gold]).value == 100
+    assert evalb([gold.replace(" a /DT", "")], [gold]).value == 100  # is put back before the dog
+    found = evalb([gold.replace("(NP a", "a (NP")], [gold])  # without a tag, and outside
+    assert found.value == pytest.approx(75)
+    assert "well-formed=0 of 1" in found.detail
+
+
 def test_equals_evalb_on_trees_in_brackets():
     generator = random.Random(0)
     symbols = ["(S", ")S", "(NP", ")NP", "(ADVP", ")PRT", "NN", ",", "."]

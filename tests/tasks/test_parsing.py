@@ -92,11 +92,12 @@ def grammar_tree(generator):
 
 
 @pytest.mark.slow
-def test_a_grammar_is_learned(tmp_path):
+@pytest.mark.parametrize("with_words", [False, True])
+def test_a_grammar_is_learned(with_words, tmp_path):
     generator = random.Random()
     trees = [grammar_tree(generator) for _ in range(1500)]
     sets = {"train": trees[:1400], "validation": trees[1400:1450], "test": trees[1450:]}
-    write_treebank(sets, tmp_path / "treebank")
+    write_treebank(sets, tmp_path / "treebank", with_words=with_words)
     overrides = {
         "data.folder": str(tmp_path / "treebank"), "tokenizer.vocab_size": "300", "decoding.num_beams": "4",
         "model.d_model": "64", "model.encoder_layers": "2", "model.decoder_layers": "2", "model.dropout": "0.0",
@@ -109,4 +110,5 @@ def test_a_grammar_is_learned(tmp_path):
     [f1] = [s for s in scores if (s["model"], s["test_set"], s["metric"]) == ("averaged", "last_20_files", "evalb")]
     assert f1["value"] > 99
     lines = [json.loads(line) for line in (folder.translations / "last_20_files.jsonl").open(encoding="utf-8")]
-    assert lines[0]["reference"] == linearise(read_tree((tmp_path / "treebank/test.trees").read_text().split("\n")[0]))
+    first = read_tree((tmp_path / "treebank" / "test.trees").read_text(encoding="utf-8").split("\n")[0])
+    assert lines[0]["reference"] == linearise(first, with_words)

@@ -41,8 +41,9 @@ def test_every_tree_of_the_sample_comes_back(shared):
     before, after = [], []
     for _, tree in trees_of(shared / "treebank_sample" / "wsj_sample.mrg.txt.gz"):
         plain = plain_tree(tree)
-        found = read_linearised(linearise(plain), [leaf.word for leaf in plain.leaves()])
-        assert (found.tree, found.repairs) == (plain, ())
+        for with_words in (False, True):
+            found = read_linearised(linearise(plain, with_words), [leaf.word for leaf in plain.leaves()])
+            assert (found.tree, found.repairs) == (plain, ())
         assert not re.search(r"-NONE-|\((?!-)[^ ]*[-=]", str(plain))
         before.append(str(tree).replace("( ", "(TOP ", 1))
         after.append(str(plain))
@@ -90,6 +91,9 @@ def test_what_is_written(tmp_path):
         "train.linear": "(S (NP PRP )NP (VP VBP )VP )S\n",
         "train.trees": "(TOP (S (NP (PRP I)) (VP (VBP am))))\n",
     }
+    write_treebank({"train": trees}, tmp_path / "out", with_words=True)
+    written = (tmp_path / "out" / "train.linear").read_text(encoding="utf-8")
+    assert written == "(S (NP I /PRP )NP (VP am /VBP )VP )S\n"
     with pytest.raises(ValueError, match="no trees for the set test"):
         write_treebank({"test": trees[1:]}, tmp_path / "out")
 
@@ -105,6 +109,9 @@ def test_script(tmp_path, monkeypatch, capsys):
     sets = ["--train", tmp_path / "a", tmp_path / "b", "--validation", tmp_path / "b", "--test", tmp_path / "c"]
     assert run(*sets, "--output", tmp_path / "out").splitlines()[0] == "train: 2 trees, 2 words"
     assert (tmp_path / "out" / "train.words").read_text(encoding="utf-8") == "a\nb\n"
+    assert (tmp_path / "out" / "test.linear").read_text(encoding="utf-8") == "(NP NN )NP\n"
+    run(*sets, "--with-words", "--output", tmp_path / "out")
+    assert (tmp_path / "out" / "test.linear").read_text(encoding="utf-8") == "(NP c /NN )NP\n"
     with pytest.raises(SystemExit, match="2"):
         run("--train", tmp_path / "a", "--output", tmp_path / "out")
     assert "give --trees and --table" in capsys.readouterr().err
