@@ -40,7 +40,7 @@ def leaves_of(tree: Tree) -> list[str]:
 def test_by_hand():
     tree = read_tree("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))")
     assert linearise(tree) == "(S (NP PRP )NP (VP VBP )VP . )S"
-    assert linearise(tree, words=True) == "(S (NP I /PRP )NP (VP am /VBP )VP . /. )S"
+    assert linearise(tree, with_words=True) == "(S (NP I /PRP )NP (VP am /VBP )VP . /. )S"
     for words in (False, True):
         assert read_linearised(linearise(tree, words), ["I", "am", "."]).tree == tree
 
@@ -68,7 +68,7 @@ def test_a_tag_that_would_be_taken_for_one_after_a_word_is_refused():
     tree = read_tree("(TOP (S (/NN a)))")
     with pytest.raises(ValueError, match="begins with a slash"):
         linearise(tree)
-    assert read_linearised(linearise(tree, words=True), ["a"]).tree == tree
+    assert read_linearised(linearise(tree, with_words=True), ["a"]).tree == tree
 
 
 def test_another_root_is_refused():

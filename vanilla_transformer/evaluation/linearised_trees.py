@@ -7,8 +7,8 @@ A symbol opens a constituent, closes one, or is the tag of the next word. The wo
 paper: whoever reads the sequence has the sentence. The outermost TOP is left out too, since every tree has it.
 
 With words, each stands before its tag, which begins with a slash. That is longer, but whoever writes it need not count
-how many words there have been: what comes next is what follows the last word in the sentence. From few trees nothing
-else is learned.
+how many words there have been: what comes next is what follows the last word in the sentence. The 40,000 trees of the
+paper were enough to learn to count, 3,400 are not.
 """
 
 import re
@@ -44,12 +44,12 @@ class ReadTree:
     repairs: tuple[str, ...] = ()
 
 
-def linearise(tree: Tree, words: bool = False) -> str:
+def linearise(tree: Tree, with_words: bool = False) -> str:
     """The symbols of a tree with the label TOP, with a space between them.
 
     Args:
         tree: The tree.
-        words: Whether to write the words too. One that begins with a slash is written with a backslash before it.
+        with_words: Whether to write the words too. One that begins with a slash is written with a backslash before it.
 
     Raises:
         ValueError: The tree is not one that `read_linearised` would give back: its label is not TOP, a constituent has
@@ -63,7 +63,7 @@ def linearise(tree: Tree, words: bool = False) -> str:
             raise ValueError(f"a constituent without a label or without words cannot be linearised: {node}")
         if node.word is None:
             symbols.append(f"{'(' if down else ')'}{node.label}")
-        elif down and words:
+        elif down and with_words:
             symbols += [_written(node.word), f"/{node.label}"]
         elif down and _TAG_AFTER_WORD.fullmatch(node.label):
             raise ValueError(f"a tag that begins with a slash cannot be linearised without words: {node}")
