@@ -46,6 +46,7 @@ from vanilla_transformer import (
     paper_generation_config,
 )
 from vanilla_transformer.commands.process import prepare_for_training
+from vanilla_transformer.data.corpora import corpus_fingerprint
 from vanilla_transformer.data.encoding import encode_corpus
 from vanilla_transformer.files import alone_in, written_beside
 
@@ -98,6 +99,8 @@ class Settings:
         tokens: Padded tokens of a batch, on either side, at most.
         vocabulary: Pieces.
         sentences: Development sentences that are measured on, at most.
+        languages: Source and target, with a hyphen between them.
+        text: Half of the SHA-256 of the training pairs, and half of that of the development pairs.
         updates: Of every row but big, which has three times as many.
     """
 
@@ -105,10 +108,15 @@ class Settings:
     tokens: int
     vocabulary: int
     sentences: int
+    languages: str
+    text: str
     updates: int
 
     def updates_of(self, row: str) -> int:
         return self.updates * (3 if row == "big" else 1)
+
+    def data_in(self, output: Path) -> Path:
+        return output / f"data_{self.languages}_{self.vocabulary}_{self.sentences}_{self.text[:8]}"
 
 
 def scaled(row: str, narrower: int, vocab_size: int) -> VanillaTransformerConfig:
@@ -132,29 +140,33 @@ def scaled(row: str, narrower: int, vocab_size: int) -> VanillaTransformerConfig
 # -------------------------------------------------------------------------------------------------------------- data
 
 
-def prepare(data: Path, languages: tuple[str, str], output: Path, settings: Settings) -> None:
-    """Learns the one vocabulary and encodes training and development set, unless that has been done."""
-    if (output / "data").exists():
-        return
-    corpora = {
+def load_text(data: Path, languages: list[str]) -> dict[str, Dataset]:
+    """All pairs of the training and the development set."""
+    return {
         split: load_corpus([f"{name}.{language}" for language in languages], *languages, folder=data)
         for split, name in (("train", "train"), ("validation", "val"))
     }
+
+
+def prepare(corpora: dict[str, Dataset], output: Path, settings: Settings) -> None:
+    """Learns the one vocabulary and encodes training and development set, unless that has been done."""
+    if settings.data_in(output).exists():
+        return
     texts = (text for pair in corpora["train"]["translation"] for text in pair.values())
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=settings.vocabulary))
-    corpora["validation"] = corpora["validation"].select(range(min(settings.sentences, len(corpora["validation"]))))
-    with written_beside(output / "data") as beside:
+    measured = corpora["validation"].select(range(min(settings.sentences, len(corpora["validation"]))))
+    with written_beside(settings.data_in(output)) as beside:
         tokenizer.save_pretrained(beside / "tokenizer")
-        for split, corpus in corpora.items():
-            encoded, _ = encode_corpus(corpus, tokenizer, *languages)
+        for split, corpus in (("train", corpora["train"]), ("validation", measured)):
+            encoded, _ = encode_corpus(corpus, tokenizer, *settings.languages.split("-"))
             if split == "train":
                 encoded = encoded.filter(lambda row: max(map(len, (row["input_ids"], row["labels"]))) <= 128)
             encoded.save_to_disk(beside / split)
 
 
-def load(output: Path) -> tuple:
+def load(output: Path, settings: Settings) -> tuple:
     """Tokenizer, training rows, development rows."""
-    data = output / "data"
+    data = settings.data_in(output)
     return load_tokenizer(data / "tokenizer"), load_from_disk(data / "train"), load_from_disk(data / "validation")
 
 
@@ -204,7 +216,7 @@ def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
     """Trains and measures one row with one seed."""
     begin_process()
     start = time.process_time()
-    trainer = make_trainer(row, seed, settings, output, load(output))
+    trainer = make_trainer(row, seed, settings, output, load(output, settings))
     trainer.train()
     found = trainer.evaluate()
     return {
@@ -221,7 +233,7 @@ def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
 def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settings, output: Path) -> int:
     """How many updates every row and seed can have in so many minutes of processor time."""
     begin_process()
-    seconds, data = 0.0, load(output)
+    seconds, data = 0.0, load(output, settings)
     for row in rows:
         trainer = make_trainer(row, 0, settings, output, data)
         for batch, number in zip(trainer.get_train_dataloader(), range(5), strict=False):
@@ -422,12 +434,15 @@ def reproduce(arguments: argparse.Namespace) -> None:
     output, rows = arguments.output, arguments.rows
     results = Results(output / "results.jsonl")
     if not arguments.report:
+        corpora = load_text(arguments.data, arguments.languages)
         chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
+        chosen["languages"] = "-".join(arguments.languages)
+        chosen["text"] = "".join(corpus_fingerprint(corpus)[:32] for corpus in corpora.values())
         begun = results.settings
         if begun and asdict(begun) != chosen | {"updates": arguments.updates or begun.updates}:
             raise SystemExit(f"{output} was begun with {begun}: go on with these, or choose another --output.")
         settings = begun or Settings(**chosen, updates=arguments.updates or 1)
-        prepare(arguments.data, tuple(arguments.languages), output, settings)  # where it is not there, or no longer
+        prepare(corpora, output, settings)
         if not begun:
             fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
             results.begin(Settings(**chosen, updates=fitting))

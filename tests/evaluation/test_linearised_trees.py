@@ -22,7 +22,9 @@ RUBBISH = ["(", ")", "N(P", "((S", ")NP)", "(S)"]
 def trees(words: bool):
     """Trees under TOP; without `words` some have none, and cannot be linearised."""
     leaves = st.builds(
-        Tree, st.sampled_from(["DT", "NN", "''", "PRP$"]), word=st.sampled_from(["a", "-RRB-", "%", "/", "/NN"])
+        Tree,
+        st.sampled_from(["DT", "NN", "''", "PRP$"]),
+        word=st.sampled_from(["a", "-RRB-", "%", "/", "/NN", "\\/NN"]),
     )
     if not words:
         leaves |= st.builds(Tree, st.sampled_from(["NP", ""]))
@@ -53,6 +55,7 @@ def test_there_and_back(tree, words):
     assert (found.tree, found.repairs) == (tree, ())
     assert has_words(text) == words
     # Whoever has the sequence alone can read it too: with its own words, or with something in their places.
+    assert not words or words_of(text) == leaves_of(tree)
     alone = read_linearised(text, words_of(text))
     assert (linearise(alone.tree, words), alone.repairs) == (text, ())
 
@@ -116,6 +119,11 @@ def test_any_text_becomes_a_tree(text):
         ("(S (NP DT )NP )S", "(S (NP (DT a)) (XX b))", ["added the word 'b', which has no tag"]),
         ("(S ( DT NN )S", "(S (DT a) (NN b))", ["dropped '(', which is no symbol"]),
         ("", "(XX a) (XX b)", ["added the word 'a', which has no tag", "added the word 'b', which has no tag"]),
+        (
+            "(S NN /VBZ DT DT DT )S",
+            "(S (NN a) (DT b))",
+            ["dropped '/VBZ', which is no symbol", *["dropped DT, for which there is no word"] * 2],
+        ),
         ("(S DT )S (S NN )S", "(S (DT a)) (S (NN b))", []),
     ],
 )

@@ -49,6 +49,10 @@ def test_sequences_with_words():
     found = evalb([gold.replace("(NP a", "a (NP")], [gold])  # without a tag, and outside
     assert found.value == pytest.approx(75)
     assert "well-formed=0 of 1" in found.detail
+    # What the sequence is meant to be is decided by the reference.
+    for without in ("(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S", "(S (NP I )NP (VP saw (NP a dog )NP )VP . )S"):
+        assert "well-formed=0 of 1" in evalb([without], [gold]).detail
+    assert "well-formed=0 of 1" in evalb([gold], ["(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S"]).detail
 
 
 def test_equals_evalb_on_trees_in_brackets():
@@ -83,7 +87,7 @@ def test_has_an_interval_and_tests_of_differences():
     assert found.randomization_p < 0.05
 
 
-@pytest.mark.parametrize("reference", ["A man.", "(S NN", "(S )S", ""])
+@pytest.mark.parametrize("reference", ["A man.", "(S NN", "(S )S", "", "/NN", "(S a /NN /NN )S"])
 def test_a_reference_that_is_no_tree_is_refused(reference):
     if reference == "A man.":
         assert evalb(["A man."], [reference]).value == 0  # two tags, no brackets

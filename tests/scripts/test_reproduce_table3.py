@@ -52,7 +52,8 @@ def test_a_killed_run_loses_only_the_run_it_was_in(reproduce, tmp_path, capsys):
     assert [json.loads(line)["row"] for line in whole[1:]] == ["base", "table3-c1"]
     results = tmp_path / "out" / "results.jsonl"
     results.write_text("\n".join([*whole[:2], whole[2][:30]]))
-    shutil.rmtree(tmp_path / "out" / "data")  # the results are all that is needed to go on
+    [prepared] = (tmp_path / "out").glob("data_*")
+    shutil.rmtree(prepared)  # the results are all that is needed to go on
     capsys.readouterr()
     again = reproduce(*rows)
     assert again[:2] == whole[:2]
@@ -68,11 +69,13 @@ def test_other_settings_do_not_go_into_the_same_file(reproduce):
     reproduce("--rows", "table3-c1", "--seeds", "1")
     with pytest.raises(SystemExit, match="was begun with"):
         reproduce("--rows", "table3-c1", "--seeds", "2", "--tokens", "512")
+    with pytest.raises(SystemExit, match="was begun with"):
+        reproduce("--rows", "table3-c1", "--seeds", "2", "--languages", "de", "en")
 
 
 def test_updates_are_what_fits_into_the_minutes(reproduce_table3, data, tmp_path):
-    settings = reproduce_table3.Settings(16, 256, 300, 2, updates=1)
-    reproduce_table3.prepare(data, ("en", "de"), tmp_path, settings)
+    settings = reproduce_table3.Settings(16, 256, 300, 2, "en-de", "0123456789", updates=1)
+    reproduce_table3.prepare(reproduce_table3.load_text(data, ["en", "de"]), tmp_path, settings)
     few, many = (reproduce_table3.updates_within(minutes, ["base"], 2, settings, tmp_path) for minutes in (0.5, 50))
     assert 20 < many / few < 500
 

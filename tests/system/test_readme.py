@@ -84,7 +84,7 @@ def folder(tmp_path_factory):
     write_files_like_multi30ks(folder / "multi30k")
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
-    write_treebank({"train": trees, "validation": trees[:2], "test": trees[:2]}, folder / "treebank")
+    write_treebank({"train": trees, "validation": trees[:2], "test": trees[:2]}, folder / "treebank", with_words=True)
     for arguments in typed_commands():
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]

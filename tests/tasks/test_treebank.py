@@ -94,6 +94,10 @@ def test_what_is_written(tmp_path):
     write_treebank({"train": trees}, tmp_path / "out", with_words=True)
     written = (tmp_path / "out" / "train.linear").read_text(encoding="utf-8")
     assert written == "(S (NP I /PRP )NP (VP am /VBP )VP )S\n"
+    before = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(ValueError, match=r"The set test, tree 1: a tag that begins with a slash"):
+        write_treebank({"train": trees, "test": [read_tree("((/NN a))")]}, tmp_path / "out")
+    assert {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()} == before
     with pytest.raises(ValueError, match="no trees for the set test"):
         write_treebank({"test": trees[1:]}, tmp_path / "out")
 

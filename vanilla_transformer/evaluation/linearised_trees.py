@@ -28,6 +28,7 @@ UNKNOWN_TAG = "XX"
 _BRACKET = re.compile(r"[()][^\s()]+", re.ASCII)
 _OTHER = re.compile(r"[^\s()]+", re.ASCII)
 _TAG_AFTER_WORD = re.compile(r"/[^\s()]+", re.ASCII)
+_LIKE_A_TAG = re.compile(r"\\*/[^\s()]+", re.ASCII)
 _SPACE = re.compile(r"\s+", re.ASCII)
 
 
@@ -49,14 +50,14 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
     Args:
         tree: The tree.
-        with_words: Whether to write the words too. One that begins with a slash is written with a backslash before it.
+        with_words: Whether to write the words too. One that looks like a tag gets a backslash: for `/NN` it is `\\/NN`.
 
     Raises:
         ValueError: The tree is not one that `read_linearised` would give back: its label is not TOP, a constituent has
             no label or no words, or a tag begins with a slash and the words are not written.
     """
-    if tree.label != ROOT:
-        raise ValueError(f"the outermost bracket of a tree must be {ROOT}, not {tree.label!r}")
+    if tree.label != ROOT or tree.word is not None:
+        raise ValueError(f"the outermost bracket of a tree must be {ROOT}, not {tree.label!r}, and around something")
     symbols = []
     for node, down in tree.walk():
         if not node.label or (node.word is None and not node.children):
@@ -73,11 +74,15 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether a sequence has words in it: whether one of its symbols is a tag with a slash."""
-    return any(map(_TAG_AFTER_WORD.fullmatch, _symbols(text)))
+    """Whether a sequence has words in it: there half of what is no bracket are tags with a slash, otherwise none.
+
+    Of what a model wrote a quarter will do.
+    """
+    others = [symbol for symbol in _symbols(text) if _OTHER.fullmatch(symbol)]
+    return 0 < len(others) <= 4 * sum(map(bool, map(_TAG_AFTER_WORD.fullmatch, others)))
 
 
-def read_linearised(text: str, words: Sequence[str]) -> ReadTree:
+def read_linearised(text: str, words: Sequence[str], with_words: bool | None = None) -> ReadTree:
     """Makes a tree of symbols and the sentence's words, whatever the symbols are.
 
     A closing bracket closes what is still open inside of its constituent, and is dropped if nothing of its label is
@@ -90,11 +95,14 @@ def read_linearised(text: str, words: Sequence[str]) -> ReadTree:
     Args:
         text: The symbols, with white space between them.
         words: The words of the sentence, without spaces or brackets in them.
+        with_words: Whether the sequence is meant to have the words in it; by default what it looks like.
     """
+    if with_words is None:
+        with_words = has_words(text)
     reader = _Reader()
-    symbols = list(reader.read(_symbols(text), has_words(text)))
+    symbols = list(reader.read(_symbols(text), with_words))
     leaves = [symbol for symbol in symbols if isinstance(symbol, _Leaf)]
-    places, rest = (_placed_by_word if has_words(text) else _placed_by_number)(leaves, words)
+    places, rest = (_placed_by_word if with_words else _placed_by_number)(leaves, words)
     for symbol in symbols:
         if isinstance(symbol, _Leaf):
             reader.add(symbol, next(places))
@@ -108,7 +116,7 @@ def read_linearised(text: str, words: Sequence[str]) -> ReadTree:
 def words_of(text: str) -> list[str]:
     """The words that a sequence has in it; where it has none, something in place of each."""
     leaves = [symbol for symbol in _Reader().read(_symbols(text), has_words(text)) if isinstance(symbol, _Leaf)]
-    return [f"word{number}" if leaf.word is None else leaf.word for number, leaf in enumerate(leaves, start=1)]
+    return [f"word{number}" if leaf.word is None else _read(leaf.word) for number, leaf in enumerate(leaves, start=1)]
 
 
 def retagged(tree: Tree, tags: Iterable[str]) -> Tree:
@@ -132,7 +140,11 @@ def _symbols(text: str) -> list[str]:
 
 
 def _written(word: str) -> str:
-    return f"\\{word}" if _TAG_AFTER_WORD.fullmatch(word) else word
+    return f"\\{word}" if _LIKE_A_TAG.fullmatch(word) else word
+
+
+def _read(word: str) -> str:
+    return word.removeprefix("\\") if _LIKE_A_TAG.fullmatch(word) else word
 
 
 @dataclass(frozen=True)
@@ -190,7 +202,7 @@ class _Reader:
                 word = None
             if _BRACKET.fullmatch(symbol):
                 yield symbol
-            elif not _OTHER.fullmatch(symbol):
+            elif not _OTHER.fullmatch(symbol) or _TAG_AFTER_WORD.fullmatch(symbol):
                 self.repairs.append(f"dropped {symbol!r}, which is no symbol")
             elif with_words:
                 word = symbol

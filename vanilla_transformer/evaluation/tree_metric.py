@@ -32,15 +32,17 @@ class BracketingF1(Metric):
     def _extract_reference_info(self, refs: Sequence[str]) -> dict:
         if len(refs) != 1:
             raise ValueError(f"evalb compares a tree with one reference, not with {len(refs)}.")
-        words = words_of(refs[0])
-        gold = read_linearised(refs[0], words)
-        if gold.repairs or not words or linearise(gold.tree, has_words(refs[0])) != refs[0]:
-            raise ValueError(f"a reference is no linearised tree ({'; '.join(gold.repairs) or 'no words'}): {refs[0]}")
-        return {"gold": gold.tree, "words": words}
+        words, with_words = words_of(refs[0]), has_words(refs[0])
+        if not words or "" in words:
+            raise ValueError(f"a reference is no linearised tree (no words, or a tag without one): {refs[0]}")
+        gold = read_linearised(refs[0], words, with_words)
+        if gold.repairs or linearise(gold.tree, with_words) != refs[0]:
+            raise ValueError(f"a reference is no linearised tree ({'; '.join(gold.repairs)}): {refs[0]}")
+        return {"gold": gold.tree, "words": words, "with_words": with_words}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
         gold, words = ref_kwargs["gold"], ref_kwargs["words"]
-        read = read_linearised(hypothesis, words)
+        read = read_linearised(hypothesis, words, ref_kwargs["with_words"])
         parsed = _punctuated_like(read.tree, gold)
         [score] = score_trees([str(gold)], [str(parsed)], COLLINS).sentences
         return [score.matched, score.gold, score.parsed, not read.repairs, 1]

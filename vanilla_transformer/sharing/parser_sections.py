@@ -21,7 +21,7 @@ LIMITS = (
 def what_a_parser_is(config: VanillaTransformerConfig, recipe: Recipe) -> str:
     """What it does, what it is and where its weights come from."""
     return (
-        "Makes constituency trees of tokenised sentences, by writing brackets and tags as if it translated (section "
+        "Makes constituency trees of tokenised sentences, by writing them as sequences as if it translated (section "
         f"6.3 of the paper). {as_text(recipe.description)}\n\n{architecture(config)} Trained from random weights."
     )
 

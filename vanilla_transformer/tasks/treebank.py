@@ -115,10 +115,9 @@ def write_treebank(
         with_words: Whether the sequences have the words in them.
 
     Raises:
-        ValueError: A set has no trees.
+        ValueError: A set has no trees, or a tree cannot be linearised; nothing is written then.
     """
-    reports = {}
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    reports, files = {}, {}
     for name, trees in sets.items():
         reports[name] = report = TreebankReport()
         lines: dict[str, list[str]] = {"words": [], "linear": [], "trees": []}
@@ -129,14 +128,16 @@ def write_treebank(
             words = [leaf.word for leaf in tree.leaves()]
             report.trees += 1
             report.words += len(words)
-            for kind, line in (
-                ("words", " ".join(words)),
-                ("linear", linearise(tree, with_words)),
-                ("trees", str(tree)),
-            ):
+            try:
+                linear = linearise(tree, with_words)
+            except ValueError as error:
+                raise ValueError(f"The set {name}, tree {report.trees + report.without_words}: {error}.") from error
+            for kind, line in (("words", " ".join(words)), ("linear", linear), ("trees", str(tree))):
                 lines[kind].append(f"{line}\n")
         if not report.trees:
             raise ValueError(f"There are no trees for the set {name}.")
-        for kind, texts in lines.items():
-            write_text(Path(folder) / f"{name}.{kind}", "".join(texts))
+        files |= {f"{name}.{kind}": "".join(of_kind) for kind, of_kind in lines.items()}
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_text(Path(folder) / name, text)
     return reports

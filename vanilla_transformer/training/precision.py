@@ -1,7 +1,7 @@
 """Whether training in bfloat16 pays on this device."""
 
 import logging
-import time
+from collections.abc import Mapping
 
 import torch
 
@@ -9,33 +9,31 @@ import torch
 logger = logging.getLogger(__name__)
 
 
-def with_usable_precision(training: dict) -> dict:
-    """A recipe's training section without `bf16` where that would make training slower, or impossible.
+def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
+    """A recipe's training section without `bf16` where the device has no instructions for it.
 
-    Recipes ask for bf16 for its speed. Processors without instructions for it compute it by other means, up to a
-    hundred times as slowly as float32; transformers refuses it on GPUs that lack it.
+    Recipes ask for bf16 for its speed: without such instructions it is some fifty times as slow as float32.
+
+    Args:
+        training: The section; its `bf16` beside `fp16` stays, for transformers to refuse.
+        has_bfloat16: What `has_bfloat16` says of the device.
+        begun_in: What a run was begun in that now goes on, as its environment.json says: "bf16", "float32".
     """
-    if not training.get("bf16"):
+    training = dict(training)
+    if not training.get("bf16") or training.get("fp16"):
         return training
-    if torch.cuda.is_available() and not training.get("use_cpu"):
-        usable, why = torch.cuda.is_bf16_supported(including_emulation=False), "this GPU does not have it"
+    if begun_in == "float32":
+        logger.info("training.bf16 is left out: the run was begun in float32.")
+    elif not has_bfloat16:
+        begun = ", although the run was begun in it" if begun_in == "bf16" else ""
+        logger.warning("training.bf16 is left out%s: this device has no instructions for it.", begun)
     else:
-        slowdown = bfloat16_slowdown()
-        usable, why = slowdown <= 1, f"a trial on this processor was {slowdown:.1f} times as slow in it as in float32"
-    if usable:
         return training
-    logger.warning("training.bf16 is left out: %s. Training is in float32.", why)
     return {**training, "bf16": False}
 
 
-def bfloat16_slowdown() -> float:
-    """How many times as long a matrix product takes the processor in bfloat16 as in float32; below 1 bfloat16 pays."""
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        matrix, taken = torch.ones(256, 256, dtype=dtype), []
-        for _ in range(6):  # the fastest: the first prepares, and others may be interrupted
-            start = time.perf_counter()
-            matrix @ matrix
-            taken.append(time.perf_counter() - start)
-        seconds[dtype] = min(taken)
-    return seconds[torch.bfloat16] / seconds[torch.float32]
+def has_bfloat16(use_cpu: bool) -> bool:
+    """Whether the device has instructions for matrix products in bfloat16; other devices than CPUs and GPUs may."""
+    if use_cpu:
+        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)

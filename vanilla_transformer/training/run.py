@@ -26,7 +26,7 @@ from ..run_folder import RunFolder
 from ..sharing.publishing import publish
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import finish_what_was_cut_short, trainer_state
-from .precision import with_usable_precision
+from .precision import has_bfloat16, with_usable_precision
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .recipe import Recipe, load_recipe
@@ -191,7 +191,11 @@ def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingA
     # Processes wait for one that waits for its stream; after half an hour more it is gone.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
     defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": timeout}
-    training = with_usable_precision({**defaults, **recipe.training})
+    training = {**defaults, **recipe.training}
+    begun_in = None
+    if folder.good_checkpoints():
+        begun_in = json.loads(folder.environment.read_text(encoding="utf-8")).get("precision")
+    training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]), begun_in=begun_in)
     arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **training)
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
