@@ -76,7 +76,7 @@ def model_card(
         _limits_section(recipe),
         _data_section(folder, recipe),
         _training_section(folder, recipe, command),
-        f"![Loss, and BLEU on the validation set against updates and minutes]({picture})\n\n{_curve(folder)}",
+        f"![Learning curve against updates]({picture})\n\n{_curve(folder)}",
         _all_scores(_read(folder.scores)),
         *([] if recipe.is_parser else [_examples_section(folder, recipe, examples)]),
         recipe_section(recipe),
@@ -252,13 +252,14 @@ def _where(corpus: dict) -> str:
 def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) -> str:
     log, environment = folder.log_records(), _read(folder.environment)
     packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
+    threads = f"{environment['threads']} thread{'s' * (environment['threads'] > 1)}"
     precision = f"in {environment['precision']}, " if "precision" in environment else ""
     hardware = environment["accelerator"] or f"{environment['cpu_cores']} cores of {environment['processor']}"
     minutes = max(record["elapsed_seconds"] for record in log) / 60
     command = command or environment.get("command") or "vanilla-transformer train recipe.yaml"
     return (
         f"## Training\n\n{fenced(command)}\n\n{log[-1]['step']:,} updates, {log[-1]['epoch']:.1f} epochs, in "
-        f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {environment['threads']} threads, "
+        f"{minutes:.1f} minutes of training (validation not counted) on {hardware}, {threads}, "
         f"{precision}seed {recipe.training.get('seed', 42)}. Versions: Python {environment['python']}, {packages}. The "
         "recipe as it was resolved is below, and in `recipe.yaml`."
     )
@@ -292,14 +293,15 @@ def _gains(scores: Sequence[Mapping]) -> list[str]:
 
 
 def _curve(folder: RunFolder) -> str:
-    rows = [
-        f"| {record['step']:,} | {record['elapsed_seconds'] / 60:.1f} | {_number(record['eval_loss'], 3)} | "
-        f"{_number(record['eval_perplexity'], 2)} | {_number(record.get('eval_bleu'), 2)} |"
-        for record in folder.log_records()
-        if "eval_loss" in record
-    ]
-    head = "| update | minutes | validation loss (nats per token) | perplexity | BLEU |\n| ---: | ---: | ---: | ---: "
-    return f"{head}| ---: |\n" + "\n".join(rows)
+    records = [record for record in folder.log_records() if "eval_loss" in record]
+    columns = {"validation loss (nats per token)": ("eval_loss", 3), "perplexity": ("eval_perplexity", 2)}
+    if any("eval_bleu" in record for record in records):
+        columns["BLEU"] = ("eval_bleu", 2)
+    lines = [["update", "minutes", *columns], ["---:"] * (2 + len(columns))]
+    for record in records:
+        numbers = [_number(record.get(name), digits) for name, digits in columns.values()]
+        lines.append([f"{record['step']:,}", f"{record['elapsed_seconds'] / 60:.1f}", *numbers])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _number(value: float | None, digits: int) -> str:
