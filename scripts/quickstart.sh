@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to a trained translator: installs into .venv, trains on the built-in phrasebook (under three minutes on two
+# From nothing to a trained translator: installs into .venv, trains on the built-in phrasebook (three to five minutes on two
 # CPU cores), scores sentences it has never seen, and translates. Arguments are English sentences to translate as well:
 #   scripts/quickstart.sh "My sister is looking for her red book."
 set -euo pipefail
