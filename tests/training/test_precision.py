@@ -1,4 +1,4 @@
-"""bfloat16 is trained in only where the device has instructions for it, and a run stays in what it was begun in."""
+"""bfloat16 is trained in only where torch has a fast way to it, and a run stays in what it was begun in."""
 
 import time
 
@@ -30,11 +30,16 @@ def test_processors_are_told_apart_as_a_trial_tells_them():
     ("has", "begun_in", "expected", "said"),
     [
         (True, None, ASKED, ""),
-        (False, None, WITHOUT, "training.bf16 is left out: this device has no instructions for it."),
+        (False, None, WITHOUT, "training.bf16 is left out: torch has no fast way to it on this device."),
         (True, "bf16", ASKED, ""),
         (True, "float32", WITHOUT, "training.bf16 is left out: the run was begun in float32."),
         (False, "float32", WITHOUT, "training.bf16 is left out: the run was begun in float32."),
-        (False, "bf16", WITHOUT, "left out, although the run was begun in it: this device has no instructions for it."),
+        (
+            False,
+            "bf16",
+            WITHOUT,
+            "left out, although the run was begun in it: torch has no fast way to it on this device.",
+        ),
     ],
 )
 def test_what_is_left_out(has, begun_in, expected, said, caplog):

@@ -7,8 +7,8 @@ A symbol opens a constituent, closes one, or is the tag of the next word. The wo
 paper: whoever reads the sequence has the sentence. The outermost TOP is left out too, since every tree has it.
 
 With words, each stands before its tag, which begins with a slash. That is longer, but whoever writes it need not count
-how many words there have been: what comes next is what follows the last word in the sentence. The 40,000 trees of the
-paper were enough to learn to count, 3,400 are not.
+how many words there have been: what comes next is what follows the last word in the sentence. To count is hard to learn
+from few trees.
 """
 
 import re

@@ -10,9 +10,9 @@ logger = logging.getLogger(__name__)
 
 
 def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
-    """A recipe's training section without `bf16` where the device has no instructions for it.
+    """A recipe's training section without `bf16` where the device has no fast way to it.
 
-    Recipes ask for bf16 for its speed: without such instructions it is some fifty times as slow as float32.
+    Recipes ask for bf16 for its speed: without one it is some fifty times as slow as float32.
 
     Args:
         training: The section; its `bf16` beside `fp16` stays, for transformers to refuse.
@@ -26,14 +26,14 @@ def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: st
         logger.info("training.bf16 is left out: the run was begun in float32.")
     elif not has_bfloat16:
         begun = ", although the run was begun in it" if begun_in == "bf16" else ""
-        logger.warning("training.bf16 is left out%s: this device has no instructions for it.", begun)
+        logger.warning("training.bf16 is left out%s: torch has no fast way to it on this device.", begun)
     else:
         return training
     return {**training, "bf16": False}
 
 
 def has_bfloat16(use_cpu: bool) -> bool:
-    """Whether the device has instructions for matrix products in bfloat16; other devices than CPUs and GPUs may."""
+    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
     if use_cpu:
         return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)
