@@ -1,4 +1,4 @@
-"""`import vanilla_transformer` teaches the Auto classes the architecture: in any order of imports, at no cost."""
+"""`import vanilla_transformer` teaches the Auto classes the architecture, in any order of imports."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import pytest
 
 
 REPOSITORY = Path(__file__).parents[2]
-HEAVY = ("transformers.modeling_utils", "datasets", "matplotlib", "sacrebleu", "tokenizers", "accelerate")
 
 # Every Auto class must build the right model from a configuration and know its type.
 CHECK = """
@@ -105,11 +104,6 @@ def test_the_auto_classes_know_the_architecture(outcomes, order):
     assert outcomes[order] == (0, "")
 
 
-def test_importing_the_package_costs_nothing_beyond_transformers():
-    code = f"import torch, transformers, vanilla_transformer, sys; print([m for m in {HEAVY} if m in sys.modules])"
-    assert python(code).strip() == "[]"
-
-
 def test_a_saved_folder_loads_through_the_auto_classes(tiny_model, tmp_path):
     tiny_model().save_pretrained(tmp_path)
     code = f"""
@@ -119,16 +113,6 @@ model = AutoModelForSeq2SeqLM.from_pretrained({str(tmp_path)!r})
 print(type(model).__name__, model.config.d_model, AutoConfig.from_pretrained({str(tmp_path)!r}).model_type)
 """
     assert python(code).split() == ["VanillaTransformerForConditionalGeneration", "16", "vanilla_transformer"]
-
-
-def test_every_public_name_can_be_used_and_listed():
-    code = """
-import vanilla_transformer
-for name in vanilla_transformer.__all__:
-    assert getattr(vanilla_transformer, name) is not None, name
-    assert name in dir(vanilla_transformer), name
-"""
-    python(code)
 
 
 def test_an_unknown_name_is_an_attribute_error():
