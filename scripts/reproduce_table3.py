@@ -9,27 +9,25 @@ the updates. Measured is what the paper measures: perplexity per word piece and 
 6.1, no averaging) on the development set.
 
 The number of updates is what fits into --minutes of processor time, found by timing each row for a few updates, and is
-kept in OUTPUT/results.jsonl beside every finished run. The same command goes on where it was interrupted: killed at any
-moment, it loses the runs it was in and no other. All rows get their first seed before any gets its second. A short
-budget flatters rows that learn fast, such as those with few layers.
+kept in OUTPUT/results.jsonl beside every finished run; table3_results.py prints their table at any time. The same
+command goes on where it was interrupted: killed at any moment, it loses the runs it was in and no other. All rows get
+their first seed before any gets its second. A short budget flatters what learns fast, such as rows with few layers.
 
 --full-size trains nothing: it prints the commands for the paper's own sizes and data.
 """
 
 import argparse
-import json
 import math
 import shlex
-import statistics
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 from datasets import Dataset, disable_progress_bars, load_from_disk
+from table3_results import ROWS, Results, Settings, print_report
 from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as transformers_logging
@@ -51,72 +49,9 @@ from vanilla_transformer.data.encoding import encode_corpus
 from vanilla_transformer.files import alone_in, written_beside
 
 
-@dataclass(frozen=True)
-class PaperRow:
-    """What Table 3 has in a row: perplexity and BLEU on newstest2013, millions of parameters, and what differs."""
-
-    what: str
-    perplexity: float
-    bleu: float
-    parameters: int
-    label_smoothing: float = 0.1
-
-
-ROWS = {
-    "base": PaperRow("", 4.92, 25.8, 65),
-    "table3-a1": PaperRow("1 head", 5.29, 24.9, 65),
-    "table3-a2": PaperRow("4 heads", 5.00, 25.5, 65),
-    "table3-a3": PaperRow("16 heads", 4.91, 25.8, 65),
-    "table3-a4": PaperRow("32 heads", 5.01, 25.4, 65),
-    "table3-b1": PaperRow("d_k / 4", 5.16, 25.1, 58),
-    "table3-b2": PaperRow("d_k / 2", 5.01, 25.4, 60),
-    "table3-c1": PaperRow("2 layers", 6.11, 23.7, 36),
-    "table3-c2": PaperRow("4 layers", 5.19, 25.3, 50),
-    "table3-c3": PaperRow("8 layers", 4.88, 25.5, 80),
-    "table3-c4": PaperRow("d_model / 2", 5.75, 24.5, 28),
-    "table3-c5": PaperRow("d_model x 2", 4.66, 26.0, 168),
-    "table3-c6": PaperRow("d_ff / 2", 5.12, 25.4, 53),
-    "table3-c7": PaperRow("d_ff x 2", 4.75, 26.2, 90),
-    "table3-d1": PaperRow("dropout 0.0", 5.77, 24.6, 65),
-    "table3-d2": PaperRow("dropout 0.2", 4.95, 25.5, 65),
-    "table3-d3": PaperRow("smoothing 0.0", 4.67, 25.3, 65, label_smoothing=0.0),
-    "table3-d4": PaperRow("smoothing 0.2", 5.47, 25.7, 65, label_smoothing=0.2),
-    "table3-e": PaperRow("learned positions", 4.92, 25.7, 65),
-    "big": PaperRow("big", 4.33, 26.4, 213),
-}
-SAME = {"perplexity": 0.05, "bleu": 0.1}  # differences of the paper, from one run each, that are no direction
 RISE = 0.15  # of the updates: warm-up
 FOR_VALIDATION = 0.15  # of the budget
 WIDTHS = ("d_model", "head_dim", "value_head_dim", "encoder_ffn_dim", "decoder_ffn_dim")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all runs of one results file have in common.
-
-    Attributes:
-        narrower: What the paper's widths are divided by.
-        tokens: Padded tokens of a batch, on either side, at most.
-        vocabulary: Pieces.
-        sentences: Development sentences that are measured on, at most.
-        languages: Source and target, with a hyphen between them.
-        text: Half of the SHA-256 of the training pairs, and half of that of the development pairs.
-        updates: Of every row but big, which has three times as many.
-    """
-
-    narrower: int
-    tokens: int
-    vocabulary: int
-    sentences: int
-    languages: str
-    text: str
-    updates: int
-
-    def updates_of(self, row: str) -> int:
-        return self.updates * (3 if row == "big" else 1)
-
-    def data_in(self, output: Path) -> Path:
-        return output / f"data_{self.languages}_{self.vocabulary}_{self.sentences}_{self.text[:8]}"
 
 
 def scaled(row: str, narrower: int, vocab_size: int) -> VanillaTransformerConfig:
@@ -148,14 +83,20 @@ def load_text(data: Path, languages: list[str]) -> dict[str, Dataset]:
     }
 
 
+def data_folder(output: Path, settings: Settings) -> Path:
+    """Where the tokenizer and the encoded text of a results file are kept beside it."""
+    text = f"{settings.languages}_{settings.vocabulary}_{settings.sentences}_{settings.text[:8]}"
+    return output / f"data_{text}"
+
+
 def prepare(corpora: dict[str, Dataset], output: Path, settings: Settings) -> None:
     """Learns the one vocabulary and encodes training and development set, unless that has been done."""
-    if settings.data_in(output).exists():
+    if data_folder(output, settings).exists():
         return
     texts = (text for pair in corpora["train"]["translation"] for text in pair.values())
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=settings.vocabulary))
     measured = corpora["validation"].select(range(min(settings.sentences, len(corpora["validation"]))))
-    with written_beside(settings.data_in(output)) as beside:
+    with written_beside(data_folder(output, settings)) as beside:
         tokenizer.save_pretrained(beside / "tokenizer")
         for split, corpus in (("train", corpora["train"]), ("validation", measured)):
             encoded, _ = encode_corpus(corpus, tokenizer, *settings.languages.split("-"))
@@ -166,7 +107,7 @@ def prepare(corpora: dict[str, Dataset], output: Path, settings: Settings) -> No
 
 def load(output: Path, settings: Settings) -> tuple:
     """Tokenizer, training rows, development rows."""
-    data = settings.data_in(output)
+    data = data_folder(output, settings)
     return load_tokenizer(data / "tokenizer"), load_from_disk(data / "train"), load_from_disk(data / "validation")
 
 
@@ -244,37 +185,6 @@ def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settin
     return max(1, int((1 - FOR_VALIDATION) * 60 * minutes / (seeds * seconds)))
 
 
-class Results:
-    """The JSON-lines file: settings first, then a line for each run that is finished."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-        if text and not text.endswith("\n"):  # killed while it was written
-            path.write_text("".join(line for line in text.splitlines(keepends=True) if line.endswith("\n")))
-        self.settings = Settings(**lines[0]) if lines else None
-        self.runs = lines[1:]
-
-    def begin(self, settings: Settings) -> None:
-        self.settings = settings
-        self._append(asdict(settings))
-
-    def add(self, record: dict) -> None:
-        self.runs.append(record)
-        self._append(record)
-
-    def _append(self, record: dict) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-
-    def missing(self, rows: list[str], seeds: int) -> Iterator[tuple[str, int]]:
-        done = {(record["row"], record["seed"]) for record in self.runs}
-        return (
-            (row, seed) for seed in range(1, seeds + 1) for row in rows if (row, seed) not in done
-        )  # all rows once before any twice
-
-
 def train_missing(results: Results, rows: list[str], seeds: int, workers: int, minutes: float, output: Path) -> None:
     """Does what is not done yet, as long as there is processor time for it."""
 
@@ -304,80 +214,6 @@ def train_missing(results: Results, rows: list[str], seeds: int, workers: int, m
             done = next(as_completed(running))
             running.remove(done)
             finished(done.result())
-
-
-# ------------------------------------------------------------------------------------------------------------ report
-
-
-def summary(runs: list[dict]) -> list[dict]:
-    """For each row its means, its spread over seeds, and what its differences from base say beside the paper's."""
-    of = {row: [record for record in runs if record["row"] == row] for row in ROWS}
-    found = []
-    for row, records in of.items():
-        if not records:
-            continue
-        summed = {"row": row, "seeds": len(records), "parameters": records[0]["parameters"]}
-        for name in ("perplexity", "bleu"):
-            values = [record[name] for record in records]
-            summed[name] = statistics.mean(values)
-            summed[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
-            summed[f"{name}_verdict"] = verdict(name, row, of)
-        found.append(summed)
-    return found
-
-
-def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
-    """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
-
-    Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
-    perplexities are compared by their logarithms. Where the paper has next to no difference, one within noise agrees.
-    """
-    if row == "base" or not runs_of["base"]:
-        return ""
-    values = {
-        r: [math.log(x[name]) if name == "perplexity" else x[name] for x in xs] for r, xs in runs_of.items() if xs
-    }
-    variances = [(statistics.variance(x), len(x) - 1) for x in values.values() if len(x) > 1]
-    if not variances:
-        return "one seed"
-    pooled = sum(variance * freedom for variance, freedom in variances) / sum(freedom for _, freedom in variances)
-    noise = 2 * math.sqrt(pooled * (1 / len(values[row]) + 1 / len(values["base"])))
-    ours = statistics.mean(values[row]) - statistics.mean(values["base"])
-    papers = getattr(ROWS[row], name) - getattr(ROWS["base"], name)
-    if abs(papers) <= SAME[name] + 1e-9:
-        return "agrees (no difference)" if abs(ours) <= noise else "differs (no difference in the paper)"
-    if abs(ours) <= noise:
-        return "within noise"
-    return "agrees" if ours * papers > 0 else "differs"
-
-
-def print_report(results: Results) -> None:
-    settings, rows = results.settings, summary(results.runs)
-    seconds = sum(record["cpu_seconds"] for record in results.runs)
-    print(
-        f"\nWidths divided by {settings.narrower}, {settings.vocabulary:,} pieces, {settings.updates:,} updates of "
-        f"{settings.tokens:,} tokens (big: three times as many); {len(results.runs)} runs, {seconds / 60:.0f} minutes "
-        f"of processor time. Ours: mean ± standard deviation over seeds, up to {settings.sentences:,} development "
-        "sentences.\n"
-    )
-    print(
-        "| row | | PPL, paper | PPL, ours | against base | BLEU, paper | BLEU, ours | against base "
-        "| parameters, paper (M) | ours (k) | seeds |"
-    )
-    print("| --- | --- | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: |")
-    for row in rows:
-        paper = ROWS[row["row"]]
-        cells = [row["row"], paper.what]
-        for name, digits in (("perplexity", 2), ("bleu", 1)):
-            spread = "" if row[f"{name}_spread"] is None else f" ± {row[f'{name}_spread']:.{digits}f}"
-            cells += [f"{getattr(paper, name)}", f"{row[name]:.{digits}f}{spread}", row[f"{name}_verdict"]]
-        cells += [f"{paper.parameters}", f"{row['parameters'] / 1e3:,.0f}", f"{row['seeds']}"]
-        print("| " + " | ".join(cells) + " |")
-    for kind in ("agrees", "within noise", "differs"):
-        for name in ("perplexity", "bleu"):
-            named = [row["row"] for row in rows if row[f"{name}_verdict"].startswith(kind)]
-            print(f"\n{name}, {kind}: {', '.join(named) or 'none'}", end="")
-    print()
 
 
 def full_size_overrides(row: str) -> tuple[str, dict[str, str]]:
@@ -414,12 +250,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024, help="of a batch, on either side")
     parser.add_argument("--vocabulary", type=int, default=4000)
     parser.add_argument("--sentences", type=int, default=1014, help="development sentences to measure on, at most")
-    parser.add_argument("--report", action="store_true", help="train nothing, print the table of what there is")
     parser.add_argument("--full-size", action="store_true", help="print the commands for the paper's sizes and data")
     arguments = parser.parse_args()
     if arguments.full_size:
         return print_full_size()
-    if not arguments.data.is_dir() and not arguments.report:
+    if not arguments.data.is_dir():
         parser.error(
             f"There is no folder {arguments.data}: give Multi30k's train.en, train.de, val.en and val.de by --data."
         )
@@ -433,24 +268,21 @@ def main() -> None:
 def reproduce(arguments: argparse.Namespace) -> None:
     output, rows = arguments.output, arguments.rows
     results = Results(output / "results.jsonl")
-    if not arguments.report:
-        corpora = load_text(arguments.data, arguments.languages)
-        chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
-        chosen["languages"] = "-".join(arguments.languages)
-        chosen["text"] = "".join(corpus_fingerprint(corpus)[:32] for corpus in corpora.values())
-        begun = results.settings
-        if begun and asdict(begun) != chosen | {"updates": arguments.updates or begun.updates}:
-            raise SystemExit(f"{output} was begun with {begun}: go on with these, or choose another --output.")
-        settings = begun or Settings(**chosen, updates=arguments.updates or 1)
-        prepare(corpora, output, settings)
-        if not begun:
-            fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
-            results.begin(Settings(**chosen, updates=fitting))
-        train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
-        if left := list(results.missing(rows, arguments.seeds)):
-            print(f"The {arguments.minutes:g} minutes are over, {len(left)} runs are left: raise --minutes to go on.")
-    if results.settings is None:
-        raise SystemExit(f"There are no results in {output} yet.")
+    corpora = load_text(arguments.data, arguments.languages)
+    chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
+    chosen["languages"] = "-".join(arguments.languages)
+    chosen["text"] = "".join(corpus_fingerprint(corpus)[:32] for corpus in corpora.values())
+    begun = results.settings
+    if begun and asdict(begun) != chosen | {"updates": arguments.updates or begun.updates}:
+        raise SystemExit(f"{output} was begun with {begun}: go on with these, or choose another --output.")
+    settings = begun or Settings(**chosen, updates=arguments.updates or 1)
+    prepare(corpora, output, settings)
+    if not begun:
+        fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
+        results.begin(Settings(**chosen, updates=fitting))
+    train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
+    if left := list(results.missing(rows, arguments.seeds)):
+        print(f"The {arguments.minutes:g} minutes are over, {len(left)} runs are left: raise --minutes to go on.")
     print_report(results)
 
 

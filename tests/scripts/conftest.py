@@ -48,5 +48,10 @@ def reproduce_table3():
 
 
 @pytest.fixture(scope="session")
+def table3_results():
+    return load_script("table3_results")
+
+
+@pytest.fixture(scope="session")
 def benchmark_training():
     return load_script("benchmark_training")

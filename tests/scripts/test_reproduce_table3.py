@@ -153,20 +153,52 @@ def runs(**values):
         ((5.0, 5.1), "within noise", "within noise"),
     ],
 )
-def test_directions_against_base(reproduce_table3, ours, perplexity, bleu):
+def test_directions_against_base(table3_results, ours, perplexity, bleu):
     """The paper's row A1 has the higher perplexity and the lower BLEU."""
-    [_, row] = reproduce_table3.summary(runs(base=(5.0, 5.1), table3_a1=ours))
+    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_a1=ours))
     assert (row["perplexity_verdict"], row["bleu_verdict"]) == (perplexity, bleu)
 
 
-def test_where_the_paper_has_no_difference(reproduce_table3):
-    [_, row] = reproduce_table3.summary(runs(base=(5.0, 5.1), table3_e=(5.05, 5.06)))
+def test_where_the_paper_has_no_difference(table3_results):
+    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(5.05, 5.06)))
     assert row["perplexity_verdict"] == "agrees (no difference)"
-    [_, row] = reproduce_table3.summary(runs(base=(5.0, 5.1), table3_e=(7.0, 7.1)))
+    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(7.0, 7.1)))
     assert row["perplexity_verdict"] == "differs (no difference in the paper)"
 
 
-def test_one_seed_decides_nothing(reproduce_table3):
-    [_, row] = reproduce_table3.summary(runs(base=(5.0,), table3_a1=(9.0,)))
+def test_one_seed_decides_nothing(table3_results):
+    [_, row] = table3_results.summary(runs(base=(5.0,), table3_a1=(9.0,)))
     assert row["perplexity_verdict"] == "one seed"
     assert row["perplexity_spread"] is None
+
+
+def test_the_table_of_a_file(table3_results, tmp_path, capsys, monkeypatch):
+    """It is printed of what is there, and the file is left as it is, with what a killed process left of a line."""
+    settings = table3_results.Settings(8, 1024, 4000, 1014, "en-de", "0123456789", updates=1200)
+    results = table3_results.Results(tmp_path / "results.jsonl")
+    results.begin(settings)
+    for record in runs(base=(5.0, 5.1), table3_a1=(6.0, 6.1)):
+        results.add({**record, "cpu_seconds": 30.0})
+    whole = results.path.read_bytes()
+    results.path.write_bytes(whole + b'{"row": "ba')
+    monkeypatch.setattr("sys.argv", ["table3_results.py", str(results.path)])
+    table3_results.main()
+    printed = capsys.readouterr().out
+    assert "1,200 updates of 1,024 tokens" in printed
+    assert "4 runs, 2 minutes" in printed
+    assert "| table3-a1 | 1 head | 5.29 | 6.05 ± 0.07 | agrees | 24.9 | 16.5 ± 0.2 | agrees |" in printed
+    assert results.path.read_bytes() == whole + b'{"row": "ba'
+    again = table3_results.Results(results.path)
+    assert again.settings == settings
+    again.add({"row": "big"})
+    assert results.path.read_bytes() == whole + b'{"row": "big"}\n'
+
+
+@pytest.mark.parametrize("text", ["", "no JSON\n", '{"loss": 1.0}\n', "[1]\n"])
+def test_a_file_without_results_is_named(table3_results, tmp_path, capsys, monkeypatch, text):
+    file = tmp_path / "other.jsonl"
+    file.write_text(text)
+    monkeypatch.setattr("sys.argv", ["table3_results.py", str(file)])
+    with pytest.raises(SystemExit):
+        table3_results.main()
+    assert str(file) in capsys.readouterr().err
