@@ -20,9 +20,9 @@ import argparse
 import math
 import shlex
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -47,6 +47,7 @@ from vanilla_transformer.commands.process import prepare_for_training
 from vanilla_transformer.data.corpora import corpus_fingerprint
 from vanilla_transformer.data.encoding import encode_corpus
 from vanilla_transformer.files import alone_in, written_beside
+from vanilla_transformer.worker_processes import worker_processes
 
 
 RISE = 0.15  # of the updates: warm-up
@@ -153,8 +154,9 @@ def begin_process() -> None:
     transformers_logging.set_verbosity_error()
 
 
-def run(row: str, seed: int, settings: Settings, output: Path) -> dict:
+def run(job: tuple[str, int], settings: Settings, output: Path) -> dict:
     """Trains and measures one row with one seed."""
+    row, seed = job
     begin_process()
     start = time.process_time()
     trainer = make_trainer(row, seed, settings, output, load(output, settings))
@@ -198,17 +200,18 @@ def train_missing(results: Results, rows: list[str], seeds: int, workers: int, m
             flush=True,
         )
 
-    missing = list(results.missing(rows, seeds))
+    waiting = results.missing(rows, seeds)
+    work = partial(run, settings=results.settings, output=output)
     if workers == 1:
-        for row, seed in missing:
+        for job in waiting:
             if spent() < minutes:
-                finished(run(row, seed, results.settings, output))
+                finished(work(job))
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting, running = iter(missing), set()
+    running = set()
+    with worker_processes(work, workers, start_method="spawn") as submit:
         while True:
             while len(running) < workers and spent() < minutes and (job := next(waiting, None)) is not None:
-                running.add(pool.submit(run, *job, results.settings, output))
+                running.add(submit(job))
             if not running:
                 return
             done = next(as_completed(running))
@@ -254,6 +257,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.full_size:
         return print_full_size()
+    for name in ("narrower", "tokens", "vocabulary", "sentences", "seeds", "workers"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} must be 1 or more, not {getattr(arguments, name)}.")
     if not arguments.data.is_dir():
         parser.error(
             f"There is no folder {arguments.data}: give Multi30k's train.en, train.de, val.en and val.de by --data."
@@ -268,7 +274,12 @@ def main() -> None:
 def reproduce(arguments: argparse.Namespace) -> None:
     output, rows = arguments.output, arguments.rows
     results = Results(output / "results.jsonl")
-    corpora = load_text(arguments.data, arguments.languages)
+    try:
+        for row in rows:
+            scaled(row, arguments.narrower, arguments.vocabulary)
+        corpora = load_text(arguments.data, arguments.languages)
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
     chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
     chosen["languages"] = "-".join(arguments.languages)
     chosen["text"] = "".join(corpus_fingerprint(corpus)[:32] for corpus in corpora.values())
@@ -280,7 +291,10 @@ def reproduce(arguments: argparse.Namespace) -> None:
     if not begun:
         fitting = arguments.updates or updates_within(arguments.minutes, rows, arguments.seeds, settings, output)
         results.begin(Settings(**chosen, updates=fitting))
-    train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
+    try:
+        train_missing(results, rows, arguments.seeds, arguments.workers, arguments.minutes, output)
+    except ChildProcessError as error:
+        raise SystemExit(f"{error} The same command goes on where it was.") from error
     if left := list(results.missing(rows, arguments.seeds)):
         print(f"The {arguments.minutes:g} minutes are over, {len(left)} runs are left: raise --minutes to go on.")
     print_report(results)

@@ -102,10 +102,9 @@ class Results:
             self._end = file.tell()
 
     def missing(self, rows: list[str], seeds: int) -> Iterator[tuple[str, int]]:
+        """Rows and seeds that are not done yet, all rows once before any twice."""
         done = {(record["row"], record["seed"]) for record in self.runs}
-        return (
-            (row, seed) for seed in range(1, seeds + 1) for row in rows if (row, seed) not in done
-        )  # all rows once before any twice
+        return ((row, seed) for seed in range(1, seeds + 1) for row in rows if (row, seed) not in done)
 
 
 def summary(runs: list[dict]) -> list[dict]:

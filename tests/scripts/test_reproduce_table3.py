@@ -10,6 +10,7 @@ import sys
 import time
 from itertools import islice
 
+import psutil
 import pytest
 
 from vanilla_transformer import VanillaTransformerConfig, load_recipe, phrasebook
@@ -88,7 +89,10 @@ def test_killed_by_the_system_with_two_workers(data, tmp_path):
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         while not results.exists() or results.read_text().count("\n") < 3:
             time.sleep(0.1)
+        workers = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)
+    assert len(workers) >= 2
+    assert psutil.wait_procs(workers, timeout=30)[1] == []  # none goes on alone
     before = results.read_text().splitlines()[:3]
     subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
     after = results.read_text().splitlines()
@@ -115,6 +119,21 @@ def test_every_row_differs_from_base_in_what_the_paper_says(reproduce_table3):
         assert (ours.head_dim or 0) * 8 == (theirs.head_dim or 0)
         assert (ours.value_head_dim or 0) * 8 == (theirs.value_head_dim or 0)
         assert ours.vocab_size == 500
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--narrower", "7"], "--narrower 7 does not divide"),
+        (["--languages", "en", "xx"], "train.xx"),
+        (["--workers", "0"], "--workers must be 1 or more"),
+    ],
+)
+def test_a_mistake_is_one_message(reproduce, tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit) as ended:
+        reproduce("--rows", "base", *options)
+    assert message in f"{ended.value}{capsys.readouterr().err}"
+    assert not (tmp_path / "out" / "results.jsonl").exists()
 
 
 def test_a_factor_that_does_not_divide_is_refused(reproduce_table3):
