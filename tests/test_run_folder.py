@@ -89,3 +89,36 @@ def test_averaged_model_comes_before_the_best(tmp_path):
 def test_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"no model in {tmp_path}: give a run folder, a checkpoint"):
         find_model(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------------- log
+
+
+def test_a_line_that_has_no_end_is_not_read(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "loss": 2.5, "note": "a\xe2\x80\xa8b"}\n{"step": 2, "lo')
+    assert RunFolder(tmp_path).log_records() == [{"step": 1, "loss": 2.5, "note": "a\u2028b"}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[1, 2]",
+        "null",
+        '{"step": "a"}',
+        '{"step": 1, "loss": [2]}',
+        '{"step": 1',
+        "\0",
+        f'{{"step": 1{"0" * 400}}}',
+    ],
+)
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    (tmp_path / "log.jsonl").write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
+    with pytest.raises(ValueError, match=r"log\.jsonl, line 2: no record of a training log"):
+        RunFolder(tmp_path).log_records()
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n{"a": "\xff"}\n')
+    with pytest.raises(ValueError, match="line 2: no record"):
+        RunFolder(tmp_path).log_records()

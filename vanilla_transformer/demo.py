@@ -25,7 +25,7 @@ except ImportError as error:
 from PIL import Image  # comes with gradio
 
 
-MOST_CHARACTERS = 1000
+MOST_CHARACTERS = MOST_TOKENS = 1000  # of a text, and of a translation: the others wait for it
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
 ATTENTIONS = {"decoder on the source": "cross", "encoder": "encoder", "decoder on itself": "decoder"}
 BEAM_SEARCH, SAMPLING = "beam search", "sampling"
@@ -177,7 +177,9 @@ def _options(num_beams: int, length_penalty: float | None) -> list[gradio.compon
             top_p = gradio.Slider(0.05, 1, 1, step=0.05, label="Top p (sampling)")
             seed = gradio.Number(0, precision=0, minimum=0, label="Seed (sampling; 0: never the same)")
         with gradio.Row():
-            tokens = gradio.Number(0, precision=0, minimum=0, label="Tokens at most (0: the model's limit)")
+            tokens = gradio.Number(
+                0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Tokens at most (0: the model's limit)"
+            )
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations to show")
     return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
 

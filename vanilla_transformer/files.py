@@ -101,27 +101,46 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
     Raises:
         OSError: There can be no such file; raised at once.
     """
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file to write.")
+    check_replaceable(path)
     if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: nothing that could be replaced
-        with path.open("w", encoding="utf-8") as file:
+        with named_in_errors(path), path.open("w", encoding="utf-8") as file:
             yield file
         return
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: make it first.")
     with replaced_path(path) as beside, named_in_errors(path), beside.open("w", encoding="utf-8") as file:
         yield file
 
 
+def check_replaceable(path: Path) -> None:
+    """Refuses a place where there can be no file.
+
+    Raises:
+        IsADirectoryError: There is a folder.
+        FileNotFoundError: It is in a folder that is not there.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file to write.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: make it first.")
+
+
 @contextmanager
 def replaced_path(path: Path) -> Iterator[Path]:
-    """Gives a place to write a file at, which takes that of `path` if nothing went wrong and vanishes otherwise."""
+    """Gives a place to write a file at, which takes that of `path` if nothing went wrong and vanishes otherwise.
+
+    Raises:
+        OSError: As inside; it names `path` where it would have named that place.
+    """
     beside = _beside(path)
     try:
         yield beside
         os.replace(beside, path)
+    except OSError as error:
+        if error.filename != str(beside):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        if beside.parent.is_dir():
+            beside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """Where everything lies in the folder of a training run."""
 
 import json
+import math
 import re
 import zipfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from .translation.by_ctranslate2 import ExportedModel
 
 
 WEIGHTS = "model.safetensors"
+_LOGGED_NUMBERS = {"step", "elapsed_seconds", "loss", "eval_loss", "eval_perplexity", "eval_bleu", "skipped_updates"}
 
 
 class RunFolder:
@@ -44,14 +46,26 @@ class RunFolder:
         self.attention = self.path / "attention.png"
 
     def log_records(self) -> list[dict]:
-        """What was logged so far.
+        """What was logged so far. A last line that has no end yet is left out: it is being written, or was cut.
 
         Raises:
             FileNotFoundError: Nothing was: this is no run folder, or training has not begun.
+            ValueError: A line is no record of a training log; file and line are named.
         """
         if not self.log.is_file():
             raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
-        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+        *lines, _ = self.log.read_bytes().split(b"\n")
+        return [self._log_record(number, line) for number, line in enumerate(lines, start=1)]
+
+    def _log_record(self, number: int, line: bytes) -> dict:
+        try:
+            record = json.loads(line)
+            for name in _LOGGED_NUMBERS & record.keys():
+                if record[name] is not None:  # where it was not finite
+                    math.isfinite(record[name])
+        except (ValueError, AttributeError, TypeError, OverflowError) as error:
+            raise ValueError(f"{self.log}, line {number}: no record of a training log ({error}).") from error
+        return record
 
     def good_checkpoints(self) -> list[Path]:
         """The complete checkpoints, oldest first.

@@ -43,11 +43,18 @@ class TestMaps:
             assert image.get_clim() == (0, 1)
 
     def test_every_column_and_row_of_the_grid_has_its_tokens(self, path, panels):
-        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path)  # head 3 has no head below it
+        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path)  # head 4 has no head below it
         sources = [[label.get_text() for label in axes.get_xticklabels()] for axes in panels[:5]]
         targets = [[label.get_text() for label in axes.get_yticklabels()] for axes in panels[:5]]
-        assert sources == [[], [], ["p", "q", "r"], ["p", "q", "r"], ["p", "q", "r"]]
-        assert targets == [["x", "y"], [], [], ["x", "y"], []]
+        assert sources == [[], [], [], ["p", "q", "r"], ["p", "q", "r"]]
+        assert targets == [["x", "y"], [], ["x", "y"], [], ["x", "y"]]
+
+    @pytest.mark.parametrize(
+        ("heads", "queries", "keys", "across"), [(8, 9, 9, 4), (4, 9, 9, 2), (4, 2, 40, 1), (4, 40, 2, 4)]
+    )
+    def test_flat_maps_go_below_each_other(self, path, panels, heads, queries, keys, across):
+        plot_attention_maps(attention(heads, queries, keys), ["x"] * queries, ["p"] * keys, path)
+        assert panels[0].get_gridspec().ncols == across
 
     def test_any_text_may_be_a_token(self, path, panels):
         plot_attention_maps(
@@ -79,7 +86,9 @@ class TestMaps:
         np.testing.assert_array_equal(panels[0].images[0].get_array(), weights[2])
         [frame] = panels[0].patches
         assert (frame.get_y(), frame.get_height()) == (0.5, 1)
-        assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("there", "here")
+        assert not frame.get_clip_on()  # whole in the first and the last row too
+        figure = panels[0].figure
+        assert (figure.get_supxlabel(), figure.get_supylabel()) == ("there", "here")
 
     @pytest.mark.parametrize("heads", [[], [4], [-1]])
     def test_refuses_heads_that_are_not_there(self, path, heads):

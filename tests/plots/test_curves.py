@@ -75,22 +75,43 @@ class TestSeveralRuns:
     def test_loss_perplexity_and_bleu_against_updates_and_minutes(self, path, panels):
         plot_runs({"fast": LOG, "$slow": self.SLOWER}, path)
         assert_is_a_picture(path)
-        by_label = [{line.get_label(): line.get_xydata().tolist() for line in axes.lines} for axes in panels]
-        assert by_label[0]["fast"] == [[100, 5.5], [200, 3.9]]
-        assert by_label[0]["$slow"] == [[100, 4.5], [200, 3.5]]
-        assert by_label[1]["$slow"] == [[2, 4.5], [4, 3.5]]
-        assert by_label[3]["fast"] == [[33 / 60, 244.7], [66 / 60, 49.4]]
-        assert by_label[4] == {"fast": [[100, 1.3], [200, 17.0]], "$slow": []}
-        assert [100, 6.1] in panels[0].lines[1].get_xydata().tolist()  # the thin line of training
+        drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
+        fast, thin, slow, _ = drawn[0]
+        assert fast == [[100, 5.5], [200, 3.9]]
+        assert [100, 6.1] in thin  # training
+        assert slow == [[100, 4.5], [200, 3.5]]
+        assert drawn[1][2] == [[2, 4.5], [4, 3.5]]
+        assert drawn[3][0] == [[33 / 60, 244.7], [66 / 60, 49.4]]
+        assert drawn[4] == [[[100, 1.3], [200, 17.0]], []]
         [legend] = panels[0].figure.legends
         assert [text.get_text() for text in legend.get_texts()] == ["fast", "$slow", "thin: training loss"]
         labels = [axes.get_ylabel() for axes in panels[::2]]
         assert labels == ["loss per target token (nats)", "validation perplexity per token", "validation BLEU"]
         assert [axes.get_xlabel() for axes in panels[4:]] == ["updates", "training time (minutes)"]
 
+    def test_every_run_has_its_look_in_the_legend(self, path, panels):
+        """Also where long names differ at their beginning alone."""
+        plot_runs({f"runs/{number}{'/long' * 20}": LOG for number in range(20)}, path)
+        [legend] = panels[0].figure.legends
+        drawn = list(panels[2].lines)
+        handles = legend.get_lines()[: len(drawn)]
+        looks = [[(line.get_color(), line.get_linestyle()) for line in lines] for lines in (drawn, handles)]
+        assert looks[0] == looks[1]
+        assert len(set(looks[0])) == 20
+
+    def test_of_long_names_the_end_is_shown(self, path, panels):
+        plot_runs({f"{'folder/' * 20}{name}": LOG for name in ("one", "two")}, path)
+        names = [text.get_text() for text in panels[0].figure.legends[0].get_texts()]
+        assert [(name[0], name[-4:], len(name)) for name in names[:2]] == [("…", "/one", 50), ("…", "/two", 50)]
+
+    def test_a_long_legend_takes_no_room_from_the_curves(self, path, panels):
+        plot_runs({str(number): LOG for number in range(40)}, path)
+        assert panels[0].get_position().height * panels[0].figure.get_figheight() > 1.5
+
     def test_what_no_log_has_is_left_out(self, path, panels):
         plot_runs({"one": [{"step": 1, "loss": 3.0}]}, path)
         assert_is_a_picture(path)
+        assert panels[0].lines[1].get_marker() == "."  # one point is no line
         assert [axes.get_ylabel() for axes in panels] == ["loss per target token (nats)"]
         assert [text.get_text() for text in panels[0].figure.legends[0].get_texts()] == ["one", "thin: training loss"]
 

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from vanilla_transformer.plots import plot_attention_lines, plot_attention_maps, plot_learning_curve, plot_schedule
-from vanilla_transformer.plots.figures import fonts_for, printable
+from vanilla_transformer.plots.figures import fonts_for, look_of, printable
 
 from .conftest import LOG, assert_is_a_picture
 
@@ -64,3 +64,14 @@ class TestFiles:
         assert printable("dog ü") == "dog ü"
         assert printable("𓀀") in ("𓀀", "<U+13000>")
         assert fonts_for(["dog"])[:1] == matplotlib.rcParams["font.family"]
+
+    def test_what_stands_for_a_character_is_not_cut(self):
+        assert printable("\ue000\ue001\ue002", longest=18) == "\\ue000\\ue001\\ue002"
+        assert printable("\ue000\ue001\ue002", longest=17) == "\\ue000\\ue001…"
+        assert printable("\ue000\ue001\ue002", longest=5) == "…"
+        assert printable("\ue000" * 9, longest=None) == "\\ue000" * 9
+        assert printable("") == ""
+
+
+def test_32_lines_differ():
+    assert len({tuple(look_of(place).values()) for place in range(32)}) == 32

@@ -46,6 +46,12 @@ def test_brackets_in_words_are_written_as_in_a_treebank():
     assert sentence_words(" a ( f(x) ") == ["a", "-LRB-", "f-LRB-x-RRB-"]
 
 
+def test_words_are_those_of_trees():
+    """A no-break space, or another separator that ASCII does not know, may be part of a word."""
+    assert sentence_words("10\xa0000 a\u2028b\tc") == ["10\xa0000", "a\u2028b", "c"]
+    assert words_of(read_tree("(NP (CD 10\xa0000) (NNS a\u2028b))")) == ["10\xa0000", "a\u2028b"]
+
+
 def test_punctuation_has_the_tags_that_it_always_has():
     tree = read_tree("(TOP (S (NP (, dogs) (NN --)) (NN ?) ('' ') (: %) (, $) (POS ')))")
     assert str(with_punctuation_tags(tree)) == "(TOP (S (NP (XX dogs) (: --)) (. ?) ('' ') (XX %) (XX $) (POS ')))"

@@ -62,8 +62,30 @@ def test_trees_of_many_lines(tmp_path):
 @pytest.mark.parametrize("text", ["(S (NN a)\n", "(S (NN a)))\n", "(S (NN a b))\n"])
 def test_a_malformed_file_is_named(text, tmp_path):
     (tmp_path / "bad.mrg").write_text("(S (NN a))\n" + text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"bad.mrg: the tree that ends in line 2 is malformed"):
+    with pytest.raises(ValueError, match=r"bad.mrg, line 2: the tree that begins here is malformed"):
         list(trees_of(tmp_path / "bad.mrg"))
+
+
+def test_where_a_tree_that_does_not_end_begins(tmp_path):
+    (tmp_path / "bad.mrg").write_text("(S (NN a))\n\n(S (NN b)\n(S (NN c))\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 3: the tree that begins here is malformed \(read up to line 4\)"):
+        list(trees_of(tmp_path / "bad.mrg"))
+
+
+@pytest.mark.parametrize(
+    ("files", "last", "message"),
+    [
+        (["a\t1\t1", "b\t5\t3", "c\t6\t7"], 1, "line 2: b cannot be lines 5 to 3"),
+        (["a\t1\t2", "b\t2\t3", "c\t4\t5"], 1, "line 2: b cannot be lines 2 to 3"),
+        (["a\t1\t1", "b\t2\t2", "c\t3\t3"], 1, "ends with line 3, but there is a tree in line 4"),
+        (["a\t1\t1", "b\t2\t2", "c\t3\t4"], 0, "give 1 or more"),
+        (["a\t1\t1", "b\t2\t4"], 1, "names 2 files"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, files, last, message):
+    (tmp_path / "files.tsv").write_text("\n".join(files), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        split_by_file(((number, Tree("TOP")) for number in range(1, 5)), tmp_path / "files.tsv", last)
 
 
 def test_the_sample_is_split_by_file(shared):
@@ -122,4 +144,4 @@ def test_script(tmp_path, monkeypatch, capsys):
     (tmp_path / "c").write_text("(NP", encoding="utf-8")
     with pytest.raises(SystemExit, match="1"):
         run(*sets, "--output", tmp_path / "out")
-    assert "the tree that ends in line 1 is malformed" in capsys.readouterr().err
+    assert "c, line 1: the tree that begins here is malformed" in capsys.readouterr().err

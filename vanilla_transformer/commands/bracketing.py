@@ -34,7 +34,10 @@ def evalb(*, gold: Path, parsed: Path, parameters: Path | None = None, json: boo
             raise ValueError(f"{path} is empty: it must have a tree a line.")
     if len(trees) != len(parses):
         raise ValueError(f"{gold} has {len(trees)} lines and {parsed} {len(parses)}: they must agree.")
-    scores = score_trees(trees, parses, chosen)
+    try:
+        scores = score_trees(trees, parses, chosen)
+    except ValueError as error:
+        raise ValueError(f"{gold} and {parsed}: {error}") from error
     for score in scores.sentences:
         if score.problem:
             logger.warning("line %d is an error: %s", score.number, score.problem)

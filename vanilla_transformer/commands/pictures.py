@@ -1,10 +1,12 @@
 """What people would rather look at than read."""
 
+import math
 from pathlib import Path
 
 from .process import UsageError
 
 
+_DRAWN_UPDATES, _MOST_UPDATES = 4000, 10**12
 _ATTENTIONS = {
     "encoder": ("Encoder self-attention", ("source: looks", "source: is looked at")),
     "decoder": ("Decoder self-attention", ("target so far: looks", "target so far: is looked at")),
@@ -50,6 +52,9 @@ def plot(
         "lines": lines,
         "words": words,
     }
+    from ..plots.figures import check_picture
+
+    check_picture(output)
     subject = subject or []
     if what == "attention":
         _plot_attention(subject, output, **of_attention)
@@ -57,7 +62,7 @@ def plot(
     drawings = {"curves": _plot_curves, "schedule": _plot_schedule, "positions": _plot_positions}
     if what not in drawings:
         raise UsageError(f"Nothing to draw is called {what!r}: choose attention, curves, schedule or positions.")
-    if given := [name for name, value in of_attention.items() if value]:
+    if given := [name for name, value in of_attention.items() if value is not None and value is not False]:
         raise UsageError(f"--{given[0]} is for attention, not for {what}.")
     drawings[what](subject, output)
 
@@ -77,6 +82,8 @@ def _plot_attention(
         raise UsageError('Give a model and a sentence: plot attention MODEL "SOURCE" ["TARGET"] --output FILE.png')
     if attention not in (None, *_ATTENTIONS):
         raise UsageError(f"There is no attention {attention!r}: choose {', '.join(_ATTENTIONS)}.")
+    if not subject[1].strip():
+        raise UsageError("The sentence is blank: there is nothing to look at.")
     if layer is None and (head or query):
         raise UsageError(f"--{'head' if head else 'query'} is for the heads of one layer: add --layer.")
     from ..evaluation.attention import attentions
@@ -102,7 +109,7 @@ def _plot_attention(
         queries,
         keys,
         output,
-        heads=[number - 1 for number in head] if head else None,
+        heads=[number - 1 for number in dict.fromkeys(head)] if head else None,
         sides=sides,
         highlight=[place for word in query or [] for place in _places(word, queries)],
         title=f"{title}, layer {layer} of {layers}",
@@ -138,14 +145,18 @@ def _plot_schedule(subject: list[str], output: Path) -> None:
     if not all(len(pair) == 2 and all(text.isdecimal() and int(text) > 0 for text in pair) for pair in pairs):
         raise UsageError(f"Schedules are D_MODEL:WARMUP, such as 512:4000 of the base model, not {' '.join(subject)}.")
     schedules = [(int(d_model), int(warmup)) for d_model, warmup in pairs]
-    updates = range(1, 5 * max(warmup for _, warmup in schedules))
+    last = 5 * max(warmup for _, warmup in schedules)
+    if last > _MOST_UPDATES:
+        raise UsageError(f"A warm-up of {last // 5:,} updates is no schedule: {_MOST_UPDATES // 5:,} at most.")
+    peaks = {warmup for _, warmup in schedules}
+    updates = sorted({*range(1, last, math.ceil(last / _DRAWN_UPDATES)), *peaks})
     rates = {
         f"d_model {d_model}, warm-up {warmup:,}: at most {noam(warmup, d_model, warmup):.1e}": [
             noam(update, d_model, warmup) for update in updates
         ]
         for d_model, warmup in schedules
     }
-    plot_schedule(rates, output)
+    plot_schedule(rates, output, updates=updates)
 
 
 def _plot_positions(subject: list[str], output: Path) -> None:

@@ -231,7 +231,7 @@ def _gold_trees(text: str, number: int) -> tuple[Tree, ...]:
     except ValueError as error:
         raise ValueError(f"line {number} of the gold trees is malformed: {error}") from error
     if not any(tree.leaves() for tree in trees):
-        raise ValueError(f"line {number} of the gold trees has no words")
+        raise ValueError(f"line {number} of the gold trees has no words: each line must be a tree, the last one too")
     return trees
 
 

@@ -47,7 +47,7 @@ def plot_attention_maps(
         ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
     """
     weights, heads = _checked(weights, queries, keys, heads)
-    columns = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3}.get(len(heads), 4)
+    columns = _columns(len(heads), len(queries), len(keys))
     rows = math.ceil(len(heads) / columns)
     cell = _cell_size(rows * len(queries), columns * len(keys), alone=len(heads) == 1)
     width, height = (max(_SMALLEST_PANEL, cell * length) for length in (len(keys), len(queries)))
@@ -64,8 +64,10 @@ def plot_attention_maps(
         for row in highlight:
             _frame(axes, -0.5, row - 0.5, len(keys), 1, COLORS[1], 1.5)
         lowest_of_column = number + columns >= len(heads)
-        _label_ticks(axes.xaxis, keys if lowest_of_column else [], sides[1], font_size, rotation=90)
-        _label_ticks(axes.yaxis, queries if number % columns == 0 else [], sides[0], font_size)
+        _label_ticks(axes.xaxis, keys if lowest_of_column else [], font_size, rotation=90)
+        _label_ticks(axes.yaxis, queries if number % columns == 0 else [], font_size)
+    figure.supylabel(sides[0], fontsize=11)
+    figure.supxlabel(sides[1], fontsize=11)
     figure.colorbar(image, ax=panels, label="attention (each row adds up to 1)", aspect=30)
     save(figure, path)
 
@@ -246,7 +248,18 @@ def _draw_thumbnails(axes, weights: np.ndarray, lines: bool):
 def _frame(axes, left: float, top: float, width: float, height: float, color: str, line_width: float) -> None:
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=color, linewidth=line_width))
+    where = {"clip_on": False, "zorder": 3}  # whole at the edges too, above the lines around a picture
+    axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=color, linewidth=line_width, **where))
+
+
+def _columns(heads: int, queries: int, keys: int) -> int:
+    """How many maps go side by side: what makes the picture nearest to a page on its side, with few places empty."""
+
+    def ugliness(columns: int) -> float:
+        rows = math.ceil(heads / columns)
+        return abs(math.log((columns * keys) / (rows * queries) / 1.4)) + 0.5 * (rows * columns - heads)
+
+    return min(range(1, min(heads, 4) + 1), key=ugliness)
 
 
 def _cell_size(cells_down: int, cells_across: int, *, alone: bool) -> float:
@@ -254,13 +267,11 @@ def _cell_size(cells_down: int, cells_across: int, *, alone: bool) -> float:
     return min(_LARGEST_CELL_ALONE if alone else _LARGEST_CELL, _LARGEST_PICTURE / max(cells_down, cells_across))
 
 
-def _label_ticks(axis, tokens: Sequence[str], name: str, font_size: float, rotation: float = 0) -> None:
+def _label_ticks(axis, tokens: Sequence[str], font_size: float, rotation: float = 0) -> None:
     """Puts the tokens at one axis of a heat map; no tokens, no ticks: a neighbour has the same ones."""
     labels = [printable(token) for token in tokens]
     look = {"fontsize": font_size, "fontfamily": fonts_for(labels), "rotation": rotation}
     axis.set_ticks(range(len(labels)), labels, parse_math=False, **look)
-    if labels:
-        axis.set_label_text(name, fontsize=11)
 
 
 def _label_column(axes, tokens: Sequence[str], name: str, font_size: float) -> None:

@@ -11,6 +11,7 @@ from .figures import COLORS, add_legend, finish_axes, look_of, marker, new_figur
 _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "0.45", COLORS[0], COLORS[1]
 _SKIPPED_COLOR = "black"
 _LONGEST_RUN_NAME = 50  # characters
+_LEGEND_LINE = 0.22  # inches
 # Fields of the log, what to call them, and the scale that shows them best.
 _COMPARED = {
     "eval_loss": ("loss per target token (nats)", "linear"),
@@ -75,6 +76,8 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
     Raises:
         ValueError: If there is no run, or the log of a run has nothing to draw.
     """
+    from matplotlib.lines import Line2D
+
     for name, log in runs.items():
         if not any(_series(log, "step", field)[0] for field in (*_COMPARED, "loss")):
             raise ValueError(f"nothing to draw: none of the {len(log)} log records of {name} has a loss or a BLEU")
@@ -86,7 +89,12 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
     timed = any(_series(log, "elapsed_seconds", field)[0] for log in runs.values() for field in (*rows, "loss"))
     clocks = {"step": "updates"} | ({"elapsed_seconds": "training time (minutes)"} if timed else {})
     title = "Learning curves" if len(runs) > 1 else "Learning curve"
-    figure = new_figure(5 * len(clocks), 1.2 + 2.7 * len(rows), title)
+    names = map(_legend_name, runs)
+    handles = [Line2D([], [], label=name, linewidth=1.8, **look_of(place)) for place, name in enumerate(names)]
+    if any(_series(log, "step", "loss")[0] for log in runs.values()):
+        handles.append(Line2D([], [], color="0.3", linewidth=0.7, label="thin: training loss"))
+    below = _LEGEND_LINE * math.ceil(len(handles) / 2)
+    figure = new_figure(5 * len(clocks), 0.9 + below + 2.7 * len(rows), title)
     panels = figure.subplots(len(rows), len(clocks), squeeze=False, sharex="col", sharey="row")
     for (row, field), (column, (clock, unit)) in itertools.product(enumerate(rows), enumerate(clocks.items())):
         axes = panels[row][column]
@@ -98,37 +106,27 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
         if field == "eval_bleu":
             axes.set_ylim(0, None)
     _label_powers(panels[:, 0])
-    lines = {line.get_label(): line for line in reversed(panels[0][0].lines)}
-    handles = [lines[name] for name in map(_legend_name, runs) if name in lines]
-    add_legend(figure, "outside lower center", handles=[*handles, *_thick_and_thin(runs)], ncols=2)
+    add_legend(figure, "outside lower center", handles=handles, ncols=2)
     save(figure, path)
 
 
 def _draw_runs(axes, runs, clock: str, field: str) -> None:
     """Draws one field of all runs; in minutes if the clock is the one that counts seconds."""
     unit = 60 if clock == "elapsed_seconds" else 1
-    for place, (name, log) in enumerate(runs.items()):
+    for place, log in enumerate(runs.values()):
         look = look_of(place)
         x_values, y_values = _series(log, clock, field)
-        drawn = [x / unit for x in x_values]
-        axes.plot(
-            drawn, y_values, label=_legend_name(name), marker=marker(y_values), markersize=3, linewidth=1.8, **look
-        )
+        axes.plot([x / unit for x in x_values], y_values, marker=marker(y_values), markersize=3, linewidth=1.8, **look)
         if field == "eval_loss":
             x_values, y_values = _series(log, clock, "loss")
-            axes.plot([x / unit for x in x_values], y_values, color=look["color"], linewidth=0.7, alpha=0.7)
-
-
-def _thick_and_thin(runs) -> list:
-    from matplotlib.lines import Line2D
-
-    if not any(_series(log, "step", "loss")[0] for log in runs.values()):
-        return []
-    return [Line2D([], [], color="0.3", linewidth=0.7, label="thin: training loss")]
+            thin = {"color": look["color"], "linewidth": 0.7, "alpha": 0.7}
+            axes.plot([x / unit for x in x_values], y_values, marker="." if len(x_values) == 1 else "", **thin)
 
 
 def _legend_name(run: str) -> str:
-    return printable(run, _LONGEST_RUN_NAME)
+    """Of a long name its end: that is what tells the paths of runs apart."""
+    shown = printable(run, longest=None)
+    return shown if len(shown) <= _LONGEST_RUN_NAME else f"…{shown[1 - _LONGEST_RUN_NAME :]}"
 
 
 def _label_powers(panels) -> None:

@@ -8,12 +8,15 @@ import numpy as np
 from .figures import add_legend, finish_axes, look_of, new_figure, save
 
 
-def plot_schedule(learning_rates: Mapping[str, Sequence[float]], path: str | os.PathLike) -> None:
+def plot_schedule(
+    learning_rates: Mapping[str, Sequence[float]], path: str | os.PathLike, *, updates: Sequence[int] | None = None
+) -> None:
     """Draws learning rates against updates, such as section 5.3's schedule for several warm-ups.
 
     Args:
         learning_rates: For each label of the legend, the learning rates of updates 1, 2, 3, …
         path: The file to write, .png or .svg.
+        updates: The numbers of the updates that the rates are of, where not of each.
 
     Raises:
         ValueError: If there is no learning rate to draw.
@@ -23,7 +26,7 @@ def plot_schedule(learning_rates: Mapping[str, Sequence[float]], path: str | os.
     figure = new_figure(width=8, height=4.5, title="Learning rate schedule (equation 3)")
     axes = figure.subplots()
     for place, (label, rates) in enumerate(learning_rates.items()):
-        axes.plot(range(1, len(rates) + 1), rates, label=label, linewidth=1.8, **look_of(place))
+        axes.plot(updates or range(1, len(rates) + 1), rates, label=label, linewidth=1.8, **look_of(place))
     axes.set(xlabel="updates", ylabel="learning rate", ylim=(0, None))
     axes.ticklabel_format(axis="y", style="scientific", scilimits=(0, 0))
     finish_axes(axes, whole_numbers=True)

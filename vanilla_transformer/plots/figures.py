@@ -1,12 +1,14 @@
 """What all pictures share: their paper, ink, axes, legends and files."""
 
+import bisect
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..files import replaced_path
+from ..files import check_replaceable, replaced_path
 
 
 # Told apart by people with any kind of colour vision, and in grey by their brightness (Okabe and Ito 2008).
@@ -51,8 +53,9 @@ def color_of(place: int) -> str:
 
 
 def look_of(place: int) -> dict:
-    """Colour and dashes of the line of this number among several that cross each other."""
-    return {"color": color_of(place), "linestyle": _LINE_STYLES[place % len(_LINE_STYLES)]}
+    """Colour and dashes of the line of this number among several that cross each other; the first 32 differ."""
+    turn = place + place // len(COLORS)  # colours and dashes do not come round together
+    return {"color": color_of(place), "linestyle": _LINE_STYLES[turn % len(_LINE_STYLES)]}
 
 
 def marker(values) -> str:
@@ -82,28 +85,47 @@ def fonts_for(labels: Iterable[str]) -> list[str]:
     return [*rcParams["font.family"], *sorted(found)]
 
 
-def printable(text: str, longest: int = _LONGEST_TOKEN) -> str:
+def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
     """Returns the text in a form that fits a label: one short line of characters that can be drawn.
 
     Control characters and the like are escaped; what no installed font has is shown by its number, `<U+65E5>`.
     """
-    visible = "".join(
+    visible = [
         c.encode("unicode_escape").decode() if not c.isprintable() else c if _font_with(c) else f"<U+{ord(c):04X}>"
         for c in text
-    )
-    return visible if len(visible) <= longest else visible[: longest - 1] + "…"
+    ]
+    ends = list(itertools.accumulate(map(len, visible)))
+    if not ends or longest is None or ends[-1] <= longest:
+        return "".join(visible)
+    whole = bisect.bisect_right(ends, longest - 1)  # what stands for a character is not cut
+    return "".join(visible[:whole]) + "…"
+
+
+def check_picture(path: str | os.PathLike) -> None:
+    """Refuses a place where no picture can be written, before there is work that would be lost.
+
+    Raises:
+        ValueError: The file's name does not end in .png or .svg.
+        IsADirectoryError: It is a folder.
+        FileNotFoundError: It is to be in a folder that is not there.
+    """
+    if _format(path) not in _FORMATS:
+        raise ValueError(f"{path}: pictures are written to files whose names end in .png or .svg.")
+    check_replaceable(Path(path))
+
+
+def _format(path: str | os.PathLike) -> str:
+    return Path(path).suffix.lower().removeprefix(".")
 
 
 def save(figure, path: str | os.PathLike) -> None:
     """Writes the figure beside its place and moves it there, so that a reader never meets half a picture.
 
     Raises:
-        ValueError: If the file's name does not end in .png or .svg.
+        ValueError, OSError: As `check_picture`, or there is no room.
     """
-    path = Path(path)
-    form = path.suffix.lower().removeprefix(".")
-    if form not in _FORMATS:
-        raise ValueError(f"{path}: pictures are written to files whose names end in .png or .svg.")
+    check_picture(path)
+    path, form = Path(path), _format(path)
     metadata = {"Date": None} if form == "svg" else {}
     with replaced_path(path) as unfinished, warnings.catch_warnings():
         # Tokens come from every script of the world, more than any font has; a box in the picture says enough.

@@ -1,5 +1,6 @@
 """Constituency parsing by translation (section 6.3 of the paper): words in, a linearised tree out."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -17,13 +18,14 @@ _PUNCTUATION = {
     **dict.fromkeys((";", "-", "--", "..."), ":"),
     "`": "``",
 }
+_WORD = re.compile(r"\S+", re.ASCII)  # as in trees: a no-break space may be part of a word
 _EITHER = ("'", '"')  # quotation marks, or an apostrophe and inches
 _PUNCTUATION_TAGS = frozenset(_PUNCTUATION.values())
 
 
 def sentence_words(line: str) -> list[str]:
     """The words of a sentence that is tokenised already, with brackets as trees have them: -LRB- and -RRB-."""
-    return line.replace("(", "-LRB-").replace(")", "-RRB-").split()
+    return _WORD.findall(line.replace("(", "-LRB-").replace(")", "-RRB-"))
 
 
 def parse(

@@ -51,20 +51,23 @@ def trees_of(path: str | PathLike[str]) -> Iterator[tuple[int, Tree]]:
     """
     waiting, depth, number = [], 0, 0
     for number, line in enumerate(text_lines(path), start=1):
-        waiting.append(line)
+        if waiting or line.strip():
+            waiting.append(line)
         depth += line.count("(") - line.count(")")
         if depth > 0:
             continue
-        yield from ((number, tree) for tree in _read("\n".join(waiting), path, number))
+        yield from ((number, tree) for tree in _read(waiting, path, number))
         waiting, depth = [], 0
-    yield from ((number, tree) for tree in _read("\n".join(waiting), path, number))
+    yield from ((number, tree) for tree in _read(waiting, path, number))
 
 
-def _read(text: str, path: str | PathLike[str], number: int) -> tuple[Tree, ...]:
+def _read(lines: list[str], path: str | PathLike[str], number: int) -> tuple[Tree, ...]:
     try:
-        return read_trees(text)
+        return read_trees("\n".join(lines))
     except ValueError as error:
-        raise ValueError(f"{path}: the tree that ends in line {number} is malformed: {error}.") from error
+        first = number - len(lines) + 1
+        read = "" if len(lines) == 1 else f" (read up to line {number})"
+        raise ValueError(f"{path}, line {first}: the tree that begins here is malformed{read}: {error}.") from error
 
 
 def split_by_file(trees: Iterable[tuple[int, Tree]], table: str | PathLike[str], last: int) -> dict[str, list[Tree]]:
@@ -76,20 +79,27 @@ def split_by_file(trees: Iterable[tuple[int, Tree]], table: str | PathLike[str],
         last: The last so many files are for the test, as many before them for validation.
 
     Raises:
-        ValueError: The table is malformed, or has too few files.
+        ValueError: The table is malformed, does not fit the trees, or has too few files.
     """
     ends = []
     for number, line in enumerate(text_lines(table), start=1):
         name, *lines = line.split("\t")
         if len(lines) == 2 and all(each.isdecimal() for each in lines):
-            ends.append(int(lines[1]))
+            first, end = map(int, lines)
+            if not (ends[-1] if ends else 0) < first <= end:
+                raise ValueError(f"{table}, line {number}: {name} cannot be lines {first} to {end}, after those above.")
+            ends.append(end)
         elif number > 1:
             raise ValueError(f"{table}, line {number}: expected NAME, first and last line, with tabs between them.")
-    if not 0 < last < len(ends) / 2:
+    if last < 1:
+        raise ValueError(f"{last} files cannot be for the test: give 1 or more.")
+    if not last < len(ends) / 2:
         raise ValueError(f"{table} names {len(ends)} files: {last} for the test and {last} for validation leave none.")
     train_end, validation_end = ends[-2 * last - 1], ends[-last - 1]
     found: dict[str, list[Tree]] = {"train": [], "validation": [], "test": []}
     for number, tree in trees:
+        if number > ends[-1]:
+            raise ValueError(f"{table} ends with line {ends[-1]}, but there is a tree in line {number}: which file's?")
         name = "train" if number <= train_end else "validation" if number <= validation_end else "test"
         found[name].append(tree)
     return found

@@ -94,7 +94,12 @@ def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_token
         chosen: Numbers of texts.
         lengths: The length of every text, in tokens.
         batch_tokens: Padded tokens of a batch, at most; a longer text is a batch of its own.
+
+    Raises:
+        ValueError: A batch is to have no tokens.
     """
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be 1 or more, not {batch_tokens}.")
     batch: list[int] = []
     for i in sorted(chosen, key=lengths.__getitem__, reverse=True):
         if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
