@@ -87,8 +87,12 @@ class TestMaps:
         [frame] = panels[0].patches
         assert (frame.get_y(), frame.get_height()) == (0.5, 1)
         assert not frame.get_clip_on()  # whole in the first and the last row too
-        figure = panels[0].figure
-        assert (figure.get_supxlabel(), figure.get_supylabel()) == ("there", "here")
+        assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("there", "here")
+
+    def test_the_sides_are_named_once(self, path, panels):
+        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path, sides=("here", "there"))
+        names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels[:6]]
+        assert names == [("", ""), ("", ""), ("", "here"), ("", ""), ("there", ""), ("", "")]
 
     @pytest.mark.parametrize("heads", [[], [4], [-1]])
     def test_refuses_heads_that_are_not_there(self, path, heads):

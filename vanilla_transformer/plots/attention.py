@@ -66,8 +66,11 @@ def plot_attention_maps(
         lowest_of_column = number + columns >= len(heads)
         _label_ticks(axes.xaxis, keys if lowest_of_column else [], font_size, rotation=90)
         _label_ticks(axes.yaxis, queries if number % columns == 0 else [], font_size)
-    figure.supylabel(sides[0], fontsize=11)
-    figure.supxlabel(sides[1], fontsize=11)
+    # In the middle, once: at every panel the labels of flat or narrow ones would run into each other.
+    down, across = (rows - 1) // 2, (columns - 1) // 2
+    panels[down, 0].set_ylabel(sides[0], y=0.5 if rows % 2 else 0.0, fontsize=11)
+    lowest = (len(heads) - 1 - across) // columns
+    panels[lowest, across].set_xlabel(sides[1], x=0.5 if columns % 2 else 1.0, fontsize=11)
     figure.colorbar(image, ax=panels, label="attention (each row adds up to 1)", aspect=30)
     save(figure, path)
 
