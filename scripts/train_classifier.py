@@ -46,6 +46,7 @@ logger = logging.getLogger("train_classifier")
 
 CLASSES = {0: "negative", 1: "positive"}
 FILES = {0: "rt-polarity.neg", 1: "rt-polarity.pos"}
+POOLINGS = ["mean", "max", "first", "last"]
 PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
 
 
@@ -71,9 +72,15 @@ def main() -> None:
     logger.setLevel(logging.INFO)
     disable_progress_bar()
     prepare_for_training()
-    settings = Settings(**{name: getattr(options, name) for name in asdict(Settings())})
-    runs = Runs(options.output, settings)
+    try:
+        compare(options)
+    except (ValueError, OSError) as error:
+        sys.exit(f"train_classifier.py: {error}")
+
+
+def compare(options: argparse.Namespace) -> None:
     parts = split_by_hash({label: options.data / name for label, name in FILES.items()})
+    runs = Runs(options.output, Settings(**{name: getattr(options, name) for name in asdict(Settings())}))
     tokenizer = runs.tokenizer(parts["train"])
     for pooling in options.poolings:
         for seed in options.seeds:
@@ -91,7 +98,7 @@ def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help=f"folder with {' and '.join(FILES.values())}")
     parser.add_argument("--output", type=Path, required=True, help="folder of the runs")
-    parser.add_argument("--poolings", nargs="+", default=["mean", "max", "first", "last"], help="which to compare")
+    parser.add_argument("--poolings", nargs="+", choices=POOLINGS, default=POOLINGS, help="which to compare")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of the runs of each pooling")
     parser.add_argument("--test", action="store_true", help="score on the test part: once, when all is decided")
     parser.add_argument("--json", action="store_true", help="print what is kept in OUTPUT/results.json, not a table")
@@ -99,6 +106,10 @@ def parsed_options() -> argparse.Namespace:
     for name, value in asdict(Settings()).items():
         parser.add_argument(f"--{name}", type=type(value), default=value, help=f"default: {value}")
     options = parser.parse_args()
+    if not all(0 <= seed < 2**32 for seed in options.seeds):
+        parser.error(f"seeds are from 0 to {2**32 - 1}, not {options.seeds}")
+    if options.epochs < 1:
+        parser.error(f"--epochs must be 1 or more, not {options.epochs}")
     if options.card and not options.test:
         parser.error("--card needs --test: a card says how good a model is on sentences that decided nothing")
     return options
@@ -108,17 +119,27 @@ class Runs:
     """A folder of runs: `results.json`, the tokenizer, and a model for each pooling and seed.
 
     Raises:
-        ValueError: The folder was begun with other settings.
+        ValueError: The folder was begun with other settings, or has a results file of something else.
+        FileExistsError: It is a file.
     """
 
     def __init__(self, folder: Path, settings: Settings):
         self.folder, self.settings, self.file = folder, settings, folder / "results.json"
+        if folder.exists() and not folder.is_dir():
+            raise FileExistsError(f"{folder} is a file: choose another --output.")
         folder.mkdir(parents=True, exist_ok=True)
         self.record = {"settings": asdict(settings), "runs": []}
         if self.file.exists():
-            self.record = json.loads(self.file.read_text(encoding="utf-8"))
+            self.record = self._kept()
             if self.record["settings"] != asdict(settings):
-                sys.exit(f"{folder} was begun with {self.record['settings']}: choose another --output.")
+                raise ValueError(f"{folder} was begun with {self.record['settings']}: choose another --output.")
+
+    def _kept(self) -> dict:
+        try:
+            record = json.loads(self.file.read_text(encoding="utf-8"))
+            return {"settings": record["settings"], "runs": record["runs"], **record}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.file} is no results file of this script: choose another --output.") from error
 
     def tokenizer(self, train: LabelledSentences) -> PreTrainedTokenizerBase:
         """Learned from the training part alone."""

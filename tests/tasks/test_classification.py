@@ -108,3 +108,30 @@ def test_script(polarity, tmp_path, monkeypatch, capsys):
         run("--epochs", "3")
     with pytest.raises(SystemExit, match="2"):
         run("--card", tmp_path / "card.md")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--attention_heads", "3", "--vocab_size", "290"], "not a multiple of encoder_attention_heads"),
+        (["--vocab_size", "10"], "vocab_size is 10"),
+        (["--seeds", "-1"], "seeds are from 0"),
+        (["--epochs", "0"], "--epochs must be 1 or more"),
+        (["--poolings", "sum"], "invalid choice: 'sum'"),
+    ],
+)
+def test_a_mistake_is_one_message(polarity, tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.setattr("sys.argv", [str(SCRIPT), str(polarity), "--output", str(tmp_path / "runs"), *options])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert message in f"{ended.value}{capsys.readouterr().err}"
+    assert not (tmp_path / "runs" / "results.json").exists()
+
+
+@pytest.mark.parametrize("text", ['{"settings": ', "{}", "[]"])
+def test_another_file_of_that_name_stays(polarity, tmp_path, monkeypatch, text):
+    (tmp_path / "results.json").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("sys.argv", [str(SCRIPT), str(polarity), "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"results\.json is no results file of this script"):
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert (tmp_path / "results.json").read_text(encoding="utf-8") == text
