@@ -156,7 +156,9 @@ def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, sources):
 
 
 def test_greedy_decoding_can_be_saved(tiny_config, tmp_path):
+    """Also where a recipe has a length penalty, and somebody wants one beam."""
     paper_generation_config(tiny_config(), num_beams=1).save_pretrained(tmp_path)
+    paper_generation_config(tiny_config(), num_beams=1, length_penalty=0.3).save_pretrained(tmp_path)
     assert GenerationConfig.from_pretrained(tmp_path).num_beams == 1
 
 

@@ -54,8 +54,9 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
 
     Args:
         config: Where the ids of the special tokens come from.
-        **overrides: Fields of `GenerationConfig` that are to differ, or `length_penalty_type` ("gnmt", or "length"
-            for transformers' own |Y|^alpha) and `max_length_offset` (None: no limit that depends on the source).
+        **overrides: Fields of `GenerationConfig` that are to differ (those of beams count for nothing with one beam),
+            or `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha) and `max_length_offset`
+            (None: no limit that depends on the source).
 
     Raises:
         ValueError: If one of our two fields has a value that it cannot have.
@@ -70,8 +71,11 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
         "max_length_offset": MAX_LENGTH_OFFSET,
         **overrides,
     }
-    if settings["num_beams"] > 1:  # transformers refuses to save what greedy search has no use for
-        settings = {"length_penalty": 0.6, "early_stopping": "never", **settings}
+    of_beams = {"length_penalty": 0.6, "early_stopping": "never"}
+    if settings["num_beams"] > 1:
+        settings = of_beams | settings
+    else:  # transformers refuses to save what greedy search has no use for, say a recipe's length penalty
+        settings = {name: value for name, value in settings.items() if name not in of_beams}
     _check_ours(settings["length_penalty_type"], settings["max_length_offset"])
     return GenerationConfig(**settings)
 
