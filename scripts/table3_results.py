@@ -168,7 +168,7 @@ def print_report(results: Results) -> None:
         cells = [row["row"], paper.what]
         for name, digits in (("perplexity", 2), ("bleu", 1)):
             spread = "" if row[f"{name}_spread"] is None else f" ± {row[f'{name}_spread']:.{digits}f}"
-            cells += [f"{getattr(paper, name)}", f"{row[name]:.{digits}f}{spread}", row[f"{name}_verdict"]]
+            cells += [f"{getattr(paper, name):.{digits}f}", f"{row[name]:.{digits}f}{spread}", row[f"{name}_verdict"]]
         cells += [f"{paper.parameters}", f"{row['parameters'] / 1e3:,.0f}", f"{row['seeds']}"]
         print("| " + " | ".join(cells) + " |")
     for kind in ("agrees", "within noise", "differs"):
