@@ -139,8 +139,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        if beside.parent.is_dir():
-            beside.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
