@@ -14,8 +14,9 @@ SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items):
-    """What takes longest begins first, and in one process: else the others wait for it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
+    """What takes longest begins first: else the others wait for it at the end."""
+    first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_command_line.py")
+    items.sort(key=lambda item: ((*first, item.path.name).index(item.path.name), item.path.parent.name != "system"))
 
 
 def pytest_sessionfinish(session):

@@ -4,18 +4,17 @@ import json
 import multiprocessing
 import os
 import random
-import resource
 import signal
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from datasets import Dataset, load_from_disk
 
+from tests.warm_python import PACKAGE, WarmProcess
 from vanilla_transformer.data.corpora import load_corpus
 from vanilla_transformer.data.encoding import PairLimits, encode_corpus
 from vanilla_transformer.data.phrasebook import phrasebook
@@ -26,12 +25,10 @@ from vanilla_transformer.files import alone_in
 
 
 LIMITS = PairLimits(40, 40, 1.5)
-PAIRS = [(row["en"], row["de"]) for row in islice(phrasebook("train"), 5_000)]
-PAIRS[3:5] = [("", "leer"), ("a special </s> token", "ein <pad> Zeichen")]
 
 # Prepares, and says on standard output how far it is.
 SCRIPT = """
-import multiprocessing, resource, sys
+import multiprocessing, sys
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.preparing import prepare
 from vanilla_transformer.data.streams import open_stream
@@ -47,13 +44,20 @@ prepare(
 """
 
 
+@cache
+def all_pairs() -> list[tuple[str, str]]:
+    pairs = [(row["en"], row["de"]) for row in islice(phrasebook("train"), 5_000)]
+    pairs[3:5] = [("", "leer"), ("a special </s> token", "ein <pad> Zeichen")]
+    return pairs
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     """A folder with the corpus as text and a vocabulary."""
     folder = tmp_path_factory.mktemp("corpus")
     for side, language in enumerate(("en", "de")):
-        (folder / f"c.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
-    texts = (text for pair in PAIRS for text in pair)
+        (folder / f"c.{language}").write_text("".join(f"{pair[side]}\n" for pair in all_pairs()), encoding="utf-8")
+    texts = (text for pair in all_pairs() for text in pair)
     learn_tokenizer(texts, TokenizerSettings(vocab_size=300)).save_pretrained(folder / "vocabulary")
     return folder
 
@@ -90,15 +94,8 @@ def arrow_files(folder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(folder).rglob("*.arrow"))}
 
 
-def start(corpus, output, start_method="fork", **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, corpus, output, start_method],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        **options,
-    )
+def start(corpus, output, start_method="fork", **options) -> WarmProcess:
+    return PACKAGE.start(SCRIPT, corpus, output, start_method, **options)
 
 
 class Stop(Exception):  # noqa: N818
@@ -125,7 +122,7 @@ class TestWhatIsWritten:
     def test_rows_are_those_of_encode_corpus(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
         loaded = load_corpus(["c.en", "c.de"], "en", "de", folder=corpus)
         expected, expected_report = encode_corpus(loaded, tokenizer, "en", "de", LIMITS)
-        stream = stream_of(PAIRS, *unit_sizes)
+        stream = stream_of(all_pairs(), *unit_sizes)
         report = prepare(stream, tokenizer, tmp_path, limits=LIMITS, workers=workers, shard_pairs=shard_pairs)
         assert report == expected_report
         assert len(report.dropped) > 1
@@ -133,10 +130,10 @@ class TestWhatIsWritten:
         assert found.select_columns(["input_ids", "labels"])[:] == expected[:]
         assert found["source_length"][:] == [len(ids) for ids in expected["input_ids"]]
         assert found["target_length"][:] == [len(ids) for ids in expected["labels"]]
-        assert len(arrow_files(tmp_path)) == -(-len(PAIRS) // shard_pairs)
+        assert len(arrow_files(tmp_path)) == -(-len(all_pairs()) // shard_pairs)
 
     def test_it_is_what_datasets_would_write(self, corpus, tokenizer, tmp_path):
-        prepare(stream_of(PAIRS[:300]), tokenizer, tmp_path / "ours", workers=1)
+        prepare(stream_of(all_pairs()[:300]), tokenizer, tmp_path / "ours", workers=1)
         found = load_from_disk(str(tmp_path / "ours"))
         found.save_to_disk(str(tmp_path / "theirs"))
         again = load_from_disk(str(tmp_path / "theirs"))
@@ -166,7 +163,7 @@ class TestWhatIsWritten:
         }  # fmt: skip
 
     def test_one_pair(self, tokenizer, tmp_path):
-        assert prepare(stream_of(PAIRS[:1]), tokenizer, tmp_path, limits=LIMITS).kept == 1
+        assert prepare(stream_of(all_pairs()[:1]), tokenizer, tmp_path, limits=LIMITS).kept == 1
         assert len(load_prepared(tmp_path)[0]) == 1
 
     def test_a_shard_that_is_all_dropped_has_no_file(self, tokenizer, tmp_path):
@@ -187,7 +184,7 @@ class TestWhatIsWritten:
         read, ahead = [0], []
 
         def pairs(unit):
-            for pair in PAIRS[:1_000]:
+            for pair in all_pairs()[:1_000]:
                 read[0] += 1
                 yield pair
 
@@ -230,7 +227,7 @@ class TestInterruptions:
 
     def test_in_the_middle_of_a_shard_of_several_chunks_and_units(self, tokenizer, tmp_path):
         arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 4_500}
-        stream = stream_of(PAIRS * 2, 2_500, 0, 3_000)
+        stream = stream_of(all_pairs() * 2, 2_500, 0, 3_000)
         prepare(stream, tokenizer, tmp_path / "unbroken", **arguments)
         for calls in (2, 4, 2):  # chunks end at 2,000, 4,000, 4,500, 6,500 ...
             with pytest.raises(Stop):
@@ -238,6 +235,15 @@ class TestInterruptions:
             assert not list((tmp_path / "broken").glob(".*"))
         prepare(stream, tokenizer, tmp_path / "broken", **arguments)
         assert arrow_files(tmp_path / "broken") == arrow_files(tmp_path / "unbroken")
+
+    def test_an_interrupt_while_a_file_is_begun(self, tokenizer, tmp_path, monkeypatch):
+        def interrupted(**options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("datasets.arrow_writer.ArrowWriter", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, workers=1)
+        assert not list(tmp_path.glob(".*"))
 
     def test_killed_at_any_moment(self, corpus, unbroken, tmp_path):
         seed = random.randrange(10**6)
@@ -258,7 +264,7 @@ class TestInterruptions:
         assert not list((tmp_path / "output").glob(".*")), f"seed {seed}"
 
     def test_ctrl_c_ends_it_at_once_and_it_goes_on(self, corpus, unbroken, tmp_path):
-        process = start(corpus, tmp_path, start_new_session=True)
+        process = start(corpus, tmp_path, new_session=True)
         for _ in range(4):
             process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
@@ -273,8 +279,7 @@ class TestInterruptions:
 
     @pytest.mark.slow
     def test_a_disk_that_the_vocabulary_does_not_fit_on(self, corpus, tmp_path):
-        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
-        process = start(corpus, tmp_path, **limits)
+        process = start(corpus, tmp_path, largest_file=2000)
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 1
         told = f"{tmp_path} cannot be written (the tokenizer could not be saved: "
@@ -298,9 +303,7 @@ class TestInterruptions:
         # The vocabulary just fits, a shard does not.
         largest = (corpus / "vocabulary" / "tokenizer.json").stat().st_size + 100
         assert largest < len(unbroken["data-00000.arrow"])
-        process = start(
-            corpus, tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-        )
+        process = start(corpus, tmp_path, largest_file=largest)
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 1
         assert "cannot be written ([Errno 27]" in errors.splitlines()[-1]
@@ -315,24 +318,24 @@ class TestInterruptions:
         broken = [True]
 
         def pairs(unit):
-            yield from PAIRS[:700]
+            yield from all_pairs()[:700]
             if broken[0]:
                 raise ValueError("line 701 is not UTF-8")
-            yield from PAIRS[700:1000]
+            yield from all_pairs()[700:1000]
 
         stream = PairStream("c", 1, pairs, {"c": 1})
         with pytest.raises(ValueError, match="line 701"):
             prepare(stream, tokenizer, tmp_path, workers=1, shard_pairs=100)
         broken[0] = False
         assert prepare(stream, tokenizer, tmp_path, workers=1, shard_pairs=100).pairs == 1000
-        prepare(stream_of(PAIRS[:1000]), tokenizer, tmp_path / "unbroken", workers=1, shard_pairs=100)
+        prepare(stream_of(all_pairs()[:1000]), tokenizer, tmp_path / "unbroken", workers=1, shard_pairs=100)
         assert load_prepared(tmp_path)[0][:] == load_prepared(tmp_path / "unbroken")[0][:]
 
 
 class TestFolders:
     def test_what_is_complete_is_left_as_it_is(self, tokenizer, tmp_path, caplog):
         caplog.set_level("INFO")
-        report = prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path)
+        report = prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path)
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
         unreadable = PairStream("the list", 1, lambda unit: 1 / 0, {"pairs": 50})
         assert prepare(unreadable, tokenizer, tmp_path) == report
@@ -366,15 +369,15 @@ class TestFolders:
         (tmp_path / "file").write_text("mine")
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         with pytest.raises(FileExistsError, match=r"is no prepared corpus, it holds data.*: choose another"):
-            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "dataset")
+            prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "dataset")
         with pytest.raises(FileExistsError, match="is a file"):
-            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "file")
+            prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "file")
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     def test_two_at_a_time(self, tokenizer, tmp_path):
         with alone_in(tmp_path), pytest.raises(FileExistsError, match="Another process is at work"):
-            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path)
-        assert prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path).kept == 5
+            prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path)
+        assert prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path).kept == 5
 
     @pytest.mark.slow
     def test_two_processes_at_a_time(self, corpus, unbroken, tmp_path):
@@ -394,7 +397,7 @@ class TestFolders:
     @pytest.mark.parametrize("damage", ["cut", "lost", "one bit"])
     @pytest.mark.parametrize("name", ["data-00001.arrow", "tokenizer/tokenizer.json"])
     def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path, damage, name):
-        prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+        prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
         file = tmp_path / name
         if damage == "cut":
             os.truncate(file, 100)
@@ -408,12 +411,12 @@ class TestFolders:
             load_prepared(tmp_path)
         (tmp_path / "state.json").unlink()
         with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
-            prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+            prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
 
     @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
     @pytest.mark.parametrize("name", ["preparation.json", "state.json", "dataset_info.json"])
     def test_damaged_json_is_told(self, tokenizer, tmp_path, name, content):
-        prepare(stream_of(PAIRS[:50]), tokenizer, tmp_path, shard_pairs=20)
+        prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
         (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=f"remove (it|{tmp_path})"):
             load_prepared(tmp_path)
@@ -421,20 +424,20 @@ class TestFolders:
     @pytest.mark.parametrize("arguments", [{"workers": 0}, {"shard_pairs": 0}])
     def test_numbers_out_of_range(self, tokenizer, tmp_path, arguments):
         with pytest.raises(ValueError, match="must be at least 1"):
-            prepare(stream_of(PAIRS[:5]), tokenizer, tmp_path / "output", **arguments)
+            prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
         assert not list(tmp_path.iterdir())
 
 
 def test_the_size_of_a_parquet_file_is_known_before_it_is_read(tmp_path):
-    rows = {"en": [pair[0] for pair in PAIRS], "de": [pair[1] for pair in PAIRS]}
+    rows = {"en": [pair[0] for pair in all_pairs()], "de": [pair[1] for pair in all_pairs()]}
     Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet")
-    assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(PAIRS)
+    assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(all_pairs())
     assert open_stream("phrasebook:train:5", "en", "de").pairs is None
 
 
 def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    rows = {"en": [pair[0] for pair in PAIRS], "de": [pair[1] for pair in PAIRS]}
+    rows = {"en": [pair[0] for pair in all_pairs()], "de": [pair[1] for pair in all_pairs()]}
     Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet", batch_size=700)
     arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
     for calls in (9, 4, 1_000):

@@ -2,9 +2,6 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -15,11 +12,14 @@ from pyarrow import parquet
 
 from vanilla_transformer.data.phrasebook import phrasebook
 
+from ..warm_python import LIBRARIES, WarmProcess
 from .hubfaults import FaultyHub
 
 
 # The clients' own pauses between tries, which would make every broken answer cost a minute.
 IMPATIENT = """
+import sys
+assert "huggingface_hub" not in sys.modules
 import datasets.config as settings
 from huggingface_hub.utils import _http
 for name in ("READ", "READ_SERVER_UNAVAILABLE", "READ_RATE_LIMIT", "OPEN"):
@@ -39,18 +39,12 @@ def serving() -> Iterator[FaultyHub]:
 
 
 @contextmanager
-def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., subprocess.Popen]]:
+def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
     """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
     started = []
 
-    def start(code: str, *arguments, **environment) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-c", IMPATIENT + code, *map(str, arguments)],
-            env={**os.environ, **hub.env(home), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(code: str, *arguments, **environment) -> WarmProcess:
+        process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
         started.append(process)
         return process
 
@@ -68,7 +62,7 @@ def hub():
 
 
 @pytest.fixture
-def hub_python(hub, tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
+def hub_python(hub, tmp_path) -> Iterator[Callable[..., WarmProcess]]:
     with clients_of(hub, tmp_path / "home") as start:
         yield start
 

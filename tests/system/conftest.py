@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 
 from ..model.conftest import build_model
-from .warm_process import run_command
+from ..warm_python import PACKAGE
 
 
 RECIPE = """
@@ -53,23 +52,22 @@ evaluation:
   metrics: [sacrebleu, exact_match]
   examples: [The dog is old.]
 """
+# To take all that is imported apart at the end takes half a second.
+COMMAND = """
+import os, sys
+from vanilla_transformer.cli import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as error:
+    status = error.code
+sys.stdout.flush()
+os._exit(status)
+"""
 
 
 def command(*arguments, **options) -> subprocess.CompletedProcess:
     """Runs `vanilla-transformer` as a process of its own, as a user does."""
-    words = [*map(str, arguments)]
-    # `prepare` forks workers itself, and is to do so from where a user's process does.
-    if words[:1] != ["prepare"] and options.keys() <= {"input", "cwd"}:
-        return run_command(words, **options)
-    return subprocess.run(
-        [sys.executable, "-m", "vanilla_transformer.cli", *words],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-        **options,
-    )
+    return PACKAGE.run(COMMAND, *arguments, **options)
 
 
 def write_marian(folder: Path) -> None:

@@ -5,8 +5,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.run_folder import load_model
 
+from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
 from .conftest import command, write_marian
 
 
@@ -167,12 +166,8 @@ class TestTrain:
 @contextlib.contextmanager
 def translating(run, *options):
     """A `translate` that reads what is typed into it; killed after two minutes."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "vanilla_transformer.cli", "translate", "--model", run, *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with PACKAGE.start(
+        CLI, "translate", "--model", run, *options, stdin=PIPE, environment={"PYTHONUNBUFFERED": ""}
     ) as process:
         watchdog = threading.Timer(120, process.kill)
         watchdog.start()
@@ -182,7 +177,7 @@ def translating(run, *options):
             watchdog.cancel()
 
 
-def answer(process: subprocess.Popen, line: str) -> str:
+def answer(process: WarmProcess, line: str) -> str:
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
     return process.stdout.readline()

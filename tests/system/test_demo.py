@@ -9,34 +9,37 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import gradio
 import httpx
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from matplotlib.image import imread
 from PIL import Image
 
-from vanilla_transformer import demo
 from vanilla_transformer.evaluation.attention import attentions
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run_folder import load_model
 from vanilla_transformer.translation import translate_lines
 
+from ..warm_python import CLI, PACKAGE
+
 
 TEXT = "The old dog is looking for his red ball."
-BEAM, SAMPLING = demo.BEAM_SEARCH, demo.SAMPLING
+BEAM, SAMPLING = "beam search", "sampling"
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 # Debian's is named first: it is the smallest.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
+@pytest.fixture(scope="module")
+def demo():
+    """Imported only here: with gradio that takes seconds, which all processes of the tests would spend."""
+    from vanilla_transformer import demo
+
+    return demo
+
+
 @contextmanager
-def page_of(*arguments, **environment):
+def page_of(process):
     """The URL at which a process shows the page, which it says itself."""
-    process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-    )  # fmt: skip
     try:
         for line in process.stdout:
             if found := re.search(r"local URL: +(http://\S+)", line):
@@ -51,12 +54,14 @@ def page_of(*arguments, **environment):
 
 @pytest.fixture(scope="module")
 def url(random_translator):
-    with page_of("-m", "vanilla_transformer.cli", "demo", random_translator) as url:
+    with page_of(PACKAGE.start(CLI, "demo", random_translator, environment=UNBUFFERED, stderr=None)) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def client(url, tmp_path_factory):
+    from gradio_client import Client
+
     return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
 
 
@@ -95,6 +100,8 @@ def test_samples_are_drawn_anew_or_again(client):
     ],
 )
 def test_what_is_wrong_is_said(client, options, message):
+    from gradio_client.exceptions import AppError
+
     with pytest.raises(AppError, match=message):
         asked(client, **options)
     assert asked(client)[0]
@@ -114,7 +121,7 @@ def test_pictures_of_attention(client):
     assert len({each.tobytes() for each in drawn}) == 3
 
 
-def test_a_picture_is_of_the_layer_and_head_asked_for(random_translator, tmp_path):
+def test_a_picture_is_of_the_layer_and_head_asked_for(demo, random_translator, tmp_path):
     shown = demo.Demo(random_translator)
     pair = (TEXT, "Der Hund.")
     weights, queries, keys = attentions(shown.model, shown.tokenizer, *pair).of("cross")
@@ -126,21 +133,21 @@ def test_a_picture_is_of_the_layer_and_head_asked_for(random_translator, tmp_pat
     assert shown.picture(None, "encoder", 1, "all") is None
 
 
-def test_layers_and_heads_are_those_of_the_stack(random_translator):
+def test_layers_and_heads_are_those_of_the_stack(demo, random_translator):
     shown = demo.Demo(random_translator)
     for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
         layer, head = shown.layers_and_heads(attention)
         assert (len(layer.choices), len(head.choices) - 1) == expected
 
 
-def test_nothing_is_told_to_anybody_else(url):
-    assert gradio.analytics.analytics_enabled() is False
+def test_nothing_is_told_to_anybody_else(demo, url):
+    assert demo.gradio.analytics.analytics_enabled() is False
     config = httpx.get(f"{url}/config", trust_env=False).json()
     assert config["analytics_enabled"] is False
     assert url.startswith("http://127.0.0.1:")
 
 
-def test_without_gradio(monkeypatch):
+def test_without_gradio(demo, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(ImportError, match=r"vanilla-transformer\[demo\]"):
         importlib.reload(demo)
@@ -193,9 +200,11 @@ def test_in_a_browser(url, browser):
 
 
 @pytest.mark.slow
-def test_the_file_alone_is_a_space(random_translator, tmp_path):
+def test_the_file_alone_is_a_space(demo, random_translator, tmp_path):
     app = shutil.copy(demo.__file__, tmp_path / "app.py")
-    with page_of(app, MODEL=str(random_translator), PYTHONPATH=str(Path(demo.__file__).parents[1])) as url:
+    environment = {"MODEL": str(random_translator), "PYTHONPATH": str(Path(demo.__file__).parents[1]), **UNBUFFERED}
+    words, environment = [sys.executable, app], {**os.environ, **environment}
+    with page_of(subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)) as url:
         assert httpx.get(url, trust_env=False).status_code == 200
     done = subprocess.run([sys.executable, app], capture_output=True, text=True, timeout=100, check=False)
     assert "MODEL must say which model" in done.stderr

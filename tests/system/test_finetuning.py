@@ -28,6 +28,7 @@ from vanilla_transformer import (
     translate,
 )
 
+from ..warm_python import PACKAGE, RUN_FILE
 from .conftest import write_marian
 
 
@@ -73,10 +74,8 @@ def finetune(folder: Path, output: Path, *more: str, **options) -> subprocess.Co
         **options,
     }
     words = [str(word) for name, value in given.items() if value is not None for word in (f"--{name}", value)]
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", SCRIPT, *words, "--use_cpu", *more],
-        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    quietly = f"import warnings; warnings.simplefilter('ignore'); {RUN_FILE}"
+    return PACKAGE.run(quietly, SCRIPT, *words, "--use_cpu", *more, cwd=folder)
 
 
 def finished(done: subprocess.CompletedProcess) -> str:

@@ -76,8 +76,7 @@ def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
 def test_files_that_may_not_grow_are_as_bad_as_a_full_disk(corpus, run, tmp_path):
     state, weights = (run / "checkpoints" / "checkpoint-24" / name for name in ("optimizer.pt", "model.safetensors"))
     limit = (state.stat().st_size + weights.stat().st_size) // 2
-    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))}
-    done = train(corpus, tmp_path / "run", **limits)
+    done = train(corpus, tmp_path / "run", largest_file=limit)
     assert_one_clear_line(done, tmp_path / "run" / "checkpoints" / "checkpoint-8")
     assert whole(tmp_path / "run") == []
     done = train(corpus, tmp_path / "run")

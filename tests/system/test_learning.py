@@ -31,7 +31,7 @@ def sequences(count: int, generator: random.Random) -> list[list[int]]:
     return [[FIRST_DIGIT + generator.randrange(DIGITS) for _ in range(length)] for length in lengths]
 
 
-def trained_on(task, tmp_path, seed: int, updates: int) -> VanillaTransformerForConditionalGeneration:
+def trained_on(task, tmp_path, seed: int, layers: int, updates: int) -> VanillaTransformerForConditionalGeneration:
     generator = random.Random(seed)
     sources = sequences(4000, generator)
     rows = {"input_ids": [[*s, EOS_ID] for s in sources], "labels": [[*task(s), EOS_ID] for s in sources]}
@@ -39,8 +39,8 @@ def trained_on(task, tmp_path, seed: int, updates: int) -> VanillaTransformerFor
     config = VanillaTransformerConfig(
         vocab_size=FIRST_DIGIT + DIGITS,
         d_model=64,
-        encoder_layers=2,
-        decoder_layers=2,
+        encoder_layers=layers,
+        decoder_layers=layers,
         encoder_attention_heads=4,
         decoder_attention_heads=4,
         encoder_ffn_dim=128,
@@ -80,7 +80,7 @@ def share_right(model, task, seed: int) -> float:
 
 def test_copying_is_learned(tmp_path):
     seed = secrets.randbelow(2**31)
-    model = trained_on(list, tmp_path, seed, updates=1000)
+    model = trained_on(list, tmp_path, seed, layers=1, updates=600)
     assert share_right(model, list, seed + 1) >= 0.9, f"seed {seed}"
 
 
@@ -90,5 +90,5 @@ def test_reversing_is_learned(tmp_path):
         return sequence[::-1]
 
     seed = secrets.randbelow(2**31)
-    model = trained_on(backwards, tmp_path, seed, updates=1000)
+    model = trained_on(backwards, tmp_path, seed, layers=2, updates=1000)
     assert share_right(model, backwards, seed + 1) >= 0.9, f"seed {seed}"

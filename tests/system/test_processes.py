@@ -1,14 +1,13 @@
 """Training on two real processes (gloo): the same as one with the same updates, exact after a stop, never for ever."""
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,8 +16,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
+from ..warm_python import CLI, PACKAGE, WarmProcess
 from .conftest import command
-from .warm_process import Command
 
 
 # An epoch has 61 batches: the one process has one more than the other, and both are in their second after 32 updates.
@@ -52,17 +51,23 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(processes: int, words: list[str]) -> Iterator[list[Command]]:
+def started(processes: int, words: list[str]) -> Iterator[list[WarmProcess]]:
     """The command on several processes, as torchrun would start them; at the end none is left."""
     rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                Command(words, environment={**rendezvous, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-            ).start()
-            for rank in range(processes)
-        ]
+        running = []
+        for rank in range(processes):
+            environment = {**rendezvous, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            running.append(stack.enter_context(PACKAGE.start(CLI, *words, environment=environment)))
+            stack.callback(running[-1].kill)
+        yield running
+
+
+def completed(running: list[WarmProcess], timeout: float) -> list[subprocess.CompletedProcess]:
+    """All of them together: one whose output nobody reads would wait, and the others for it."""
+    with ThreadPoolExecutor(len(running)) as threads:
+        return list(threads.map(lambda each: each.completed(timeout=timeout), running))
 
 
 def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
@@ -71,7 +76,7 @@ def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProces
         done = [command(*words)]
     else:
         with started(processes, words) as running:
-            done = [each.done(timeout=200) for each in running]
+            done = completed(running, timeout=200)
     assert [each.returncode for each in done] == [0] * processes, [each.stderr for each in done]
     return done
 
@@ -88,7 +93,7 @@ def torchrun(processes: int, words: list[str]) -> list[subprocess.CompletedProce
 def refused(processes: int, words: list[str]) -> list[str]:
     """What each process of a command that fails writes on standard error."""
     with started(processes, words) as running:
-        done = [each.done(timeout=100) for each in running]
+        done = completed(running, timeout=100)
     assert [each.returncode for each in done] == [1] * processes
     return [each.stderr for each in done]
 
@@ -202,10 +207,10 @@ def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
     run, other = tmp_path / "run", 1 - killed
     with started(2, arguments(corpus, run)) as running:
         while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
-            assert all(each.process.is_alive() for each in running)
+            assert [each.poll() for each in running] == [None, None]
             time.sleep(0.02)
-        os.kill(running[killed].process.pid, signal.SIGKILL)
-        done = running[other].done(timeout=60)
+        running[killed].kill()
+        done = running[other].completed(timeout=60)
     assert done.returncode == 1
     assert "Another of the 2 processes of this run has ended" in done.stderr
     assert "Go on with --resume." in done.stderr

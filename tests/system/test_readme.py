@@ -4,7 +4,6 @@ import gzip
 import re
 import shlex
 import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -19,20 +18,21 @@ from vanilla_transformer.sharing.model_card import model_card
 from vanilla_transformer.sharing.publishing import publish
 from vanilla_transformer.tasks.treebank import write_treebank
 
+from ..warm_python import PACKAGE, RUN_FILE
 from .conftest import command, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # Runs of seconds instead of minutes; what is typed stays what the README says.
-SHORTER = {"training.max_steps": "20", "training.eval_steps": "10", "training.save_steps": "10"}
+SHORTER = {"training.max_steps": "4", "training.eval_steps": "2", "training.save_steps": "2"}
 SHORTER_STILL = {
     "phrasebook": {
         "data.validation": "phrasebook:validation:10",
         "data.test.phrasebook": "phrasebook:test:10",
         "decoding.num_beams": "1",
     },
-    "multi30k_en_de": {"tokenizer.vocab_size": "500"},
+    "multi30k_en_de": {"tokenizer.vocab_size": "500", "model.d_model": "64", "model.encoder_ffn_dim": "64"},
     "parsing_sample": {
         "tokenizer.vocab_size": "275",
         "model.d_model": "32",
@@ -61,10 +61,7 @@ def fine_tune(folder: Path) -> None:
     script = "scripts/finetune_translation.py"
     for arguments in typed(f"python {script}"):
         words = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
-        done = subprocess.run(
-            [sys.executable, ROOT / script, *words, "--max_steps", "2", "--use_cpu"],
-            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        done = PACKAGE.run(RUN_FILE, ROOT / script, *words, "--max_steps", "2", "--use_cpu", cwd=folder)
         assert done.returncode == 0, done.stderr
 
 
@@ -119,9 +116,7 @@ def test_the_tree_of_a_run_is_as_drawn(folder):
 
 def test_the_python_code_works(folder):
     code = "\n".join(blocks("python")).replace("runs/phrasebook", "runs/short")
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = PACKAGE.run(code, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "torch.Size([1, 2, 37000])"
 

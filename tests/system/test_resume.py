@@ -1,17 +1,15 @@
 """A run that is killed or interrupted and goes on is the run that was never stopped, batch for batch."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from vanilla_transformer.run_folder import RunFolder
 
+from ..warm_python import CLI, PACKAGE, WarmProcess
 from .conftest import command
 
 
@@ -41,13 +39,9 @@ def unbroken(corpus, tmp_path_factory):
     return folder
 
 
-def stopped_by(which: signal.Signals, corpus, folder, after: int) -> subprocess.Popen:
+def stopped_by(which: signal.Signals, corpus, folder, after: int) -> WarmProcess:
     """Starts the run and sends it a signal once it has logged `after` updates."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vanilla_transformer.cli", *arguments(corpus, folder)],
-        stderr=subprocess.PIPE,
-        env=os.environ,
-    )
+    process = PACKAGE.start(CLI, *arguments(corpus, folder))
     until = time.monotonic() + 120
     try:
         while time.monotonic() < until and process.poll() is None:

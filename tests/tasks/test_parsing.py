@@ -17,7 +17,7 @@ from vanilla_transformer.tasks.treebank import write_treebank
 from vanilla_transformer.training.recipe import load_recipe
 from vanilla_transformer.training.run import train
 
-from ..system.warm_process import run_command
+from ..system.conftest import command
 
 
 SENTENCES = ["I saw a dog .", "", "Dogs ( big ones ) bark ;", "-- ?"]
@@ -71,14 +71,14 @@ def test_the_command(model, tmp_path):
         part.save_pretrained(tmp_path / "model")
     (tmp_path / "words").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     expected = ["" if each is None else str(each.tree) for each in parse(*model, SENTENCES)]
-    done = run_command(["parse", "--model", str(tmp_path / "model"), "--input", str(tmp_path / "words")])
+    done = command("parse", "--model", tmp_path / "model", "--input", tmp_path / "words")
     assert done.stdout.splitlines() == expected
     assert done.stderr.splitlines()[-1] == "0 of 3 outputs (0.0 %) were well-formed."
     output = ["--output", str(tmp_path / "trees"), "--num-beams", "1"]
-    run_command(["parse", SENTENCES[0], "--model", str(tmp_path / "model"), *output])
+    command("parse", SENTENCES[0], "--model", tmp_path / "model", *output)
     [line] = (tmp_path / "trees").read_text(encoding="utf-8").splitlines()
     assert words_of(read_tree(line)) == SENTENCES[0].split()
-    done = run_command(["parse", "a", "--model", "m", "--input", "b"])
+    done = command("parse", "a", "--model", "m", "--input", "b")
     assert (done.returncode, done.stderr.splitlines()[-1].partition(": error: ")[2]) == (
         2, "Give sentences or --input, not both.",
     )  # fmt: skip

@@ -307,7 +307,9 @@ def _write_shards(folder: Path, record: Preparation, chunks: Iterator, on_progre
             on_progress("tokenising", report.pairs)
     finally:
         if shard:
-            shard.discard()
+            shard.file.close()
+        # Half a file is of no use. It may be there without a shard: an interrupt comes at any moment.
+        (folder / UNFINISHED_SHARD).unlink(missing_ok=True)
 
 
 class _Shard:
@@ -346,11 +348,6 @@ class _Shard:
         }
         os.replace(self.path, self.path.with_name(name))
         return record
-
-    def discard(self) -> None:
-        """Makes room: half a file is of no use."""
-        self.file.close()
-        self.path.unlink(missing_ok=True)
 
 
 def _features() -> "Features":

@@ -1,0 +1,237 @@
+"""Processes that need not import torch and transformers each: forks of one that has imported them and done no more."""
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess
+from threading import Thread
+from typing import TextIO
+
+
+# `vanilla-transformer ARGUMENT...`, and `python FILE ARGUMENT...`.
+CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+# What is forked from. Of every fork a second process keeps the status until somebody asks for it. Anything that goes
+# wrong in the code goes wrong as in `python -c`: nothing of this program is left around it.
+_PROGRAM = """
+import gc, importlib, json, os, resource, signal, socket, struct, sys
+
+def forked(connection):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, files, *_ = socket.recv_fds(connection, 1, 5)
+        if not message:
+            sys.exit()
+        if not os.fork():
+            break
+        for file in files:
+            os.close(file)
+    connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, request, status = files
+    if pid := os.fork():
+        for file in (0, 1, 2, *streams):
+            os.close(file)
+        os.write(status, struct.pack("i", pid))
+        os.write(status, struct.pack("i", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        os._exit(0)
+    os.close(status)
+    with open(request, encoding="utf-8") as file:
+        request = json.load(file)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    if request["new_session"]:
+        os.setsid()
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", 1 if os.environ.get("PYTHONUNBUFFERED") else -1, encoding="utf-8", closefd=False)
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    if request["largest_file"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
+    sys.argv = ["-c", *request["arguments"]]
+    return request["code"]
+
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+gc.freeze()  # or every fork would look through all that at its end, which takes a second
+exec(compile(forked(socket.socket(fileno=int(sys.argv[1]))), "<string>", "exec"), {"__name__": "__main__"})
+"""
+
+
+class WarmProcess:
+    """What `subprocess.Popen` is, with text in UTF-8 in which no line end is turned into another.
+
+    Attributes:
+        stdin, stdout, stderr: This side of what was to be a pipe, None of what was not.
+    """
+
+    def __init__(self, arguments: list[str], status: socket.socket, streams: tuple[TextIO | None, ...]):
+        self.args, self.returncode, self._status = arguments, None, status
+        self.stdin, self.stdout, self.stderr = streams
+        self.pid = self._number()
+
+    def __enter__(self) -> "WarmProcess":
+        return self
+
+    def __exit__(self, *error) -> None:
+        for stream in filter(None, (self.stdin, self.stdout, self.stderr)):
+            stream.close()
+        self.wait()
+        self._status.close()
+
+    def _number(self) -> int:
+        return struct.unpack("i", self._status.recv(4, socket.MSG_WAITALL))[0]
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+            self.returncode = self._number()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            select.select([self._status], [], [], timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, input: str = "", timeout: float = 300) -> tuple[str | None, str | None]:
+        """Its output and its errors, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: It goes on.
+        """
+        found = {}
+
+        def write() -> None:
+            try:
+                with self.stdin:
+                    self.stdin.write(input)
+            except BrokenPipeError:  # as a process may do with its input
+                pass
+
+        def read(name: str) -> None:
+            with getattr(self, name) as stream:
+                found[name] = stream.read()
+
+        threads = [
+            Thread(target=read, args=[name], daemon=True) for name in ("stdout", "stderr") if getattr(self, name)
+        ]
+        if self.stdin is not None:
+            threads.append(Thread(target=write, daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout)
+            if thread.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout)
+        self.wait(timeout)
+        return found.get("stdout"), found.get("stderr")
+
+    def completed(self, input: str = "", timeout: float = 300) -> CompletedProcess:
+        """What `subprocess.run` returns; whatever happens, the process has ended then."""
+        try:
+            out, errors = self.communicate(input, timeout)
+        finally:
+            self.kill()
+        return CompletedProcess(self.args, self.returncode, out, errors)
+
+
+class WarmPython:
+    """Python that has imported modules, and starts processes that have."""
+
+    def __init__(self, *modules: str):
+        self._modules, self._connection = modules, None
+
+    def _launch(self) -> None:
+        self._connection, theirs = socket.socketpair()  # it ends when this end is closed
+        with theirs:
+            words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), *self._modules]
+            subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    def start(
+        self,
+        code: str,
+        *arguments,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
+        largest_file: int | None = None,
+        new_session: bool = False,
+    ) -> WarmProcess:
+        """Starts `python -c CODE ARGUMENT...`.
+
+        Args:
+            stdin, stdout, stderr: `PIPE`, or None for that of this process.
+            environment: What the process knows beside, or instead of, what this one does.
+            largest_file: How many bytes a file that it writes may have.
+        """
+        if self._connection is None:
+            self._launch()
+        words = [*map(str, arguments)]
+        request = {
+            "code": code, "arguments": words, "environment": {**os.environ, **(environment or {})},
+            "cwd": str(cwd or Path.cwd()), "largest_file": largest_file, "new_session": new_session,
+        }  # fmt: skip
+        ours, theirs = zip(*map(_stream, (stdin, stdout, stderr), range(3)), strict=True)
+        status, its_status = socket.socketpair()
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file, its_status:
+            json.dump(request, file)
+            file.seek(0)
+            socket.send_fds(self._connection, [b" "], [*theirs, file.fileno(), its_status.fileno()])
+        for number in theirs:
+            os.close(number)
+        return WarmProcess(["python", "-c", code, *words], status, ours)
+
+    def run(self, code: str, *arguments, input: str = "", timeout: float = 300, **options) -> CompletedProcess:
+        """What `subprocess.run` returns for `python -c CODE ARGUMENT...`."""
+        with self.start(code, *arguments, stdin=PIPE, **options) as process:
+            return process.completed(input, timeout)
+
+
+def _stream(kind: int | None, number: int) -> tuple[TextIO | None, int]:
+    """This side of a standard stream, if it is a pipe, and the other one."""
+    if kind is None:
+        return None, os.dup(number)
+    read, write = os.pipe()
+    ours, theirs, mode = (write, read, "w") if number == 0 else (read, write, "r")
+    return open(ours, mode, encoding="utf-8", newline="\n"), theirs
+
+
+PACKAGE = WarmPython(
+    "vanilla_transformer.cli",
+    "vanilla_transformer.training.run",
+    "vanilla_transformer.commands.translation",
+    "transformers.models.marian.modeling_marian",
+    "transformers.models.marian.tokenization_marian",
+    "transformers.utils.logging",
+)
+# Without those that read at import where the Hub is.
+LIBRARIES = WarmPython(
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "torch.export",
+    "pandas",
+    "pyarrow.parquet",
+    "scipy.optimize",
+    "matplotlib.backends.backend_agg",
+)
