@@ -9,6 +9,7 @@ import vanilla_transformer
 from vanilla_transformer import TokenizerSettings, learn_tokenizer
 
 from .model.conftest import build_model
+from .warm_python import LIBRARIES
 
 
 # What the package can use, and transformers' own model classes do not.
@@ -59,7 +60,7 @@ def test_everything_is_imported_where_no_extra_is_installed():
     code = (
         f"import sys\nsys.modules.update(dict.fromkeys({extras}))\nfrom vanilla_transformer import *\nassert translate"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    LIBRARIES.run(code).check_returncode()
 
 
 def test_dir_lists_every_public_name():

@@ -221,6 +221,9 @@ PACKAGE = WarmPython(
     "vanilla_transformer.cli",
     "vanilla_transformer.training.run",
     "vanilla_transformer.commands.translation",
+    "vanilla_transformer.evaluation.metrics",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
     "transformers.models.marian.modeling_marian",
     "transformers.models.marian.tokenization_marian",
     "transformers.utils.logging",
@@ -233,5 +236,4 @@ LIBRARIES = WarmPython(
     "pandas",
     "pyarrow.parquet",
     "scipy.optimize",
-    "matplotlib.backends.backend_agg",
 )

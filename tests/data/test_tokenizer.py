@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from tests.warm_python import LIBRARIES
 from vanilla_transformer.data.tokenizer import (
     BOS_ID,
     CONTINUATION,
@@ -260,8 +261,7 @@ print(json.dumps([ids, tokenizer.batch_decode(ids, skip_special_tokens=True)]))
 
 def test_auto_tokenizer_needs_nothing_of_this_package(fresh, folder, tmp_path):
     texts = [*SNIPPETS, *CORPUS, "".join(SNIPPETS)]
-    command = [sys.executable, "-c", RELOAD, str(folder)]
-    run = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, cwd=tmp_path)
+    run = LIBRARIES.run(RELOAD, folder, input=json.dumps(texts), cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     ids, back = json.loads(run.stdout)
     assert ids == fresh(texts).input_ids

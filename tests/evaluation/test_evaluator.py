@@ -1,7 +1,6 @@
 """The evaluators of Hugging Face `evaluate` score our models on transformers 5, as pipeline, model or folder."""
 
 import copy
-import subprocess
 import sys
 
 import numpy as np
@@ -16,6 +15,8 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from ..warm_python import LIBRARIES
 
 
 pytest.importorskip("scipy", reason="the extra `evaluate` is not installed")
@@ -175,5 +176,4 @@ ORDERS = {
 def test_in_any_order_of_imports(order):
     code, asked, expected = ORDERS[order]
     code = f"import sys, transformers\n{code}\nprint(hasattr({asked}, 'TFPreTrainedModel'))"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == expected
+    assert LIBRARIES.run(code).stdout.strip() == expected

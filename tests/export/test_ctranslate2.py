@@ -3,7 +3,6 @@
 import importlib
 import json
 import runpy
-import subprocess
 import sys
 
 import ctranslate2
@@ -16,6 +15,7 @@ from vanilla_transformer import ExportedModel, translate
 from vanilla_transformer.export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 
 from ..model.conftest import build_model
+from ..warm_python import LIBRARIES
 
 
 LIMIT = 12
@@ -242,5 +242,5 @@ def test_its_converter_loaded_first_is_told_too():
         "assert 'VanillaTransformerConfig' in converter._MODEL_LOADERS\n"
         "assert 'vanilla_transformer.model.modeling_vanilla_transformer' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = LIBRARIES.run(code)
     assert done.returncode == 0, done.stderr

@@ -5,8 +5,6 @@ Our own search reads the matrices of projections without calling the modules tha
 """
 
 import copy
-import subprocess
-import sys
 
 import peft
 import pytest
@@ -17,6 +15,7 @@ from torch.nn.utils import parametrizations
 from transformers import AutoModelForSeq2SeqLM
 from transformers.generation import GenerationMixin
 
+from ..warm_python import PACKAGE
 from .conftest import sharpened
 
 
@@ -186,7 +185,7 @@ def test_a_saved_adapter_loads_in_another_process(tiny_model, sources, tmp_path)
     inputs = {**sources, "num_beams": 3, "max_new_tokens": 8}
     torch.save(inputs, tmp_path / "inputs")
     paths = [tmp_path / name for name in ("base", "adapter", "inputs", "outputs")]
-    subprocess.run([sys.executable, "-c", LOAD, *map(str, paths)], check=True, timeout=120)
+    PACKAGE.run(LOAD, *paths).check_returncode()
     assert torch.equal(torch.load(tmp_path / "outputs"), model.generate(**inputs))
 
 

@@ -1,12 +1,11 @@
 """`import vanilla_transformer` teaches the Auto classes the architecture, in any order of imports."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..warm_python import LIBRARIES
 
 
 REPOSITORY = Path(__file__).parents[2]
@@ -76,11 +75,7 @@ for name, code in orders.items():
 
 
 def python(code: str, stdin: str = "") -> str:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=REPOSITORY, env=environment, input=stdin, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
+    finished = LIBRARIES.run(code, input=stdin, cwd=REPOSITORY, timeout=500)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return finished.stdout
 

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 from vanilla_transformer.model.code_vanilla_transformer import TranslationTasks
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 
+from ..warm_python import LIBRARIES
 from .conftest import CLASSES, TRANSLATOR, build, build_config, build_model
 
 
@@ -183,14 +183,8 @@ def folder(models, tokenizer, tmp_path_factory):
 
 def run(code: str, folder: Path, modules: Path) -> str:
     """What a fresh process prints that has nobody to ask."""
-    environment = {
-        **os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(modules / "home"), "HF_MODULES_CACHE": str(modules),
-    }  # fmt: skip
-    finished = subprocess.run(
-        [sys.executable, "-c", code, str(folder), json.dumps(TEXTS)],
-        cwd=modules, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    environment = {"HF_HOME": str(modules / "home"), "HF_MODULES_CACHE": str(modules)}
+    finished = LIBRARIES.run(code, folder, json.dumps(TEXTS), cwd=modules, environment=environment)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return finished.stdout
 
