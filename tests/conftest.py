@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,12 @@ def pytest_collection_modifyitems(items):
     """What takes longest begins first: else the others wait for it at the end."""
     first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_command_line.py")
     items.sort(key=lambda item: ((*first, item.path.name).index(item.path.name), item.path.parent.name != "system"))
+
+
+def pytest_collection_finish():
+    """What all tests have imported stays: to look through it for garbage again and again is a fifth of the work."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session):

@@ -19,8 +19,8 @@ from typing import TextIO
 CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
 RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
-# What is forked from. Of every fork a second process keeps the status until somebody asks for it. Anything that goes
-# wrong in the code goes wrong as in `python -c`: nothing of this program is left around it.
+# What is forked from. A second process waits for each fork and tells its status. The code is run at the top, by nothing
+# that could handle what it raises: that ends the fork as it ends `python -c`.
 _PROGRAM = """
 import gc, importlib, json, os, resource, signal, socket, struct, sys
 

@@ -166,6 +166,7 @@ def test_little_padding_on_captions_that_were_made_up():
     assert TokenBatchSampler(sources, targets, 4096).real_share() >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"Multi30k is not at {MULTI30K}")
 def test_little_padding_on_multi30k():
     corpus = load_corpus(["train.en.gz", "train.de.gz"], "en", "de", folder=MULTI30K)

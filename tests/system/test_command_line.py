@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 from ctranslate2 import Translator
-from datasets import load_from_disk
+from datasets import Dataset, load_from_disk
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 
 from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.cli import COMMANDS
-from vanilla_transformer.run_folder import load_model
+from vanilla_transformer.run_folder import RunFolder, load_model
+from vanilla_transformer.training import run_results
+from vanilla_transformer.training.recipe import load_recipe
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
 from .conftest import command, write_marian
@@ -66,6 +68,21 @@ class TestTrain:
             for metric in ("sacrebleu", "exact_match")
         }
         assert all("version:" in s["signature"] and 0 <= s["value"] <= 100 for s in scores)
+
+    def test_one_model_with_two_names_is_scored_once(self, run, tmp_path, monkeypatch):
+        folder = RunFolder(shutil.copytree(run, tmp_path / "run"))
+        first, *_, last = (checkpoint / "model.safetensors" for checkpoint in folder.good_checkpoints())
+        recipe, loaded = load_recipe(folder.recipe), []
+        pairs = Dataset.from_list([{"translation": {"en": "The dog is old.", "de": "Der Hund ist alt."}}])
+        monkeypatch.setattr(run_results, "load_model", lambda path: loaded.append(path) or load_model(path))
+        for weights, times in ((first, 3), (last, 2)):
+            shutil.copy(weights, folder.best)
+            loaded.clear()
+            run_results.score(folder, recipe, dict.fromkeys(("validation", "small"), pairs), show_progress=False)
+            assert len(loaded) == times
+            scores = json.loads(folder.scores.read_text(encoding="utf-8"))
+            assert [s["model"] for s in scores] == ["averaged"] * 4 + ["best"] * 4 + ["last"] * 4
+        assert [{**s, "model": "best"} for s in scores[8:]] == scores[4:8]
 
     def test_the_log_has_one_record_per_update(self, run):
         records = [json.loads(line) for line in lines_of(run / "log.jsonl")]

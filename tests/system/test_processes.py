@@ -176,7 +176,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
     ("processes", "data"),
     [
         pytest.param(1, PREPARED, marks=pytest.mark.slow),
-        (1, STREAM),
+        pytest.param(1, STREAM, marks=pytest.mark.slow),
         pytest.param(2, (), marks=pytest.mark.slow),
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
@@ -195,7 +195,8 @@ def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
         assert are_equal(weights(run / model), weights(whole / model))
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
     text, prepared = unbroken(processes, ()), unbroken(processes, PREPARED)
     assert records(prepared, "loss") == records(text, "loss")

@@ -1,6 +1,7 @@
 """What a run ends with: models to use, scores, translations, pictures."""
 
 import dataclasses
+import filecmp
 import json
 import logging
 import shutil
@@ -15,7 +16,7 @@ from ..files import replaced_folder, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..plots import plot_attention_maps
-from ..run_folder import RunFolder, find_model, load_model
+from ..run_folder import WEIGHTS, RunFolder, find_model, load_model
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints
@@ -53,9 +54,14 @@ def _models(folder: RunFolder) -> dict[str, Path]:
 
 def score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool) -> None:
     """Scores every model on every set; keeps the translations of the one that `find_model` finds."""
-    records = []
+    scored: dict[Path, list[dict]] = {}
     folder.translations.mkdir(exist_ok=True)
     for model_name, path in _models(folder).items():
+        twins = (other for other in scored if filecmp.cmp(other / WEIGHTS, path / WEIGHTS, shallow=False))
+        if twin := next(twins, None):  # the best is the last, or an average of one
+            scored[path] = [{**record, "model": model_name} for record in scored[twin]]
+            continue
+        scored[path] = []
         model, tokenizer = load_model(path)
         model.generation_config = paper_generation_config(model.config, **recipe.decoding)
         for set_name in ("validation", *recipe.data.test):
@@ -72,10 +78,10 @@ def score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_p
                 target_language=recipe.data.target_language,
                 test_set=set_name,
             )
-            records += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
+            scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
             if path == find_model(folder.path):
                 _write_translations(folder.translations / f"{set_name}.jsonl", sources, references, hypotheses)
-    write_json(folder.scores, records)
+    write_json(folder.scores, [record for records in scored.values() for record in records])
 
 
 def _write_translations(path: Path, sources: list[str], references: list[str], hypotheses: list[str]) -> None:
