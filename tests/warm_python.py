@@ -9,6 +9,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess
 from threading import Thread
@@ -206,6 +209,29 @@ class WarmPython:
         """What `subprocess.run` returns for `python -c CODE ARGUMENT...`."""
         with self.start(code, *arguments, stdin=PIPE, **options) as process:
             return process.completed(input, timeout)
+
+    @contextmanager
+    def together(self, count: int, code: str, *arguments, **options) -> Iterator[list[WarmProcess]]:
+        """Starts so many processes that are to meet, as torchrun would; at the end none is left."""
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        meeting |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
+        with ExitStack() as stack:
+            running = []
+            for rank in range(count):
+                environment = meeting | dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+                process = self.start(code, *arguments, environment=environment, **options)
+                running.append(stack.enter_context(process))
+                stack.callback(process.kill)
+            yield running
+
+
+def all_completed(running: list[WarmProcess], timeout: float = 300) -> list[CompletedProcess]:
+    """Waits for all of them at once: one whose output nobody reads would wait, and the others for it."""
+    with ThreadPoolExecutor(len(running)) as threads:
+        return list(threads.map(lambda each: each.completed(timeout=timeout), running))
 
 
 def _stream(kind: int | None, number: int) -> tuple[TextIO | None, int]:

@@ -6,9 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
-from ..warm_python import CLI, PACKAGE, WarmProcess
+from ..warm_python import CLI, PACKAGE, all_completed
 from .conftest import command
 
 
@@ -50,33 +47,13 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-@contextmanager
-def started(processes: int, words: list[str]) -> Iterator[list[WarmProcess]]:
-    """The command on several processes, as torchrun would start them; at the end none is left."""
-    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    sizes = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
-    with ExitStack() as stack:
-        running = []
-        for rank in range(processes):
-            environment = {**rendezvous, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            running.append(stack.enter_context(PACKAGE.start(CLI, *words, environment=environment)))
-            stack.callback(running[-1].kill)
-        yield running
-
-
-def completed(running: list[WarmProcess], timeout: float) -> list[subprocess.CompletedProcess]:
-    """All of them together: one whose output nobody reads would wait, and the others for it."""
-    with ThreadPoolExecutor(len(running)) as threads:
-        return list(threads.map(lambda each: each.completed(timeout=timeout), running))
-
-
 def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
     """Runs the command to its end."""
     if processes == 1:
         done = [command(*words)]
     else:
-        with started(processes, words) as running:
-            done = completed(running, timeout=200)
+        with PACKAGE.together(processes, CLI, *words) as running:
+            done = all_completed(running, timeout=200)
     assert [each.returncode for each in done] == [0] * processes, [each.stderr for each in done]
     return done
 
@@ -92,8 +69,8 @@ def torchrun(processes: int, words: list[str]) -> list[subprocess.CompletedProce
 
 def refused(processes: int, words: list[str]) -> list[str]:
     """What each process of a command that fails writes on standard error."""
-    with started(processes, words) as running:
-        done = completed(running, timeout=100)
+    with PACKAGE.together(processes, CLI, *words) as running:
+        done = all_completed(running, timeout=100)
     assert [each.returncode for each in done] == [1] * processes
     return [each.stderr for each in done]
 
@@ -206,7 +183,7 @@ def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, pro
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
     run, other = tmp_path / "run", 1 - killed
-    with started(2, arguments(corpus, run)) as running:
+    with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
         while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
             assert [each.poll() for each in running] == [None, None]
             time.sleep(0.02)

@@ -1,13 +1,12 @@
 """Two processes skip the same updates, also if only one of them saw something odd, and one of them reports."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.warm_python import PACKAGE, all_completed
 
 
 SCRIPT = """
@@ -53,18 +52,9 @@ told = {"error": error, "update": trainer.state.global_step, "log": trainer.stat
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [*launch, str(folder / "script.py"), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    with PACKAGE.together(2, SCRIPT, folder, cwd=Path(__file__).parents[2]) as running:
+        for done in all_completed(running):
+            assert done.returncode == 0, done.stderr
     return folder
 
 
