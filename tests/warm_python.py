@@ -25,7 +25,7 @@ RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_
 # What is forked from. A second process waits for each fork and tells its status. The code is run at the top, by nothing
 # that could handle what it raises: that ends the fork as it ends `python -c`.
 _PROGRAM = """
-import gc, importlib, json, os, resource, signal, socket, struct, sys
+import gc, importlib, json, os, resource, signal, socket, struct, sys, tempfile
 
 def forked(connection):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -54,6 +54,7 @@ def forked(connection):
         os.close(stream)
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # TMPDIR may be another
     os.chdir(request["cwd"])
     if request["new_session"]:
         os.setsid()
