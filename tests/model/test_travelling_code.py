@@ -23,7 +23,6 @@ from .conftest import CLASSES, TRANSLATOR, build, build_config, build_model
 
 
 CODE = sorted(Path(vanilla_transformer.model.__file__).parent.glob("*_vanilla_transformer.py"))
-REPOSITORY = Path(__file__).parents[2]
 TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
 MODEL, BASE, CLASSIFIER = "model", "base", "classifier"
 
