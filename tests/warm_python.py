@@ -214,10 +214,7 @@ class WarmPython:
     @contextmanager
     def together(self, count: int, code: str, *arguments, **options) -> Iterator[list[WarmProcess]]:
         """Starts so many processes that are to meet, as torchrun would; at the end none is left."""
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         meeting |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
         with ExitStack() as stack:
             running = []
@@ -227,6 +224,12 @@ class WarmPython:
                 running.append(stack.enter_context(process))
                 stack.callback(process.kill)
             yield running
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def all_completed(running: list[WarmProcess], timeout: float = 300) -> list[CompletedProcess]:

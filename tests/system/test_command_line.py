@@ -26,9 +26,6 @@ from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
 from .conftest import command, write_marian
 
 
-READY_TO_USE = ("model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.yaml")
-
-
 def lines_of(path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
-from ..warm_python import CLI, PACKAGE, all_completed
+from ..warm_python import CLI, PACKAGE, all_completed, free_port
 from .conftest import command
 
 
@@ -39,12 +38,6 @@ def corpus(corpus, tmp_path_factory) -> Path:
 
 def arguments(corpus: Path, run: Path, *more) -> list[str]:
     return ["train", str(corpus / "recipe.yaml"), "--data.folder", str(corpus), "--output", str(run), *SHORT, *more]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
