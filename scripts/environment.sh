@@ -1,5 +1,5 @@
-# Sourced by the other scripts: makes .venv with the package and everything it needs at pinned versions, or reuses it.
-# PYTHON names the interpreter to make it with (3.10 or newer).
+# Sourced by the other scripts: makes .venv with the package and what it needs at pinned versions, or reuses it. `extras`
+# names what is needed beside that: test, or nothing. PYTHON names the interpreter to make it with (3.10 or newer).
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ -z "${PYTHON:-}" ]; then
     for candidate in python3 python3.13 python3.12 python3.11 python3.10 python; do
@@ -14,10 +14,15 @@ if [ -z "${PYTHON:-}" ]; then
     echo "Python 3.10 or newer is needed; install it, or name it: PYTHON=/path/to/python $0" >&2
     exit 1
 fi
+extras=${extras:-}
 wanted=$(cat pyproject.toml constraints.txt | cksum)
-if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
+case "$(cat .venv/installed 2>/dev/null)" in
+"$wanted $extras" | "$wanted test") ;; # an environment for tests has all that the others need
+*)
     [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
-    echo "Installing into .venv (once) ..." >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
-    echo "$wanted" >.venv/installed
-fi
+    echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+        --editable ".${extras:+[$extras]}"
+    echo "$wanted $extras" >.venv/installed
+    ;;
+esac

@@ -16,7 +16,7 @@ SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 def pytest_collection_modifyitems(items):
     """What takes longest begins first: else the others wait for it at the end."""
-    first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_command_line.py")
+    first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_translate.py")
     items.sort(key=lambda item: ((*first, item.path.name).index(item.path.name), item.path.parent.name != "system"))
 
 

@@ -1,8 +1,11 @@
 """Text is read line by line and checked; nothing that is written is ever half there."""
 
 import gzip
+import hashlib
 import json
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +14,8 @@ from vanilla_transformer.files import (
     remove_leftovers,
     replaced_file,
     replaced_folder,
+    replaced_path,
+    temporary_folder,
     text_lines,
     write_json,
     write_text,
@@ -20,6 +25,13 @@ from vanilla_transformer.files import (
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+def fail(writing, error, begin):
+    """Begins to write something, and fails."""
+    with writing as begun:
+        begin(begun)
+        raise error
 
 
 # --------------------------------------------------------------------------------------------------------- reading
@@ -36,14 +48,25 @@ def test_only_newlines_end_a_line(tmp_path):
     assert list(text_lines()) == []
 
 
-@pytest.mark.parametrize("name", ["bad.txt", "bad.gz"])
-def test_invalid_utf8_is_named_by_file_and_line(tmp_path, name):
+def test_invalid_utf8_is_named_by_file_and_line(tmp_path):
     content = b"fine\nalso fine\nL\xe4uft\n"
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    lines = text_lines(tmp_path / name)
-    assert [next(lines), next(lines)] == ["fine", "also fine"]
-    with pytest.raises(ValueError, match=f"{name}, line 3 is not UTF-8"):
-        next(lines)
+    for name, packed in (("bad.txt", content), ("bad.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(packed)
+        lines = text_lines(tmp_path / name)
+        assert [next(lines), next(lines)] == ["fine", "also fine"]
+        with pytest.raises(ValueError, match=f"{name}, line 3 is not UTF-8"):
+            next(lines)
+
+
+def test_files_are_hashed_as_they_are_read(tmp_path):
+    for name, content in (("a.txt", b"one\ntwo"), ("b.gz", gzip.compress(b"x\n" * 99_999) + bytes(99)), ("c", b"")):
+        (tmp_path / name).write_bytes(content)
+        digests = {}
+        plain = list(text_lines(tmp_path / name))
+        lines = text_lines(tmp_path / name, digests=digests)
+        assert not digests
+        assert list(lines) == plain
+        assert digests == {tmp_path / name: hashlib.sha256(content).hexdigest()}
 
 
 def test_missing_file_is_noticed_before_reading(tmp_path):
@@ -67,35 +90,21 @@ def test_damaged_gzip_is_named(tmp_path):
 # --------------------------------------------------------------------------------------------------------- writing
 
 
-def test_written_text_is_there_alone(tmp_path):
-    write_text(tmp_path / "a.txt", "größer\n")
-    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "größer\n"
-    assert names(tmp_path) == ["a.txt"]
-
-
-def test_failed_write_leaves_the_old_file(tmp_path):
-    write_text(tmp_path / "a.txt", "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(tmp_path / "a.txt", "new\ud800")
-    assert (tmp_path / "a.txt").read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
-
-
-def test_json_is_readable_and_comes_back(tmp_path):
+def test_what_is_written_is_there_alone_and_a_failure_leaves_the_old_file(tmp_path):
     content = {"b": [1, 2.5, None], "a": "größer"}
+    write_text(tmp_path / "a.txt", "größer\n")
     write_json(tmp_path / "a.json", content)
     text = (tmp_path / "a.json").read_text(encoding="utf-8")
     assert json.loads(text) == content
     assert "größer" in text
     assert text.startswith('{\n  "b"')
-
-
-def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
-    write_json(tmp_path / "a.json", 1)
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "a.txt", "new\ud800")
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {"x": object()})
-    assert (tmp_path / "a.json").read_text() == "1\n"
-    assert names(tmp_path) == ["a.json"]
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "größer\n"
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == text
+    assert names(tmp_path) == ["a.json", "a.txt"]
 
 
 def test_folder_appears_only_when_it_is_complete(tmp_path):
@@ -107,19 +116,11 @@ def test_folder_appears_only_when_it_is_complete(tmp_path):
     assert names(tmp_path / "new") == ["file"]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_failed_folder_vanishes(error, tmp_path):
-    def fail():
-        with written_beside(tmp_path / "new") as beside:
-            (beside / "file").write_text("x")
-            raise error
-
-    with pytest.raises(error):
-        fail()
-    assert names(tmp_path) == []
-
-
-def test_existing_folder_is_not_touched(tmp_path):
+def test_failed_folder_vanishes_and_an_existing_one_is_not_touched(tmp_path):
+    for error in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(error):
+            fail(written_beside(tmp_path / "new"), error, lambda beside: (beside / "file").write_text("x"))
+        assert names(tmp_path) == []
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").touch()
     with pytest.raises(FileExistsError, match=r"old exists already: remove it"), written_beside(tmp_path / "old"):
@@ -137,20 +138,16 @@ def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
         assert names(tmp_path / "model") == [content]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, None])
-def test_old_folder_stays_when_the_new_one_fails(error, tmp_path):
-    def fail():
-        with replaced_folder(tmp_path / "old") as beside:
-            if error:
-                beside.mkdir()
-                raise error
-
+def test_old_folder_stays_when_the_new_one_fails(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").touch()
-    with pytest.raises(error or FileNotFoundError):
-        fail()
-    assert names(tmp_path) == ["old"]
-    assert names(tmp_path / "old") == ["config.json"]
+    for error in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(error):
+            fail(replaced_folder(tmp_path / "old"), error, lambda beside: beside.mkdir())
+        with pytest.raises(FileNotFoundError, match="Nothing was made"), replaced_folder(tmp_path / "old"):
+            pass
+        assert names(tmp_path) == ["old"]
+        assert names(tmp_path / "old") == ["config.json"]
 
 
 def test_what_cannot_be_replaced_is_written_to(tmp_path):
@@ -163,14 +160,9 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path):
 
 
 def test_failed_file_vanishes_and_the_old_one_stays(tmp_path):
-    def fail():
-        with replaced_file(tmp_path / "a.txt") as file:
-            file.write("half")
-            raise KeyboardInterrupt
-
     write_text(tmp_path / "a.txt", "old")
     with pytest.raises(KeyboardInterrupt):
-        fail()
+        fail(replaced_file(tmp_path / "a.txt"), KeyboardInterrupt, lambda file: file.write("half"))
     assert (tmp_path / "a.txt").read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
@@ -191,3 +183,87 @@ def test_leftovers_of_a_killed_process_go_and_nothing_else(tmp_path):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path)
     assert names(tmp_path) == sorted([".hidden", "scores.json", f"best.{hexadecimal}"])
+
+
+# Writes something beside its place and says so; then forks a child that outlives it, and waits.
+UNFINISHED = """
+import os, sys, time
+from contextlib import ExitStack
+from pathlib import Path
+from vanilla_transformer import files
+place = Path(sys.argv[1])
+with ExitStack() as stack:
+    stack.enter_context(files.replaced_file(place / "out.txt"))
+    stack.enter_context(files.written_beside(place / "model"))
+    stack.enter_context(files.written_beside(stack.enter_context(files.replaced_folder(place / "best"))))
+    stack.enter_context(files.temporary_folder())
+    child = os.fork()
+    print(child, flush=True) if child else None
+    time.sleep(600)
+"""
+
+
+def written_again(place, monkeypatch):
+    """Makes all that UNFINISHED makes."""
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    with replaced_file(place / "out.txt"), written_beside(place / "model"), temporary_folder():
+        pass
+    (place / "model").rmdir()
+    (place / "out.txt").unlink()
+
+
+def test_what_a_killed_process_left_goes_when_it_is_made_again_and_what_a_running_one_writes_stays(
+    tmp_path, monkeypatch
+):
+    theirs = tmp_path / f".notes.txt.{'0123456789abcdef' * 2}"  # of something else
+    theirs.touch()
+    words = [sys.executable, "-c", UNFINISHED, tmp_path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}) as one:
+        child = int(one.stdout.readline())
+        unfinished = names(tmp_path)
+        assert [name.strip(".").partition(".")[0] for name in unfinished] == [
+            "best", "model", "notes", "out", "vanilla-transformer"
+        ]  # fmt: skip
+        try:
+            written_again(tmp_path, monkeypatch)
+            remove_leftovers(tmp_path)
+            assert names(tmp_path) == sorted({*unfinished} - {theirs.name})
+            theirs.touch()
+            one.kill()
+            one.wait()
+            written_again(tmp_path, monkeypatch)  # although its child, which knows the files too, is still there
+            assert [name.strip(".").partition(".")[0] for name in names(tmp_path)] == ["best", "notes"]
+            with replaced_path(tmp_path / "best"):  # a place beside a place beside it
+                pass
+            assert names(tmp_path) == sorted([theirs.name, "best"])
+        finally:
+            os.kill(child, 9)
+
+
+def test_a_folder_that_cannot_be_listed_may_be_written_to(tmp_path):
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop").chmod(0o300)
+    write_text(tmp_path / "drop" / "a.txt", "x")
+    (tmp_path / "drop").chmod(0o700)
+    assert names(tmp_path / "drop") == ["a.txt"]
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    def fail():
+        with replaced_folder(tmp_path / "old") as beside:
+            beside.mkdir()
+            rename = type(beside).rename
+
+            def interrupted(path, target):
+                monkeypatch.undo()
+                rename(path, target)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(type(beside), "rename", interrupted)
+
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").touch()
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert names(tmp_path) == ["old"]
+    assert names(tmp_path / "old") == ["config.json"]

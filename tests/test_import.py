@@ -1,15 +1,20 @@
 """`import vanilla_transformer` is nearly free, and no command loads what it does not use."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 import vanilla_transformer
 from vanilla_transformer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.command_line import COMMANDS
 
 from .model.conftest import build_model
-from .warm_python import LIBRARIES
+from .warm_python import LIBRARIES, WarmPython
 
 
 # What the package can use, and transformers' own model classes do not.
@@ -32,6 +37,50 @@ status = main(sys.argv[1:])
 print(" ".join(sys.modules))
 sys.exit(status)
 """
+
+
+LIGHT = """
+import sys
+from vanilla_transformer.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sorted({"torch", "transformers", "numpy"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_help_and_recipes_need_neither_torch_nor_transformers():
+    """They answer in a tenth of a second, where an import of both takes several."""
+    helps = [[function.__name__, "--help"] for function in COMMANDS]
+    bare = WarmPython()  # a Python that has imported nothing
+    for arguments in (["--help"], ["--version"], ["recipes"], ["recipes", "phrasebook"], *helps):
+        done = bare.run(LIGHT, *arguments)
+        assert (done.returncode, done.stderr) == (0, "\n"), arguments
+        assert done.stdout, arguments
+        if len(arguments) == 2 and arguments[1] == "--help":
+            assert done.stdout.startswith(f"usage: vanilla-transformer {arguments[0]} ")
+
+
+def test_the_package_is_a_program():
+    command = [sys.executable, "-m", "vanilla_transformer", "recipes", "phrasebook"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert yaml.safe_load(done.stdout)["data"]["target_language"] == "de"
+
+
+def test_links_in_what_is_installed_lead_somewhere():
+    """The wheel has the package's own pages and not the repository: none of their links leaves it."""
+    package = Path(vanilla_transformer.__file__).parent
+    settings = (package.parent / "pyproject.toml").read_text(encoding="utf-8")
+    [readme] = re.findall(r'^readme = "(.+?)"', settings, flags=re.MULTILINE)
+    pages = sorted(package.rglob("*.md"))
+    assert package.parent / readme in pages
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            inside = (page.parent / target).resolve()
+            assert target.startswith("https://") or (inside.is_relative_to(package) and inside.exists()), (page, target)
+    [urls] = re.findall(r"^\[project.urls\]\n((?:.+\n)+)", settings, flags=re.MULTILINE)
+    assert all(re.fullmatch(r'\w+ = "https://.+"', line) for line in urls.splitlines())
 
 
 def test_import_loads_no_other_package():
@@ -81,5 +130,92 @@ def test_translating_loads_only_what_translates(tmp_path):
     assert "transformers.modeling_utils" in loaded
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
     own = [name.removeprefix("vanilla_transformer.") for name in loaded if name.startswith("vanilla_transformer.")]
-    unused = ("training", "tasks", "sharing", "export", "plots", "evaluation.scores", "data.phrasebook", "data.streams")
+    rooms = ("training", "parsing", "sharing", "export", "plots")
+    unused = (*rooms, "evaluation.scores", "data.phrasebook", "data.corpora")
     assert [name for name in own if name.startswith(unused)] == []
+
+
+# Rooms from the top floor to the ground: a module imports of its own room and of floors below. Within a floor a room
+# imports what stands before it.
+FLOORS = [
+    ["__main__", "cli", "command_line"],
+    ["commands"],
+    ["demo", "serving", "sharing"],
+    ["training"],
+    ["run"],
+    ["parsing", "translation", "plots", "attention"],
+    ["export"],
+    ["evaluation", "data"],
+    ["worker_processes", "device", "files", "signals", "hub", "model"],
+]
+# A stair that goes up, and why.
+UPWARDS = {
+    (
+        "run",
+        "training",
+    ): "a recipe's section `training` is checked by training/arguments.py, which imports no room",
+    ("evaluation", "parsing"): "the table of metrics has a row for trees",
+    ("_registration", "export"): "CTranslate2's converter is given a loader when it is loaded",
+    ("_registration", "model"): "the models are registered when transformers is loaded",
+}
+
+
+def imports_of(path: Path, *, at_run_time: bool = False) -> set[str]:
+    """Modules of the package that a module of it imports, by dotted name without the package's.
+
+    Args:
+        path: The module.
+        at_run_time: Only what is imported when the module is: not in functions, not for type checkers.
+    """
+    root = Path(vanilla_transformer.__file__).parent
+    folder, found = path.relative_to(root.parent).parent.parts, set()
+    nodes = [ast.parse(path.read_text(encoding="utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not (at_run_time and (for_types or isinstance(node, ast.FunctionDef))):
+            nodes += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = (*folder[: len(folder) - node.level + 1], *(node.module or "").split("."))
+            for name in node.names:
+                place = root.parent.joinpath(*filter(None, base))
+                module = place / name.name
+                is_module = module.is_dir() or module.with_suffix(".py").is_file()
+                found.add(".".join((module if is_module else place).relative_to(root).parts))
+    return found - {""}
+
+
+def test_arrows_run_down():
+    root = Path(vanilla_transformer.__file__).parent
+    floor = {room: (number, place) for number, rooms in enumerate(FLOORS) for place, room in enumerate(rooms)}
+    wrong = []
+    for path in sorted(root.rglob("*.py")):
+        room = path.relative_to(root).with_suffix("").parts[0]
+        for module in imports_of(path):
+            other = module.partition(".")[0]
+            if other == room or room == "__init__" or (room, other) in UPWARDS:
+                continue
+            if room not in floor or other not in floor or floor[room] > floor[other]:
+                wrong.append(f"{path.relative_to(root)} imports {module}")
+    assert wrong == []
+
+
+def test_no_imports_go_round():
+    root = Path(vanilla_transformer.__file__).parent
+    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in root.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items() if name != "__init__"}
+    left = {name: imports_of(path, at_run_time=True) & modules.keys() - {name} for name, path in modules.items()}
+    while free := {name for name, needed in left.items() if not needed}:
+        left = {name: needed - free for name, needed in left.items() if name not in free}
+    assert left == {}
+
+
+def test_type_checkers_see_what_is_exported():
+    stub = Path(vanilla_transformer.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    seen = {
+        alias.name: node.module
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == vanilla_transformer._HOME_OF

@@ -26,15 +26,11 @@ with worker_processes(eval, 2, start_method=sys.argv[1]) as submit:
 """
 
 
-def wait_until_gone(pids) -> None:
-    for _ in range(300):
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"of the processes {pids} some are still there")
+START_METHODS = pytest.mark.parametrize("start_method", multiprocessing.get_all_start_methods())
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 
 
-@pytest.mark.parametrize("start_method", multiprocessing.get_all_start_methods())
+@START_METHODS
 def test_results_come_from_other_processes(start_method):
     with worker_processes(eval, 3, start_method=start_method) as submit:
         powers = [submit(f"2**{n}") for n in range(50)]
@@ -63,13 +59,13 @@ def half_a_result(size):
 
 
 @pytest.mark.parametrize("size", [10, 10**5, 10**7])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_one_that_is_killed_while_it_writes_keeps_nobody_waiting(size, workers):
-    with worker_processes(half_a_result, workers, start_method="fork") as submit:
-        futures = [submit(size) for _ in range(3)]
-        with pytest.raises(ChildProcessError, match="has died, perhaps for lack of memory"):
-            futures[0].result(timeout=60)
-    assert not multiprocessing.active_children()
+def test_no_one_waits_for_a_worker_that_is_killed_while_it_writes(size):
+    for workers in (1, 2):
+        with worker_processes(half_a_result, workers, start_method="fork") as submit:
+            futures = [submit(size) for _ in range(3)]
+            with pytest.raises(ChildProcessError, match="has died, perhaps for lack of memory"):
+                futures[0].result(timeout=60)
+        assert not multiprocessing.active_children()
 
 
 def test_leaving_ends_what_is_being_done():
@@ -81,8 +77,8 @@ def test_leaving_ends_what_is_being_done():
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("start_method", multiprocessing.get_all_start_methods())
+@NEEDS_PROC
+@START_METHODS
 def test_none_outlives_its_parent(start_method):
     parent = subprocess.Popen([sys.executable, "-c", STAY, start_method], stdout=subprocess.PIPE, text=True)
     pids = parent.stdout.readline().split()
@@ -90,4 +86,42 @@ def test_none_outlives_its_parent(start_method):
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until_gone(pids)
+    for _ in range(300):
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"of the processes {pids} some are still there")
+
+
+@NEEDS_PROC
+@START_METHODS
+def test_signals_are_the_parents_to_handle(start_method):
+    """From their first moment on: they wait for work, and do it, although all processes are told to end."""
+    code = """
+import os, signal, sys
+from vanilla_transformer.signals import ENDING, first_signal
+from vanilla_transformer.worker_processes import worker_processes
+with worker_processes(eval, 2, start_method=sys.argv[1]) as submit:
+    for number in ENDING:
+        with first_signal(lambda *_: None):
+            os.killpg(0, number)
+    print(submit("6 * 7").result(timeout=60), flush=True)
+    submit("__import__('time').sleep(0.5)").result()
+    print(submit("6 * 7").result(timeout=60), flush=True)
+"""
+    words = [sys.executable, "-c", code, start_method]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, start_new_session=True, timeout=100)
+    assert (done.stdout, done.stderr, done.returncode) == ("42\n42\n", "", 0)
+
+
+def test_a_process_ends_without_leaving_its_workers():
+    code = """
+import os, signal
+from vanilla_transformer.worker_processes import worker_processes
+workers = worker_processes(eval, 2)
+submit = workers.__enter__()
+submit("1 + 1").result()
+del submit
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stderr, done.returncode) == ("", 0)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess
 from threading import Thread
@@ -19,7 +19,7 @@ from typing import TextIO
 
 
 # `vanilla-transformer ARGUMENT...`, and `python FILE ARGUMENT...`.
-CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main())"
 RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 # What is forked from. A second process waits for each fork and tells its status. The code is run at the top, by nothing
@@ -111,7 +111,8 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may have ended, and its status be on the way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -250,8 +251,10 @@ def _stream(kind: int | None, number: int) -> tuple[TextIO | None, int]:
 PACKAGE = WarmPython(
     "vanilla_transformer.cli",
     "vanilla_transformer.training.run",
-    "vanilla_transformer.commands.translation",
-    "vanilla_transformer.evaluation.metrics",
+    "vanilla_transformer.commands.translate",
+    "vanilla_transformer.evaluation.own_metrics",
+    "vanilla_transformer.evaluation.tokenizers",
+    "vanilla_transformer.parsing.tree_metric",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "transformers.models.marian.modeling_marian",

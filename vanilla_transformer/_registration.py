@@ -1,13 +1,11 @@
 """Makes transformers' Auto classes know this package, without paying for them before they are used.
 
-transformers has no plugin discovery: somebody must call `AutoModel.register`, which needs the model's class, whose
+transformers has no plugin discovery: this package must call `AutoModel.register`, which needs the model's class, whose
 import takes a second or more. So the call waits until transformers itself loads the module that keeps the registry.
-`evaluate`, whose evaluators ask transformers for a name that it no longer has, is served in the same way, and
-CTranslate2, whose converter has a registry of its own.
+CTranslate2, whose converter has a registry of its own, is served in the same way.
 """
 
 import sys
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
@@ -15,7 +13,6 @@ from importlib.util import find_spec
 _CONFIG_REGISTRY = "transformers.models.auto.configuration_auto"
 _MODEL_REGISTRY = "transformers.models.auto.modeling_auto"
 _PIPELINE_REGISTRY = "transformers.pipelines"
-_EVALUATOR = "evaluate.evaluator.base"
 _CONVERTER = "ctranslate2.converters.transformers"
 _PIPELINE = "vanilla_transformer.model.pipeline_vanilla_transformer"
 _MODELS = (
@@ -24,17 +21,11 @@ _MODELS = (
 )
 # Of transformers' own modules, one that our models need and that loads the registry of models while it is being loaded.
 _FOUNDATION = "transformers.modeling_layers"
-_WATCHED = {
-    _FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _EVALUATOR, _CONVERTER, *_MODELS
-}  # fmt: skip
+_WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _CONVERTER, *_MODELS}
 
 
 def register_with_transformers() -> None:
-    """Registers configuration and models with the Auto classes, and the translation pipeline with `pipeline()`.
-
-    And a loader with CTranslate2's converter.
-
-    Now if transformers has loaded them, else when it does.
+    """Registers our classes with the Auto classes, `pipeline()` and CTranslate2's converter, once these are loaded.
 
     Checked on transformers 5.17 and 5.23.
     """
@@ -77,26 +68,28 @@ def _register(loaded: set[str]) -> None:
 
         register_translation_pipeline()
     if _CONVERTER in loaded:
-        from .export import ctranslate2_loader  # noqa: F401  (it registers itself)
-    if _EVALUATOR in loaded:
-        _make_room_for_pipelines_in_evaluate()
+        _register_with_ctranslate2()
 
 
-def _make_room_for_pipelines_in_evaluate() -> None:
-    """Lets `evaluate.evaluator(...)` take a pipeline: it asks of each whether it is a model of TensorFlow.
+def _register_with_ctranslate2() -> None:
+    """Gives CTranslate2's converter what fills its specification with our models (see `export/ctranslate2.py`)."""
+    from ctranslate2.converters.transformers import register_loader
 
-    transformers 5 has no such models and therefore not the name, which is an AttributeError. Nothing is an instance of
-    the class that stands in. It is there only where evaluators are. Checked on evaluate 0.4.1 and 0.4.6.
+    @register_loader("VanillaTransformerConfig")
+    class VanillaTransformerLoader:
+        architecture_name = "AutoModelForSeq2SeqLM"
+
+        def __call__(self, model, tokenizer):
+            from .export.ctranslate2 import specification  # now: converting another model must cost nothing more
+
+            return specification(model, tokenizer)
+
+
+class _AfterImport:
+    """Lets the ordinary finders find those modules, and registers each time one of them has been executed.
+
+    A finder in all it does, but not by descent: `importlib.abc` is three quarters of the time to import this package.
     """
-    # The one that evaluate asks: there can be two, since transformers loads itself anew for its pipelines.
-    transformers = sys.modules[_EVALUATOR].transformers
-    if not hasattr(transformers, "TFPreTrainedModel"):
-        doc = "No model is one: transformers 5 dropped TensorFlow."
-        transformers.TFPreTrainedModel = type("TFPreTrainedModel", (), {"__doc__": doc, "__module__": __name__})
-
-
-class _AfterImport(MetaPathFinder):
-    """Lets the ordinary finders find those modules, and registers each time one of them has been executed."""
 
     def __init__(self, loaded: set[str]):
         self.loaded = loaded
@@ -108,20 +101,12 @@ class _AfterImport(MetaPathFinder):
         self.waiting.discard(fullname)
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader, self.loaded)
+            execute = spec.loader.exec_module
+
+            def then_register(module) -> None:
+                execute(module)
+                self.loaded.add(fullname)
+                _register(self.loaded)
+
+            spec.loader.exec_module = then_register
         return spec
-
-
-class _ThenRegister(Loader):
-    def __init__(self, loader: Loader, loaded: set[str]):
-        self.loader = loader
-        self.loaded = loaded
-
-    def create_module(self, spec: ModuleSpec):
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module) -> None:
-        module.__spec__.loader = module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.loaded.add(module.__name__)
-        _register(self.loaded)

@@ -1,82 +1,84 @@
-"""`vanilla-transformer COMMAND`."""
+"""`vanilla-transformer COMMAND`: the process, which a signal may end at any moment, even while it imports."""
 
-import inspect
+import os
+import signal
 import sys
+from contextlib import suppress
+from types import FrameType
 
-from .commands.bracketing import evalb
-from .commands.comparison import compare
-from .commands.demo import demo
-from .commands.evaluation import evaluate
-from .commands.models import average, convert, export, tokenizer
-from .commands.parser import command_parser, overrides_from
-from .commands.parsing import parse
-from .commands.pictures import plot
-from .commands.preparation import prepare
-from .commands.process import UsageError, configure_logging, discard_output, output_is_closed
-from .commands.sharing import publish
-from .commands.training import recipes, train
-from .commands.translation import score, translate
+from .signals import clear_up_now, first_signal
 
 
-COMMANDS = (
-    recipes,
-    prepare,
-    train,
-    translate,
-    score,
-    evaluate,
-    compare,
-    parse,
-    evalb,
-    tokenizer,
-    average,
-    convert,
-    export,
-    publish,
-    plot,
-    demo,
-)
+_SAID = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command.
 
+    At the first SIGINT or SIGTERM `train` saves a checkpoint after the current update, and every other command ends
+    and leaves nothing unfinished behind. A second signal ends the process at once.
+
+    Args:
+        arguments: The command's words. None: those of the command line. The process then belongs to the command, and
+            no signal before or after the command's own work ends in a traceback.
+
     Returns:
-        0 if it succeeded, 1 if it failed, 141 if nobody reads its output to the end (`| head`), as of a process that
-        SIGPIPE ends. (A command line that makes no sense ends the process with 2.)
+        0 if it succeeded, 1 if it failed; as shells count signals, 130 if SIGINT ended it, 143 if SIGTERM did, and 141
+        if nobody reads its output to the end (`| head`), as if SIGPIPE had. (A command line that makes no sense ends
+        the process with 2.)
     """
-    parser = command_parser(COMMANDS)
-    options, rest = parser.parse_known_args(arguments)
-    values = vars(options)
-    command, debug = values.pop("command"), values.pop("debug")
-    if "overrides" in inspect.signature(command).parameters:
-        values["overrides"] = overrides_from(parser, rest)
-    elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if _is_importing(frame):
+            _end_here(number)
+        raise KeyboardInterrupt
+
+    def lost(unraisable) -> None:
+        if came and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            _end_here(came[0])
+        hook(unraisable)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     try:
-        configure_logging()
-        command(**values)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 1
-    except UsageError as error:
-        parser.error(str(error))
-    except Exception as error:
-        if isinstance(error, BrokenPipeError) and output_is_closed():
-            discard_output()
-            return 141
-        if debug:
-            raise
-        # What users can mend has a message of its own; of anything else its kind is the best hint.
-        kind = (
-            ""
-            if isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
-            else f"{type(error).__name__}: "
-        )
-        print(f"vanilla-transformer: {kind}{' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    return 0
+        with first_signal(end):
+            try:
+                from .command_line import run_command  # a signal may come while that is imported
+
+                status = run_command(arguments)
+            except KeyboardInterrupt:
+                came[:] = came or [signal.SIGINT]
+                status = 1
+            if not status or not came:  # a failure after a signal is put down to the signal
+                return status
+            _tidy_up(came[0])
+            return 128 + came[0]
+    finally:
+        sys.unraisablehook = hook
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: exceptions raised there are often swallowed, or printed and lost."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _end_here(number: int) -> None:
+    """Ends the process from within a signal's handler or a destructor, where nothing can be raised."""
+    _tidy_up(number)
+    os._exit(128 + number)
+
+
+def _tidy_up(number: int) -> None:
+    clear_up_now()
+    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts only the first speaks
+        end_of_bar = "\n" if os.isatty(2) else ""
+        with suppress(OSError):
+            os.write(2, f"{end_of_bar}{_SAID[number]}\n".encode())  # sys.stderr may be in the middle of a line
 
 
 if __name__ == "__main__":

@@ -4,36 +4,58 @@
 this package in requirements.txt, it shows the model that the Space's variable MODEL names.
 """
 
+import base64
 import os
 import tempfile
 from pathlib import Path
 
 import torch
 
-from vanilla_transformer.evaluation.attention import attentions
+from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.plots import plot_attention_maps
-from vanilla_transformer.run_folder import load_model
+from vanilla_transformer.run.loading import find_model, load_model
+from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.translation import translate_lines
 
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before it is imported, when it would report the first time
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
 
 try:
     import gradio
 except ImportError as error:
     raise ImportError('The page needs gradio: pip install "vanilla-transformer[demo]"') from error
-from PIL import Image  # comes with gradio
+from starlette.middleware import Middleware  # comes with gradio
+from starlette.responses import PlainTextResponse
 
 
-MOST_CHARACTERS = MOST_TOKENS = 1000  # of a text, and of a translation: the others wait for it
+MOST_CHARACTERS = MOST_TOKENS = 1000  # of a text, and of a translation: other users wait for it
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
 ATTENTIONS = {"decoder on the source": "cross", "encoder": "encoder", "decoder on itself": "decoder"}
 BEAM_SEARCH, SAMPLING = "beam search", "sampling"
 ALL_HEADS = "all"
+MOST_BYTES = 100_000  # of a request
+LANGUAGES = {
+    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
+    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "it": "Italian",
+    "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "nl": "Dutch", "no": "Norwegian",
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
+    "sr": "Serbian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+STYLE = """
+#text textarea, #translation textarea { min-height: 5.5rem }  /* the text's has one line, so that Enter translates */
+#translate.busy { opacity: .5 }
+#attention { overflow-x: auto }
+#attention img { max-width: 100%; height: auto }
+@media (max-width: 600px) { #attention img { max-width: none; width: 640px } }  /* scrolled, not too small to read */
+"""
+# While it translates the button is pale: gradio's own sign of it would show an error a second time.
+BUSY = "(...inputs) => { document.querySelector('#translate').classList.add('busy'); return inputs }"
+NOT_BUSY = "() => { document.querySelector('#translate').classList.remove('busy'); return [] }"
 
 
 class Demo:
-    """What the page asks for.
+    """A model, and what the page asks of it.
 
     Args:
         path: A run folder, a model's folder, or USER/NAME of the Hub.
@@ -42,20 +64,21 @@ class Demo:
     def __init__(self, path: str | Path):
         self.path = path
         self.model, self.tokenizer = load_model(path)
+        self.languages, self.examples = _languages_and_examples(path)
 
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float,
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
-        """The best translation, rows of rank, score and translation, and the pair that attention is drawn of.
+        """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
         Args:
-            text: What stands in the box.
-            search: `BEAM_SEARCH`, with the next two arguments, or `SAMPLING`, with the four behind them.
+            text: The source.
+            search: `BEAM_SEARCH`, with the next two arguments, or `SAMPLING`, with the four after them.
             num_beams: Hypotheses that are kept.
             length_penalty: Its exponent alpha.
             temperature: Divides the scores of tokens.
-            top_k: Draw from so many of the likeliest tokens; 0 is all.
+            top_k: Draw from this many of the likeliest tokens; 0 is all.
             top_p: Draw from the likeliest tokens that together have this probability.
             seed: Makes the draws repeatable; 0: they are not.
             max_tokens: Tokens of a translation; 0: the model's own limit.
@@ -64,34 +87,34 @@ class Demo:
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
         """
-        if not text.strip():
-            raise gradio.Error("There is no text to translate.", print_exception=False)
-        if len(text) > MOST_CHARACTERS:
-            raise gradio.Error(
-                f"The text has {len(text):,} characters: {MOST_CHARACTERS:,} at most.", print_exception=False
-            )
         options = {"num_return_sequences": int(wanted), "return_dict_in_generate": search == BEAM_SEARCH}
+        if max_tokens:
+            options["max_new_tokens"] = int(max_tokens)
         if search == BEAM_SEARCH:
-            if wanted > num_beams:
-                raise gradio.Error(f"{wanted:g} translations need as many hypotheses.", print_exception=False)
             options |= {"num_beams": int(num_beams), "length_penalty": length_penalty, "do_sample": False}
         else:
-            if seed:
-                torch.manual_seed(int(seed))
             options |= {"num_beams": 1, "do_sample": True, "top_k": int(top_k), "top_p": top_p}
             options |= {"temperature": temperature}
-        if max_tokens:
-            options |= {"max_new_tokens": int(max_tokens)}
         try:
+            if not text.strip():
+                raise ValueError("There is no text to translate.")
+            if len(text) > MOST_CHARACTERS:
+                raise ValueError(f"The text has {len(text):,} characters: {MOST_CHARACTERS:,} at most.")
+            if search == BEAM_SEARCH and wanted > num_beams:
+                raise ValueError(f"{wanted:g} translations need as many hypotheses.")
+            if search == SAMPLING and seed:
+                torch.manual_seed(int(seed))
             [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
-        except ValueError as error:  # say, more tokens than the model has positions for
+        except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
         rows = [[rank, scores[rank - 1], each.text] for rank, each in enumerate(found, start=1)]
         return found[0].text, rows, (text, found[0].text)
 
-    def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> Image.Image | None:
-        """The heads of a layer, or one of them, on a text and its translation; None before there is one.
+    def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> str:
+        """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
+
+        The HTML holds the picture itself: no file is kept, and no path shown.
 
         Args:
             pair: Text and translation.
@@ -100,7 +123,7 @@ class Demo:
             head: Counted from 1, or `ALL_HEADS`.
         """
         if pair is None:
-            return None
+            return ""
         weights, queries, keys = attentions(self.model, self.tokenizer, *pair).of(ATTENTIONS[attention])
         heads = None if head == ALL_HEADS else [int(head) - 1]
         title = f"Attention of the {attention}, layer {layer}"
@@ -109,54 +132,71 @@ class Demo:
             weights = weights[layer - 1].numpy()
             sides = SIDES[ATTENTIONS[attention]]
             plot_attention_maps(weights, queries, keys, path, heads=heads, sides=sides, title=title)
-            with Image.open(path) as picture:
-                return picture.copy()
+            picture = base64.b64encode(path.read_bytes()).decode("ascii")
+        return f'<img src="data:image/png;base64,{picture}" alt="{title}">'
 
     def layers_and_heads(self, attention: str) -> tuple[gradio.Dropdown, gradio.Dropdown]:
-        """The choices that there are for an attention."""
+        """The layers and heads to choose from."""
         config = self.model.config
         side = "encoder" if ATTENTIONS[attention] == "encoder" else "decoder"
         layers, heads = getattr(config, f"{side}_layers"), getattr(config, f"{side}_attention_heads")
         return (
-            gradio.Dropdown(list(range(1, layers + 1)), value=layers, label="Layer", interactive=True),
-            gradio.Dropdown([ALL_HEADS, *map(str, range(1, heads + 1))], label="Head", interactive=True),
+            gradio.Dropdown(list(range(1, layers + 1)), value=layers, label="Layer", interactive=True, min_width=120),
+            gradio.Dropdown([ALL_HEADS, *map(str, range(1, heads + 1))], label="Head", interactive=True, min_width=120),
         )
 
     def page(self) -> gradio.Blocks:
         """The page; `launch()` shows it."""
         settings = self.model.generation_config
-        a_day = 24 * 3600  # seconds that pictures are kept
-        with gradio.Blocks(title="Translation", analytics_enabled=False, delete_cache=(3600, a_day)) as page:
-            gradio.Markdown(f"# Translation\n`{self.path}` · {self.model.num_parameters():,} parameters")
+        source, target = self.languages or ("", "")
+        title = f"{source} to {target}" if self.languages else "Translation"
+        with gradio.Blocks(title=title, analytics_enabled=False) as page:
+            gradio.Markdown(f"# {title}\n`{self.path}` · {self.model.num_parameters():,} parameters")
             with gradio.Row():
                 with gradio.Column():
-                    text = gradio.Textbox(label="Text", lines=3)
-                    button = gradio.Button("Translate", variant="primary")
+                    # With one line Enter submits and Shift+Enter begins a new line; with more it is the other way.
+                    text = gradio.Textbox(
+                        label=f"Text in {source}" if source else "Text", lines=1, max_lines=20, elem_id="text",
+                        placeholder=f"{f'{source} text' if source else 'Text'}. Enter translates, Shift+Enter begins a "
+                        "new line.",
+                    )  # fmt: skip
+                    button = gradio.Button("Translate", variant="primary", elem_id="translate")
+                    if self.examples:
+                        gradio.Examples([[each] for each in self.examples], text, label="Examples")
                     options = _options(settings.num_beams or 1, settings.length_penalty)
                 with gradio.Column():
-                    best = gradio.Textbox(label="Translation", lines=3, buttons=["copy"], elem_id="translation")
+                    best = gradio.Textbox(
+                        label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
+                        elem_id="translation",
+                    )  # fmt: skip
                     table = gradio.Dataframe(
                         headers=["rank", "score", "translation"],
                         label="Translations",
                         wrap=True,
-                        column_widths=["12%", "18%", "70%"],
+                        column_widths=["17%", "30%", "53%"],
                     )
             pair = gradio.State()
             with gradio.Row():
-                attention = gradio.Radio(list(ATTENTIONS), value=next(iter(ATTENTIONS)), label="Attention of the")
+                attention = gradio.Radio(
+                    list(ATTENTIONS), value=next(iter(ATTENTIONS)), label="Attention of the", min_width=320
+                )
                 layer, head = self.layers_and_heads(attention.value)
-            picture = gradio.Image(
-                label="Attention", interactive=False, format="png", elem_id="attention", buttons=["download"]
-            )
+            picture = gradio.HTML(elem_id="attention")
 
-            # The model does one thing at a time, whoever asks.
+            # The model does one thing at a time.
             alone = {"concurrency_limit": 1, "concurrency_id": "model"}
             drawing = {"fn": self.picture, "inputs": [pair, attention, layer, head], "outputs": picture, **alone}
             asked = gradio.on(
                 [button.click, text.submit], self.translate, [text, *options], [best, table, pair],
-                api_name="translate", **alone,
+                api_name="translate", show_progress="hidden", js=BUSY, **alone,
             )  # fmt: skip
+            asked.success(None, js=NOT_BUSY)
             asked.success(**drawing, api_name="attention")
+            # An error shows once, as a message, and clears the translation before it.
+            asked.failure(
+                lambda: ("", [], None, ""), None, [best, table, pair, picture], api_visibility="private",
+                show_progress="hidden", js=NOT_BUSY,
+            )  # fmt: skip
             chosen = attention.input(self.layers_and_heads, attention, [layer, head], api_visibility="private")
             chosen.then(**drawing, api_visibility="private")
             gradio.on([layer.input, head.input], **drawing, api_visibility="private")
@@ -165,23 +205,56 @@ class Demo:
 
 def _options(num_beams: int, length_penalty: float | None) -> list[gradio.components.Component]:
     """The options of `Demo.translate`, as they stand on the page."""
+    wide = {"min_width": 240}  # two side by side on a screen, one on a telephone
     with gradio.Accordion("Options", open=False):
         search = gradio.Radio([BEAM_SEARCH, SAMPLING], value=BEAM_SEARCH, label="Search")
         with gradio.Row():
-            beams = gradio.Slider(1, max(16, num_beams), num_beams, step=1, label="Hypotheses (beam search)")
+            beams = gradio.Slider(
+                1, max(16, num_beams), num_beams, step=1, label="Hypotheses", info="of the beam search", **wide
+            )
             alpha = 1.0 if length_penalty is None else length_penalty
-            penalty = gradio.Slider(-2, 3, alpha, step=0.1, label="Length penalty (beam search)")
+            penalty = gradio.Slider(-2, 3, alpha, step=0.1, label="Length penalty", info="of the beam search", **wide)
         with gradio.Row():
-            temperature = gradio.Slider(0.1, 2, 1, step=0.1, label="Temperature (sampling)")
-            top_k = gradio.Slider(0, 100, 0, step=1, label="Top k (sampling; 0 is all)")
-            top_p = gradio.Slider(0.05, 1, 1, step=0.05, label="Top p (sampling)")
-            seed = gradio.Number(0, precision=0, minimum=0, label="Seed (sampling; 0: never the same)")
+            temperature = gradio.Slider(0.1, 2, 1, step=0.1, label="Temperature", info="of sampling", **wide)
+            top_k = gradio.Slider(0, 100, 0, step=1, label="Top k", info="of sampling; 0 is all", **wide)
+            top_p = gradio.Slider(0.05, 1, 1, step=0.05, label="Top p", info="of sampling", **wide)
+            seed = gradio.Number(0, precision=0, minimum=0, label="Seed", info="of sampling; 0: never the same", **wide)
         with gradio.Row():
             tokens = gradio.Number(
-                0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Tokens at most (0: the model's limit)"
+                0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
             )
-            wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations to show")
+            wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
     return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
+
+
+def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:
+    """What the model's recipe says, if there is one that can be read."""
+    try:
+        recipe = load_recipe(find_model(path) / "recipe.yaml")
+    except (OSError, ValueError):
+        return None, []
+    codes = recipe.data.source_language, recipe.data.target_language
+    source, target = (LANGUAGES.get(code.lower(), code) for code in codes)
+    return (source, target), [each for each in recipe.evaluation.examples if len(each) <= MOST_CHARACTERS][:4]
+
+
+class BoundedRequests:
+    """Refuses files, for which gradio has routes on every page, and requests of more than `MOST_BYTES`."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        if scope["path"].rstrip("/").rpartition("/")[2] in ("upload", "upload_progress"):
+            return await PlainTextResponse("This page takes no files.", 404)(scope, receive, send)
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers or not length.isdigit() or int(length[:20]) > MOST_BYTES:
+            message = f"A request may have {MOST_BYTES:,} bytes, and must say how many."
+            return await PlainTextResponse(message, 413)(scope, receive, send)
+        return await self.app(scope, receive, send)
 
 
 def show(path: str | Path, host: str | None = None, port: int | None = None) -> None:
@@ -189,12 +262,27 @@ def show(path: str | Path, host: str | None = None, port: int | None = None) -> 
 
     Args:
         path: As for [`Demo`].
-        host: The address to listen at; None: the Hub's in a Space, else 127.0.0.1.
+        host: The address to listen at; None: the Hub's own in a Space, else 127.0.0.1.
         port: None: the first free one from 7860.
+
+    Raises:
+        OSError: The port is taken.
     """
-    # Fonts of the machine itself: the page asks nobody else for anything.
+    # The machine's own fonts: the page fetches nothing from anywhere else.
     theme = gradio.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
-    Demo(path).page().launch(server_name=host, server_port=port, share=False, theme=theme, footer_links=["api"])
+    page = Demo(path).page().queue(max_size=64)
+    try:
+        # quiet: otherwise it recommends share=True, which no command has.
+        _, url, _ = page.launch(
+            server_name=host, server_port=port, share=False, theme=theme, css=STYLE, footer_links=["api"], quiet=True,
+            max_file_size=0, app_kwargs={"middleware": [Middleware(BoundedRequests)]}, prevent_thread_lock=True,
+        )  # fmt: skip
+    except OSError as error:
+        if port is None:
+            raise
+        raise OSError(f"Cannot show the page at port {port}, which is taken: choose another --port.") from error
+    print(f"* Running on local URL:  {url.rstrip('/')} (Ctrl-C ends it)", flush=True)
+    page.block_thread()
 
 
 if __name__ == "__main__":

@@ -2,18 +2,23 @@
 
 import codecs
 import gzip
+import hashlib
+import io
 import json
 import os
 import re
 import shutil
+import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
+
+from .signals import cleared_up
 
 
 try:
@@ -22,7 +27,7 @@ except ImportError:  # not on Windows
     fcntl = None
 
 
-def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
+def text_lines(*paths: str | PathLike[str], digests: dict[Path, str] | None = None) -> Iterator[str]:
     r"""Reads the lines of UTF-8 text files, one file after the other.
 
     A byte-order mark at a file's beginning is no text.
@@ -30,6 +35,7 @@ def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
 
     Args:
         *paths: Files of plain text, or gzip if their name ends in `.gz`.
+        digests: Gets the SHA-256 of each file once its end has been read.
 
     Returns:
         An iterator over the lines, without their ends.
@@ -43,49 +49,61 @@ def text_lines(*paths: str | PathLike[str]) -> Iterator[str]:
             raise FileNotFoundError(f"there is no text file {str(path)!r}")
         if Path(path).is_dir():
             raise IsADirectoryError(f"{str(path)!r} is a folder; name a text file in it")
-    return (line for path in paths for line in _lines_of(Path(path)))
+    return (line for path in paths for line in _lines_of(Path(path), digests))
 
 
-def _lines_of(path: Path) -> Iterator[str]:
+def _lines_of(path: Path, digests: dict[Path, str] | None) -> Iterator[str]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from decoded_lines(file, str(path))
+        with _Hashed(path) if digests is not None else path.open("rb") as raw:
+            packed = raw if digests is None else io.BufferedReader(raw)
+            with gzip.open(packed) if path.suffix == ".gz" else packed as file:
+                yield from decoded_lines(file, str(path))
+            if digests is not None:
+                digests[path] = raw.digest.hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is no complete gzip file ({error}); fetch or pack it again") from error
 
 
+class _Hashed(io.FileIO):
+    """A file of which everything that is read is hashed."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.digest = hashlib.sha256()
+
+    def readinto(self, buffer) -> int:
+        count = super().readinto(buffer)
+        self.digest.update(memoryview(buffer)[:count])
+        return count
+
+
 def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of a binary stream as `text_lines` reads them.
-
-    Args:
-        file: Lines of bytes, as an open binary file gives them.
-        name: What errors call the stream.
-
-    Raises:
-        ValueError: A line is not UTF-8; the message has its number.
-    """
+    """The lines of a binary stream as `text_lines` reads them; `name` is what errors call it."""
     for number, line in enumerate(file, start=1):
-        yield _decoded(line, name, number)
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if line.endswith(b"\n"):
+            line = line[:-1].removesuffix(b"\r")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv"
+            ) from error
 
 
-def _decoded(line: bytes, name: str, number: int) -> str:
-    if number == 1:
-        line = line.removeprefix(codecs.BOM_UTF8)
-    if line.endswith(b"\n"):
-        line = line[:-1].removesuffix(b"\r")
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv") from error
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """Adds the name of the file to errors that lack it: that of a full disk comes with writing, which knows no names.
-
-    Raises:
-        OSError: As inside, with `path`.
-    """
+    """Adds the name of the file to errors that lack it: writing to a full disk raises one that has no name."""
     try:
         yield
     except OSError as error:
@@ -96,11 +114,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[TextIO]:
-    """Gives a file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
-
-    Raises:
-        OSError: There can be no such file; raised at once.
-    """
+    """Gives a file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise."""
     check_replaceable(path)
     if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: nothing that could be replaced
         with named_in_errors(path), path.open("w", encoding="utf-8") as file:
@@ -111,12 +125,7 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuses a place where there can be no file.
-
-    Raises:
-        IsADirectoryError: There is a folder.
-        FileNotFoundError: It is in a folder that is not there.
-    """
+    """Raises OSError where there can be no file: there is a folder, or none to put it in."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write.")
     if not path.parent.is_dir():
@@ -125,21 +134,20 @@ def check_replaceable(path: Path) -> None:
 
 @contextmanager
 def replaced_path(path: Path) -> Iterator[Path]:
-    """Gives a place to write a file at, which takes that of `path` if nothing went wrong and vanishes otherwise.
+    """Gives an empty file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
-    Raises:
-        OSError: As inside; it names `path` where it would have named that place.
+    What a killed process has left of the same goes. Errors name `path`.
     """
-    beside = _beside(path)
+    remove_leftovers(path.parent, path.name)
     try:
-        yield beside
-        os.replace(beside, path)
+        with _claimed(path, lambda beside: beside.touch(exist_ok=False)) as beside:
+            yield beside
+            flush(beside)
+            os.replace(beside, path)
     except OSError as error:
-        if error.filename != str(beside):
+        if error.filename is None or not _leftovers_of(path.name).fullmatch(Path(error.filename).name):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -153,49 +161,169 @@ def write_json(path: Path, content) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
+def read_json(path: Path, remedy: str = "") -> dict:
+    """Reads a JSON file that holds a mapping.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It holds something else; the message ends with the remedy.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+        said = f"it holds {type(content).__name__}, not a mapping"
+    except RecursionError:
+        said = "it is nested too deeply"
+    except ValueError as error:  # no UTF-8, or no JSON
+        said = str(error)
+    raise ValueError(f"{path} is damaged ({said}). {remedy}".rstrip())
+
+
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """Gives an empty folder to fill, which becomes `path` if nothing went wrong and vanishes otherwise.
 
+    What a killed process has left of the same goes.
+
     Raises:
         FileExistsError: `path` exists.
     """
+    if path.parent.is_dir():
+        remove_leftovers(path.parent, path.name)
     if path.exists():
         raise FileExistsError(f"{path} exists already: remove it or choose another place.")
-    beside = _beside(path)
-    beside.mkdir(parents=True)
-    try:
+    with _claimed(path, lambda beside: beside.mkdir(parents=True)) as beside:
         yield beside
+        flush(beside)
         beside.rename(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Gives an empty folder, where the system has them, for the time being. Those of killed processes go."""
+    place = Path(tempfile.gettempdir(), "vanilla-transformer")
+    remove_leftovers(place.parent, place.name)
+    with _claimed(place, lambda beside: beside.mkdir(mode=0o700)) as folder:
+        yield folder
 
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
     """Gives a place to make a folder at, which then takes the place of `path`; if anything goes wrong `path` stays."""
-    beside, old = _beside(path), _beside(path)
-    try:
-        yield beside
-        if not beside.exists():
-            raise FileNotFoundError(f"Nothing was made to take the place of {path}.")
-        if path.exists():
-            path.rename(old)
-        beside.rename(path)
-    finally:
+    beside, old = place_beside(path), place_beside(path)
+
+    def clear_up() -> None:
+        if old.exists() and not path.exists():
+            old.rename(path)
         for leftover in (beside, old):
             shutil.rmtree(leftover, ignore_errors=True)
 
+    with cleared_up(clear_up):
+        yield beside
+        if not beside.exists():
+            raise FileNotFoundError(f"Nothing was made to take the place of {path}.")
+        flush(beside)
+        if path.exists():
+            path.rename(old)
+        beside.rename(path)
 
-def _beside(path: Path) -> Path:
+
+def flush(path: Path) -> None:
+    """Has the system write a file, or every file in a folder, to the disk.
+
+    Without that a name may outlive a loss of power and what it is the name of may not.
+    """
+    for each in path.rglob("*") if path.is_dir() else [path]:
+        if each.is_file() and os.name != "nt":  # where only who writes a file can do that
+            descriptor = os.open(each, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def place_beside(path: Path) -> Path:
+    """A free name in the same folder, to make `path` under it, or to remove it under it, as a whole."""
     return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Removes what the functions above had not finished when their process was killed."""
-    for path in folder.iterdir():
-        if re.fullmatch(r"\..+\.[0-9a-f]{32}", path.name):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+def is_leftover(path: Path, *names: str) -> bool:
+    """Whether a name is one that the functions here give to what is not finished: of these, or of anything."""
+    return any(_leftovers_of(name).fullmatch(path.name) for name in names or (None,))
+
+
+def _leftovers_of(name: str | None) -> re.Pattern:
+    """Names of places beside `name`, or beside such a place; None: beside anything."""
+    return re.compile(rf"\.+{'.+' if name is None else re.escape(name)}(\.[0-9a-f]{{32}})+")
+
+
+# Descriptors of what this process is writing, each with a lock that the system takes away when the process ends. A
+# forked worker closes them, for the lock would last as long as the worker.
+_claims: set[int] = set()
+
+
+def _forget_claims() -> None:
+    for descriptor in _claims:
+        os.close(descriptor)
+    _claims.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_claims)
+
+
+@contextmanager
+def _claimed(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Makes a file or a folder beside `path`, locked while it is there, which is no longer than the context lasts."""
+    beside = place_beside(path)
+    with cleared_up(lambda: _remove(beside)), ExitStack() as locks:
+        while not beside.exists():  # until it is locked another process may take it for abandoned, and remove it
+            make(beside)
+            with suppress(FileNotFoundError):
+                locks.enter_context(_locked(beside))
+        yield beside
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    _claims.add(descriptor)
+    try:
+        with suppress(OSError):  # there are file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor in _claims:  # and not in a forked process
+            _claims.discard(descriptor)
+            os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path, *names: str) -> None:
+    """Removes what the functions above had not finished when their process was killed.
+
+    Of what is called one of the names, or of anything. What still runs is left alone.
+    """
+    with suppress(OSError):  # a folder that may be written to, but not listed
+        for path in [path for path in folder.iterdir() if is_leftover(path, *names)]:
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                continue
+            with suppress(OSError), ExitStack() as lock:  # it is in use, or another user's
+                if fcntl is not None:  # on Windows open files cannot be removed anyway
+                    descriptor = os.open(path, os.O_RDONLY)
+                    lock.callback(os.close, descriptor)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
 
 
 @contextmanager
@@ -212,21 +340,17 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + 3  # the workers of a process that was killed hold on for the blink of an eye
     try:
-        _lock(descriptor, folder)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    message = f"Another process is at work in {folder}: wait for it, or choose another folder."
+                    raise FileExistsError(message) from error
+                time.sleep(0.05)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    deadline = time.monotonic() + 3  # the workers of a process that was killed hold on for the blink of an eye
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                message = f"Another process is at work in {folder}: wait for it, or choose another folder."
-                raise FileExistsError(message) from error
-            time.sleep(0.05)

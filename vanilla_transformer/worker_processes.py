@@ -1,28 +1,30 @@
 """Work for other processes, none of which outlives this one, and none of which dies unnoticed."""
 
+import atexit
 import os
-import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+
+from .signals import cleared_up, held_back, leave_signals_to_parent
 
 
 @contextmanager
 def worker_processes(
     work: Callable, workers: int, *, begin: Callable[[], None] | None = None, start_method: str | None = None
 ) -> Iterator[Callable[..., Future]]:
-    """Gives a function from an item to the future of `work(item)`, which one of so many processes computes.
+    """Gives a function from an item to the future of `work(item)`, which one of the worker processes computes.
 
-    All processes start at once, so that those that fork do it before anybody here has threads and locks of his own.
-    Leaving the context ends them, whatever they are doing.
+    All processes start at once, so that those that fork do so before this one has threads that hold locks. Leaving the
+    context ends them, whatever they are doing.
 
-    Unlike those of `ProcessPoolExecutor` they share no pipe: there a process that is killed while it writes a result
-    leaves half of it, and everybody waits for the other half for ever.
+    Unlike those of `ProcessPoolExecutor` they share no pipe, in which a process that is killed while it writes would
+    leave half a result, and everybody would wait for the other half for ever.
 
     Args:
         work: What is to be done. Forked processes have it as it is, others a pickled copy.
@@ -35,26 +37,37 @@ def worker_processes(
     """
     context, idle = get_context(start_method), SimpleQueue()
     processes, connections = [], []
-    try:
-        for _ in range(workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(work, begin, theirs), daemon=True)
-            process.start()
-            theirs.close()  # nobody else has it open: the connection ends with the process
-            processes.append(process)
-            connections.append(ours)
-            idle.put(ours)
-        with ThreadPoolExecutor(workers) as threads:
-            try:
-                yield lambda item: threads.submit(_ask, idle, item)
-            finally:
-                for process in processes:
-                    process.kill()
-                threads.shutdown(wait=True, cancel_futures=True)
-    finally:
+
+    def kill() -> None:
         for process in processes:
-            process.kill()
-            process.join()
+            if process.pid is not None:  # it has started
+                process.kill()
+                process.join()
+
+    # At the interpreter's end `multiprocessing` sends SIGTERM to what is left, which these ignore once, and waits.
+    atexit.register(kill)
+    try:
+        with cleared_up(kill):
+            if context.get_start_method() != "fork" and os.name == "posix":
+                resource_tracker.ensure_running()  # its start would release the signals that are held back
+            with held_back():
+                for _ in range(workers):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=_serve, args=(work, begin, theirs), daemon=True)
+                    processes.append(process)
+                    connections.append(ours)
+                    process.start()
+                    theirs.close()  # only the process has it open now: the connection ends with it
+                    idle.put(ours)
+            with ThreadPoolExecutor(workers) as threads:
+                try:
+                    yield lambda item: threads.submit(_ask, idle, item)
+                finally:
+                    for process in processes:
+                        process.kill()
+                    threads.shutdown(wait=True, cancel_futures=True)
+    finally:
+        atexit.unregister(kill)
         for connection in connections:
             connection.close()
 
@@ -74,7 +87,7 @@ def _ask(idle: "SimpleQueue[Connection]", item):
 
 
 def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    leave_signals_to_parent()
     _end_with_parent()
     if begin is not None:
         begin()
@@ -91,10 +104,10 @@ def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connect
 
 
 def _end_with_parent() -> None:
-    """Has this process end as soon as its parent has, whatever ended it and whatever is being done here."""
+    """Ends this process as soon as its parent has ended, for whatever reason and whatever is being done here."""
 
     def watch():
-        parent_process().join()  # no signal of the system's would do: of a fork server this process is not the child
+        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,19 +1,21 @@
-"""Token batches: every pair once, never over the budget, the same order from the same seed, little padding."""
+"""Token batches: every pair once, never over the budget, the same order from the same seed, little padding.
 
-from pathlib import Path
+And their tensors: every number of a small batch, and the same shift as the model's own.
+"""
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.batching import TokenBatchSampler
-from vanilla_transformer.data.corpora import load_corpus
-from vanilla_transformer.data.encoding import PairLimits, encode_corpus
+from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
+from vanilla_transformer.data.corpora import read_corpus
+from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-
-MULTI30K = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "multi30k"
 
 length_pairs = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)
 budgets = st.integers(40, 300)
@@ -21,18 +23,12 @@ seeds = st.integers(0, 2**32)
 
 
 def sampler_of(lengths, max_tokens, **options):
-    sources, targets = zip(*lengths, strict=True)
-    return TokenBatchSampler(sources, targets, max_tokens, **options)
+    return TokenBatchSampler(*zip(*lengths, strict=True), max_tokens, **options)
 
 
 def batches_of(sampler, epoch=0):
     sampler.set_epoch(epoch)
     return list(sampler)
-
-
-def cells(lengths, batch):
-    """Padded source and target tokens of a batch."""
-    return [len(batch) * max(lengths[pair][side] for pair in batch) for side in (0, 1)]
 
 
 # ------------------------------------------------------------------------------------------------------ properties
@@ -49,32 +45,21 @@ def test_every_pair_comes_exactly_once_in_an_epoch(lengths, budget, seed, epoch,
 @settings(deadline=None)
 @given(length_pairs, budgets, seeds, st.integers(0, 5))
 def test_no_batch_is_over_the_budget_on_either_side(lengths, budget, seed, epoch):
-    for batch in batches_of(sampler_of(lengths, budget, seed=seed), epoch):
-        assert max(cells(lengths, batch)) <= budget
-
-
-@settings(deadline=None)
-@given(length_pairs, budgets, seeds)
-def test_every_epoch_has_as_many_batches_as_len_says(lengths, budget, seed):
     sampler = sampler_of(lengths, budget, seed=seed)
-    assert {len(batches_of(sampler, epoch)) for epoch in range(4)} == {len(sampler)}
+    padded = 0
+    for batch in batches_of(sampler, epoch):
+        cells = [len(batch) * max(lengths[pair][side] for pair in batch) for side in (0, 1)]
+        assert max(cells) <= budget
+        padded += sum(cells)
+    assert sampler.real_share() == pytest.approx(sum(map(sum, lengths)) / padded, rel=1e-12)
 
 
 @settings(deadline=None)
 @given(length_pairs, budgets, seeds, st.integers(0, 9))
 def test_order_depends_on_seed_and_epoch_alone(lengths, budget, seed, epoch):
     fresh, used = sampler_of(lengths, budget, seed=seed), sampler_of(lengths, budget, seed=seed)
-    for other in (3, 1):
-        batches_of(used, other)
+    assert {len(batches_of(used, other)) for other in range(4)} == {len(used)}
     assert batches_of(fresh, epoch) == batches_of(used, epoch) == batches_of(used, epoch)
-
-
-@settings(deadline=None)
-@given(length_pairs, budgets)
-def test_real_share_is_what_counting_cells_gives(lengths, budget):
-    sampler = sampler_of(lengths, budget)
-    padded = sum(sum(cells(lengths, batch)) for batch in sampler)
-    assert sampler.real_share() == pytest.approx(sum(map(sum, lengths)) / padded, rel=1e-12)
 
 
 @settings(deadline=None)
@@ -95,14 +80,11 @@ def test_unshuffled_batches_are_sorted_by_target_length():
     assert (np.diff(targets[order]) >= 0).all()
 
 
-def test_pairs_of_equal_lengths_change_places_between_epochs():
+def test_pairs_and_batches_change_places_between_epochs():
     # With one batch size for all, only the order within and between batches can change.
     sampler = TokenBatchSampler([5] * 40, [6] * 40, 60)
     first, second = ({frozenset(batch) for batch in batches_of(sampler, epoch)} for epoch in (0, 1))
     assert first != second
-
-
-def test_batches_change_places_between_epochs():
     # All lengths differ, so that every batch has the same pairs in every epoch.
     sampler = TokenBatchSampler(range(1, 101), range(1, 101), 200)
     first, second = batches_of(sampler, 0), batches_of(sampler, 1)
@@ -110,48 +92,31 @@ def test_batches_change_places_between_epochs():
     assert first != second
 
 
-def test_seeds_give_different_orders():
-    lengths = [4] * 50
-    assert list(TokenBatchSampler(lengths, lengths, 20, seed=1)) != list(
-        TokenBatchSampler(lengths, lengths, 20, seed=2)
-    )
-
-
-def test_seed_and_epoch_are_not_simply_added():
+def test_seeds_give_different_orders_and_are_not_added_to_the_epoch():
     # Otherwise the run with seed 1 would repeat epoch 1 of the run with seed 0.
     lengths = [4] * 50
     first, second = (TokenBatchSampler(lengths, lengths, 20, seed=seed) for seed in (0, 1))
-    assert batches_of(first, 1) != batches_of(second, 0)
+    assert batches_of(first, 0) != batches_of(second, 0) != batches_of(first, 1)
 
 
 def test_batches_are_as_full_as_the_budget_allows():
     sampler = TokenBatchSampler([10] * 100, [7] * 100, 100)
     assert [len(batch) for batch in sampler] == [10] * 10
-
-
-# ---------------------------------------------------------------------------------------------------------- faults
-
-
-@pytest.mark.parametrize(("source", "target"), [(101, 5), (5, 101)])
-def test_pair_longer_than_the_budget_is_named_at_once(source, target):
-    with pytest.raises(
-        ValueError, match=rf"Pair 1 has {source} source and {target} target .* max_tokens = 100 .* lower"
-    ):
-        TokenBatchSampler([3, source, 100], [3, target, 100], 100)
-
-
-def test_pair_as_long_as_the_budget_is_a_batch_of_its_own():
     assert sorted(TokenBatchSampler([100, 3], [3, 100], 100)) == [[0], [1]]
 
 
-def test_no_pairs_are_refused():
-    with pytest.raises(ValueError, match="There are no pairs"):
-        TokenBatchSampler([], [], 100)
-
-
-@pytest.mark.parametrize(("sources", "targets"), [([1, 2], [1]), ([[1, 2]], [[1, 2]])])
-def test_lengths_that_do_not_belong_together_are_refused(sources, targets):
-    with pytest.raises(ValueError, match="do not belong together"):
+@pytest.mark.parametrize(
+    ("sources", "targets", "message"),
+    [
+        ([3, 101, 100], [3, 5, 100], "Pair 1 has 101 source and 5 target .* max_tokens = 100 .* lower"),
+        ([3, 5, 100], [3, 101, 100], "Pair 1 has 5 source and 101 target .* max_tokens = 100 .* lower"),
+        ([], [], "There are no pairs"),
+        ([1, 2], [1], "do not belong together"),
+        ([[1, 2]], [[1, 2]], "do not belong together"),
+    ],
+)
+def test_what_makes_no_batches_is_refused_at_once(sources, targets, message):
+    with pytest.raises(ValueError, match=message):
         TokenBatchSampler(sources, targets, 100)
 
 
@@ -167,11 +132,52 @@ def test_little_padding_on_captions_that_were_made_up():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"Multi30k is not at {MULTI30K}")
-def test_little_padding_on_multi30k():
-    corpus = load_corpus(["train.en.gz", "train.de.gz"], "en", "de", folder=MULTI30K)
-    texts = [text for pair in corpus["translation"] for text in pair.values()]
-    tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=10_000))
-    pairs, _ = encode_corpus(corpus, tokenizer, "en", "de", PairLimits())
+def test_little_padding_on_multi30k(shared):
+    corpus = read_corpus(["train.en.gz", "train.de.gz"], "en", "de", folder=shared / "multi30k")
+    texts = (text for pair in corpus.pairs for text in pair)
+    pairs, _ = corpus.encoded(learn_tokenizer(texts, TokenizerSettings(vocab_size=10_000)), PairLimits())
     lengths = [[len(ids) for ids in pairs[column]] for column in ("input_ids", "labels")]
     assert TokenBatchSampler(*lengths, 4096).real_share() >= 0.95
+
+
+# --------------------------------------------------------------------------------------------------------- tensors
+
+
+PAIRS = [{"input_ids": [7, 8, 2], "labels": [9, 2], "id": "a"}, {"input_ids": [4, 2], "labels": [5, 6, 5, 2], "id": 3}]
+
+
+def test_batch_by_hand():
+    batch = TranslationCollator()(PAIRS)
+    expected = {
+        "input_ids": [[7, 8, 2], [4, 2, 1]],
+        "attention_mask": [[1, 1, 1], [1, 1, 0]],
+        "labels": [[9, 2, -100, -100], [5, 6, 5, 2]],
+        "decoder_input_ids": [[0, 9, 2, 1], [0, 5, 6, 5]],
+    }
+    assert {name: tensor.tolist() for name, tensor in batch.items()} == expected
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+    tensors = [{name: torch.tensor(row[name]) for name in ("input_ids", "labels")} for row in PAIRS]
+    assert all(torch.equal(tensor, batch[name]) for name, tensor in TranslationCollator()(tensors).items())
+    alone = TranslationCollator()(PAIRS[:1])
+    assert [alone[name].tolist() for name in ("input_ids", "decoder_input_ids")] == [[[7, 8, 2]], [[0, 9]]]
+
+
+def test_pad_token_inside_a_text_stays_a_token():
+    # Lengths decide about padding, not ids: what looks like padding may be a token.
+    batch = TranslationCollator()([{"input_ids": [1, 4, 1, 2], "labels": [1, 2]}, {"input_ids": [2], "labels": [2]}])
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
+    assert batch["labels"].tolist() == [[1, 2], [2, -100]]
+
+
+def test_the_model_shifts_the_same_way_and_a_batch_loses_what_its_pairs_lose():
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    model = VanillaTransformerForConditionalGeneration(
+        VanillaTransformerConfig(vocab_size=12, d_model=8, encoder_ffn_dim=8, decoder_ffn_dim=8, dropout=0.0, **sizes)
+    ).eval()
+    batch = TranslationCollator()(PAIRS)
+    assert torch.equal(batch["decoder_input_ids"], model.prepare_decoder_input_ids_from_labels(batch["labels"]))
+    one, other, both = (
+        model(**TranslationCollator()(pairs), num_items_in_batch=1).loss.item()
+        for pairs in (PAIRS[:1], PAIRS[1:], PAIRS)
+    )
+    assert both == pytest.approx(one + other, rel=1e-5)

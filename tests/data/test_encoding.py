@@ -5,11 +5,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from datasets import Dataset, List, Value
+from datasets import List, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.encoding import EncodingReport, PairLimits, encode_corpus, encode_pairs
+from vanilla_transformer.data.corpora import TextCorpus
+from vanilla_transformer.data.encoding import EncodingReport, PairLimits, encode_pairs
 from vanilla_transformer.data.tokenizer import EOS_ID, TokenizerSettings, learn_tokenizer
 
 
@@ -19,12 +20,8 @@ def bytes_tokenizer():
     return learn_tokenizer(["x"], TokenizerSettings(vocab_size=260))
 
 
-def corpus_of(*pairs):
-    return Dataset.from_dict({"translation": [{"en": source, "de": target} for source, target in pairs]})
-
-
 def encode(*pairs, limits=None):
-    return encode_corpus(corpus_of(*pairs), bytes_tokenizer(), "en", "de", limits)
+    return TextCorpus("made up", list(pairs), {"languages": ["en", "de"]}).encoded(bytes_tokenizer(), limits)
 
 
 def test_ids_end_with_eos_and_decode_to_the_text():
@@ -33,15 +30,6 @@ def test_ids_end_with_eos_and_decode_to_the_text():
     assert row["input_ids"][-1] == row["labels"][-1] == EOS_ID
     assert bytes_tokenizer().decode(row["input_ids"], skip_special_tokens=True) == "Two dogs."
     assert bytes_tokenizer().decode(row["labels"], skip_special_tokens=True) == "Zwei Hunde – größer!"
-
-
-def test_source_and_target_follow_the_languages():
-    encoded, _ = encode_corpus(corpus_of(("a", "bcd")), bytes_tokenizer(), "de", "en")
-    assert [len(encoded[0]["input_ids"]), len(encoded[0]["labels"])] == [5, 3]
-
-
-def test_columns_are_lists_of_int32():
-    encoded, _ = encode(("a", "b"))
     assert encoded.features == {"input_ids": List(Value("int32")), "labels": List(Value("int32"))}
 
 

@@ -15,11 +15,11 @@ import pytest
 from datasets import Dataset, load_from_disk
 
 from tests.warm_python import PACKAGE, WarmProcess
-from vanilla_transformer.data.corpora import load_corpus
-from vanilla_transformer.data.encoding import PairLimits, encode_corpus
+from vanilla_transformer.data.corpora import PairStream, open_stream, read_corpus
+from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.data.preparing import load_prepared, prepare
-from vanilla_transformer.data.streams import PairStream, open_stream
+from vanilla_transformer.data.prepared import load_prepared
+from vanilla_transformer.data.preparing import prepare
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
 from vanilla_transformer.files import alone_in
 
@@ -31,7 +31,7 @@ SCRIPT = """
 import multiprocessing, sys
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.preparing import prepare
-from vanilla_transformer.data.streams import open_stream
+from vanilla_transformer.data.corpora import open_stream
 from vanilla_transformer.data.tokenizer import load_tokenizer
 
 folder, output, start_method = sys.argv[1:]
@@ -119,9 +119,9 @@ class TestWhatIsWritten:
         ("unit_sizes", "shard_pairs", "workers"),
         [((), 10_000, 2), ((0, 1, 0, 700, 3_100, 0), 4_500, 3), ((2_000, 2_000), 2_000, 1), ((4_999,), 333, 2)],
     )
-    def test_rows_are_those_of_encode_corpus(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
-        loaded = load_corpus(["c.en", "c.de"], "en", "de", folder=corpus)
-        expected, expected_report = encode_corpus(loaded, tokenizer, "en", "de", LIMITS)
+    def test_rows_are_those_of_the_text_in_memory(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
+        loaded = read_corpus(["c.en", "c.de"], "en", "de", folder=corpus)
+        expected, expected_report = loaded.encoded(tokenizer, LIMITS)
         stream = stream_of(all_pairs(), *unit_sizes)
         report = prepare(stream, tokenizer, tmp_path, limits=LIMITS, workers=workers, shard_pairs=shard_pairs)
         assert report == expected_report
@@ -150,10 +150,11 @@ class TestWhatIsWritten:
 
     def test_the_folder_says_what_it_is_made_of(self, corpus, tokenizer, tmp_path):
         report = prepare(text_stream(corpus), tokenizer, tmp_path, limits=LIMITS, shard_pairs=3_000)
-        dataset, loaded, record = load_prepared(tmp_path)
-        assert loaded.get_vocab() == tokenizer.get_vocab()
-        assert loaded.split_special_tokens
-        assert len(dataset) == report.kept == sum(shard["rows"] for shard in record["shards"])
+        loaded = load_prepared(tmp_path)
+        record = loaded.record
+        assert loaded.tokenizer.get_vocab() == tokenizer.get_vocab()
+        assert loaded.tokenizer.split_special_tokens
+        assert len(loaded.rows) == report.kept == sum(shard["rows"] for shard in record["shards"])
         assert record["report"]["dropped"] == report.dropped
         assert record["corpus"]["languages"] == ["en", "de"]
         assert record["limits"] == {"max_source_length": 40, "max_target_length": 40, "max_length_ratio": 1.5}
@@ -164,14 +165,13 @@ class TestWhatIsWritten:
 
     def test_one_pair(self, tokenizer, tmp_path):
         assert prepare(stream_of(all_pairs()[:1]), tokenizer, tmp_path, limits=LIMITS).kept == 1
-        assert len(load_prepared(tmp_path)[0]) == 1
+        assert len(load_prepared(tmp_path).rows) == 1
 
     def test_a_shard_that_is_all_dropped_has_no_file(self, tokenizer, tmp_path):
         pairs = [("a", "a"), *[("", "a")] * 5, ("b", "b")]
         prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
         assert list(arrow_files(tmp_path)) == ["data-00000.arrow", "data-00001.arrow"]
-        decoded = tokenizer.batch_decode(load_prepared(tmp_path)[0]["labels"][:], skip_special_tokens=True)
-        assert decoded == ["a", "b"]
+        assert list(load_prepared(tmp_path).texts()) == [("a", "a"), ("b", "b")]
 
     @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")] * 3])
     def test_nothing_left_is_an_error_that_says_why(self, tokenizer, tmp_path, pairs):
@@ -203,13 +203,13 @@ class TestVocabulary:
             text_stream(corpus), settings, tmp_path, shard_pairs=250, on_progress=lambda step, pairs: steps.append(step)
         )
         assert set(steps) == {"tokenising"}
-        assert load_prepared(tmp_path)[1].get_vocab() == load_tokenizer(corpus / "vocabulary").get_vocab()
+        assert load_prepared(tmp_path).tokenizer.get_vocab() == load_tokenizer(corpus / "vocabulary").get_vocab()
 
     def test_one_that_cannot_be_learned_may_be_another_the_next_time(self, corpus, tmp_path):
         with pytest.raises(ValueError, match="at most"):
             prepare(text_stream(corpus), TokenizerSettings(vocab_size=30_000), tmp_path)
         prepare(text_stream(corpus), TokenizerSettings(vocab_size=300), tmp_path)
-        assert len(load_prepared(tmp_path)[1]) == 300
+        assert len(load_prepared(tmp_path).tokenizer) == 300
 
 
 class TestInterruptions:
@@ -329,7 +329,7 @@ class TestInterruptions:
         broken[0] = False
         assert prepare(stream, tokenizer, tmp_path, workers=1, shard_pairs=100).pairs == 1000
         prepare(stream_of(all_pairs()[:1000]), tokenizer, tmp_path / "unbroken", workers=1, shard_pairs=100)
-        assert load_prepared(tmp_path)[0][:] == load_prepared(tmp_path / "unbroken")[0][:]
+        assert load_prepared(tmp_path).rows[:] == load_prepared(tmp_path / "unbroken").rows[:]
 
 
 class TestFolders:
@@ -388,43 +388,44 @@ class TestFolders:
             assert process.returncode == 0 or "Another process is at work in" in error.splitlines()[-1]
         assert arrow_files(tmp_path) == unbroken
 
-    def test_loading_says_what_is_missing(self, tokenizer, tmp_path):
+    def test_loading_says_what_is_missing(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
             load_prepared(tmp_path / "none")
         with pytest.raises(ValueError, match=r"is no prepared corpus, it has no preparation.json"):
             load_prepared(tmp_path)
 
-    @pytest.mark.parametrize("damage", ["cut", "lost", "one bit"])
-    @pytest.mark.parametrize("name", ["data-00001.arrow", "tokenizer/tokenizer.json"])
-    def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path, damage, name):
-        prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
-        file = tmp_path / name
-        if damage == "cut":
-            os.truncate(file, 100)
-        elif damage == "lost":
-            file.unlink()
-        else:
+    def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path):
+        def one_bit(file):
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 4
             file.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
-            load_prepared(tmp_path)
-        (tmp_path / "state.json").unlink()
-        with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
-            prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
-    @pytest.mark.parametrize("name", ["preparation.json", "state.json", "dataset_info.json"])
-    def test_damaged_json_is_told(self, tokenizer, tmp_path, name, content):
         prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=f"remove (it|{tmp_path})"):
-            load_prepared(tmp_path)
+        state = (tmp_path / "state.json").read_bytes()
+        for name in ("data-00001.arrow", "tokenizer/tokenizer.json"):
+            for damage in (lambda file: os.truncate(file, 100), lambda file: file.unlink(), one_bit):
+                before = (tmp_path / name).read_bytes()
+                damage(tmp_path / name)
+                with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
+                    load_prepared(tmp_path)
+                (tmp_path / "state.json").unlink()
+                with pytest.raises(ValueError, match=rf"{name} is missing or damaged: remove"):
+                    prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, shard_pairs=20)
+                (tmp_path / name).write_bytes(before)
+                (tmp_path / "state.json").write_bytes(state)
+        for name in ("preparation.json", "state.json", "dataset_info.json"):
+            before = (tmp_path / name).read_bytes()
+            for content in ("", "{", "[]", "null"):
+                (tmp_path / name).write_text(content)
+                with pytest.raises(ValueError, match=f"remove (it|{tmp_path})"):
+                    load_prepared(tmp_path)
+            (tmp_path / name).write_bytes(before)
+        assert len(load_prepared(tmp_path).rows) == 50
 
-    @pytest.mark.parametrize("arguments", [{"workers": 0}, {"shard_pairs": 0}])
-    def test_numbers_out_of_range(self, tokenizer, tmp_path, arguments):
-        with pytest.raises(ValueError, match="must be at least 1"):
-            prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
+    def test_numbers_out_of_range(self, tokenizer, tmp_path):
+        for arguments in ({"workers": 0}, {"shard_pairs": 0}):
+            with pytest.raises(ValueError, match="must be at least 1"):
+                prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
         assert not list(tmp_path.iterdir())
 
 

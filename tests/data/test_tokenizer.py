@@ -294,6 +294,8 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
         learn_tokenizer(CORPUS, TokenizerSettings(kind, most + 1))
     with pytest.raises(ValueError, match=f"vocab_size is {smallest - 1}; {kind} needs at least {smallest}"):
         TokenizerSettings(kind, smallest - 1)
+    with pytest.raises(ValueError, match="vocab_size is 1,000,001; choose at most 1,000,000"):
+        TokenizerSettings(kind, 1_000_001)
 
 
 def test_settings_name_the_choices():

@@ -1,7 +1,6 @@
-"""The evaluators of Hugging Face `evaluate` score our models on transformers 5, as pipeline, model or folder."""
+"""The evaluators of Hugging Face `evaluate` score our models on transformers 5, as model or folder."""
 
 import copy
-import sys
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-
-from ..warm_python import LIBRARIES
 
 
 pytest.importorskip("scipy", reason="the extra `evaluate` is not installed")
@@ -126,18 +123,10 @@ def check(found, translations, pairs):
     assert found["samples_per_second"] > 0
 
 
-@pytest.mark.parametrize("task", ["translation", "translation_en_to_de"])
-def test_a_pipeline_is_scored(compute, model, tokenizer, translations, pairs, task):
-    check(compute(pipeline(task, model=model, tokenizer=tokenizer)), translations, pairs)
-
-
-def test_a_model_with_its_tokenizer_is_scored(compute, model, tokenizer, translations, pairs):
+def test_a_model_and_a_folder_are_scored(compute, model, tokenizer, translations, pairs, tmp_path):
     check(compute(model, tokenizer=tokenizer), translations, pairs)
-
-
-def test_a_folder_is_scored(compute, model, tokenizer, translations, pairs, tmp_path):
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
     check(compute(str(tmp_path / "model")), translations, pairs)
 
 
@@ -149,31 +138,3 @@ def test_options_of_generation_reach_the_model(compute, model, tokenizer, monkey
         record["translation_text"]
         for record in pipeline("translation", model=model, tokenizer=tokenizer, max_new_tokens=1, num_beams=2)(SOURCES)
     ]
-
-
-def test_nothing_is_a_model_of_tensorflow(model, tokenizer):
-    asked = sys.modules["evaluate.evaluator.base"].transformers
-    for each in (model, pipeline("translation", model=model, tokenizer=tokenizer), "a path", None):
-        assert not isinstance(each, asked.TFPreTrainedModel)
-
-
-ASKED = "sys.modules['evaluate.evaluator.base'].transformers"
-ORDERS = {
-    "package first": ("import vanilla_transformer, evaluate", ASKED, "True"),
-    "evaluate first": ("import evaluate, vanilla_transformer", ASKED, "True"),
-    "pipeline first": ("from transformers import pipeline\nimport vanilla_transformer, evaluate", ASKED, "True"),
-    "no evaluate": (
-        "import vanilla_transformer\nfrom transformers import pipeline",
-        "sys.modules['transformers']",
-        "False",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    "order", [pytest.param(order, marks=() if order == "package first" else pytest.mark.slow) for order in ORDERS]
-)
-def test_in_any_order_of_imports(order):
-    code, asked, expected = ORDERS[order]
-    code = f"import sys, transformers\n{code}\nprint(hasattr({asked}, 'TFPreTrainedModel'))"
-    assert LIBRARIES.run(code).stdout.strip() == expected

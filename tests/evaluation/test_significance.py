@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.base import Metric, Score
 from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.evaluation import significance
@@ -67,6 +68,48 @@ class TestPValues:
         statistics = [[1, 1], [0, 1]], [[0, 1], [1, 1]]
         assert randomization_p(metric, *statistics, 100.0, 4000) == pytest.approx(0.5, abs=0.04)
         assert randomization_p(metric, *statistics, 0.0, 100) == 1
+
+
+class MeanGain(Metric):
+    """A metric whose score is the mean of a number that each segment has: quick to compute thousands of times."""
+
+    def _compute_score_from_stats(self, stats):
+        return Score("mean", stats[0] / stats[1])
+
+    def _aggregate_and_compute(self, stats):
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None
+
+
+@pytest.fixture(scope="module")
+def of_equals():
+    """Both p-values, 600 times, of systems that nothing but chance makes different."""
+    random, metric, found = np.random.default_rng(0), MeanGain(), []
+    for _ in range(600):
+        one, two = (np.stack([random.normal(size=50), np.ones(50)], axis=1) for _ in range(2))
+        difference = metric._aggregate_and_compute(two).score - metric._aggregate_and_compute(one).score
+        samples = [bootstrap_scores(metric, each, 200) for each in (one, two)]
+        by_bootstrap = bootstrap_p(*samples, difference)
+        found.append((randomization_p(metric, one, two, difference, 200), by_bootstrap))
+    return np.array(found).T
+
+
+class TestEquallyGoodSystems:
+    def test_randomisation_finds_a_difference_as_often_as_it_says(self, of_equals):
+        by_randomisation, _ = of_equals
+        for level in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9):
+            spread = (level * (1 - level) / 600) ** 0.5
+            assert abs((by_randomisation <= level).mean() - level) < 3.5 * spread
+
+    def test_the_bootstrap_is_one_sided(self, of_equals):
+        by_randomisation, by_bootstrap = of_equals
+        assert 0.07 < (by_bootstrap <= 0.05).mean() < 0.14
+        assert 0.03 < (by_bootstrap <= 0.025).mean() < 0.08
+        assert 0.14 < np.median(by_bootstrap) < 0.22
+        assert by_bootstrap.max() < 0.55
+        clear = by_randomisation <= 0.2
+        assert 0.4 < (by_bootstrap / by_randomisation)[clear].mean() < 0.75
 
 
 class TestSeed:

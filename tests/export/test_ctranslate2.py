@@ -122,9 +122,8 @@ def test_quantised_copies_leave_the_model_as_it_is(model, tokenizer, texts, tmp_
     assert sum(a[0] == b[0] for a, b in zip(here[0], there[0], strict=True)) > len(texts) / 2
 
 
-def test_rows_that_no_token_uses(model, tokenizer, texts, tmp_path):
-    ours = model(vocab_size=320)
-    to_ctranslate2(ours, tokenizer, tmp_path / "out")
+def test_rows_that_no_token_uses(model, tokenizer, tmp_path):
+    to_ctranslate2(model(vocab_size=320), tokenizer, tmp_path / "out")
     words = json.loads((tmp_path / "out" / "shared_vocabulary.json").read_text(encoding="utf-8"))
     assert words == [*tokenizer.convert_ids_to_tokens(range(300)), *(f"<unused {n}>" for n in range(300, 320))]
 
@@ -155,33 +154,23 @@ def test_no_position_is_made_up(model, tokenizer, texts, tmp_path, choices, posi
         translated_there(tmp_path / "out", tokenizer, short[:1], 1, min_decoding_length=17, max_decoding_length=17)
 
 
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
+def test_what_ctranslate2_lacks_is_named_and_nothing_written(tokenizer, tmp_path):
+    for choices, message in (
         ({"value_head_dim": 16}, r"value_head_dim \(16\) other than head_dim \(8\)"),
         ({"head_dim": 4, "value_head_dim": 5}, r"value_head_dim \(5\) other than head_dim \(4\)"),
         ({"activation_function": "mish"}, "no activation_function 'mish'"),
         ({"eos_token_id": [2, 3]}, r"exactly one eos_token_id, not \[2, 3\]"),
         ({"decoder_start_token_id": None}, "exactly one decoder_start_token_id"),
         ({"vocab_size": 299}, "vocab_size is 299, but the tokenizer has 300 tokens"),
-    ],
-)
-def test_what_ctranslate2_lacks_is_named(tokenizer, tmp_path, choices, message):
-    model = build_model(**{"vocab_size": 300, **choices})
-    with pytest.raises(ValueError, match=message):
-        to_ctranslate2(model, tokenizer, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_quantization(model, tokenizer, tmp_path):
+    ):
+        with pytest.raises(ValueError, match=message):
+            to_ctranslate2(build_model(**{"vocab_size": 300, **choices}), tokenizer, tmp_path / "out")
+    model = build_model(vocab_size=300)
     with pytest.raises(ValueError, match=r"quantization must be one of float32, .*, not 'int7'"):
-        to_ctranslate2(model(), tokenizer, tmp_path / "out", quantization="int7")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_overwritten(model, tokenizer, tmp_path):
+        to_ctranslate2(model, tokenizer, tmp_path / "out", quantization="int7")
     with pytest.raises(FileExistsError):
-        to_ctranslate2(model(), tokenizer, tmp_path)
+        to_ctranslate2(model, tokenizer, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -224,11 +213,7 @@ def test_its_converter_as_a_command(model, tokenizer, tmp_path, monkeypatch, cap
     runpy.run_module(name, run_name="__main__")
     assert (tmp_path / "theirs" / "model.bin").read_bytes() == (tmp_path / "ours" / "model.bin").read_bytes()
     assert ExportedModel(tmp_path / "theirs").generation_config.max_length_offset == 50
-
-
-def test_its_converter_names_what_ctranslate2_lacks(tokenizer, tmp_path):
-    for part in (build_model(vocab_size=300, value_head_dim=16), tokenizer):
-        part.save_pretrained(tmp_path / "model")
+    build_model(vocab_size=300, value_head_dim=16).save_pretrained(tmp_path / "model")
     with pytest.raises(ValueError, match=r"value_head_dim \(16\) other than head_dim"):
         TransformersConverter(str(tmp_path / "model")).convert(str(tmp_path / "out"))
 

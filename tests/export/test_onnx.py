@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import itertools
 import json
 import shutil
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from vanilla_transformer.export.onnx import OPSET, to_onnx
-from vanilla_transformer.export.onnx_translator import OnnxTranslator
+from vanilla_transformer.translation import OnnxTranslator, translate_lines
 
 from ..model.conftest import build_model
 
@@ -99,34 +100,33 @@ def logits_there(translator: OnnxTranslator, source, mask, target, steps: list[i
     return np.concatenate(found, axis=1)
 
 
-@pytest.mark.parametrize("batch", [1, 7])
-@pytest.mark.parametrize("source_length", [1, 2, 9, 60])
-@pytest.mark.parametrize(("target_length", "steps"), [(1, []), (2, [1]), (60, []), (60, [1, 1, 7])])
-def test_the_same_numbers(exported, batch, source_length, target_length, steps):
+def test_the_same_numbers(exported):
     model, folder = exported
-    torch.manual_seed(batch)
-    source, target = torch.randint(4, 300, (batch, source_length)), torch.randint(4, 300, (batch, target_length))
-    mask = torch.ones_like(source)
-    mask[0, source_length // 2 + 1 :] = 0
     translator = OnnxTranslator(folder, threads=1)
-    found = logits_there(translator, source.numpy(), mask.numpy(), target.numpy(), steps)
-    with torch.no_grad():
-        expected = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
-    assert found.shape == expected.shape
-    assert np.abs(found - expected.numpy()).max() < 5e-5  # of scores up to 5
+    targets = [(1, []), (2, [1]), (60, []), (60, [1, 1, 7])]
+    for batch, source_length, (target_length, steps) in itertools.product((1, 7), (1, 2, 9, 60), targets):
+        torch.manual_seed(batch)
+        source, target = torch.randint(4, 300, (batch, source_length)), torch.randint(4, 300, (batch, target_length))
+        mask = torch.ones_like(source)
+        mask[0, source_length // 2 + 1 :] = 0
+        found = logits_there(translator, source.numpy(), mask.numpy(), target.numpy(), steps)
+        with torch.no_grad():
+            expected = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+        assert found.shape == expected.shape
+        assert np.abs(found - expected.numpy()).max() < 5e-5  # of scores up to 5
 
 
-@pytest.mark.parametrize("size", [1, 7, 24])
-def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts, size):
+def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts):
     model, folder = exported
     expected = translated_here(model, tokenizer, texts)
-    assert translated_there(folder, texts, size) == expected
+    for size in (1, 7, 24):
+        assert translated_there(folder, texts, size) == expected
     assert len({row.index(EOS) for row in expected if EOS in row}) > 2  # or nobody would have left a batch
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_what_the_generation_config_says(exported, tokenizer, texts, tmp_path):
+    model, folder = copy.deepcopy(exported[0]), shutil.copytree(exported[1], tmp_path / "copy")
+    for settings in (
         {"max_length_offset": 2},
         {"max_length": 9},
         {"max_new_tokens": 5},
@@ -134,13 +134,11 @@ def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts, size):
         {"max_length_offset": None},
         {"bad_words_ids": [[EOS], [OFTEN], [5, 6]]},
         {"eos_token_id": [EOS, 7]},
-    ],
-)
-def test_what_the_generation_config_says(exported, tokenizer, texts, tmp_path, settings):
-    model, folder = copy.deepcopy(exported[0]), shutil.copytree(exported[1], tmp_path / "copy")
-    model.generation_config.update(**settings)
-    model.generation_config.save_pretrained(folder)
-    assert translated_there(folder, texts) == translated_here(model, tokenizer, texts)
+    ):
+        model.generation_config = copy.deepcopy(exported[0].generation_config)
+        model.generation_config.update(**settings)
+        model.generation_config.save_pretrained(folder)
+        assert translated_there(folder, texts) == translated_here(model, tokenizer, texts), settings
 
 
 def test_all_sizes_are_free(exported):
@@ -164,6 +162,19 @@ def test_texts_in_any_number_and_order(exported, tokenizer, texts):
     assert translator.translate([]) == []
 
 
+def test_as_an_engine(exported, tokenizer, texts):
+    model, onnx_model = exported[0], OnnxTranslator(exported[1], threads=1)
+    for options in ({}, {"prefix": "Der", "max_new_tokens": 6}, {"max_length_offset": 2}):
+        ours, theirs = (
+            [best.text for best, *_ in translate_lines(each, tokenizer, [["", *texts]], num_beams=1, **options)]
+            for each in (model, onnx_model)
+        )
+        assert theirs == ours
+    for refused in ({"num_beams": 2}, {"do_sample": True}, {"align": True}, {"min_p": 0.1}, {"workers": 2}):
+        with pytest.raises(ValueError, match=r"ONNX has"):
+            list(translate_lines(onnx_model, tokenizer, [texts], **refused))
+
+
 def test_the_folder_is_enough(exported):
     names = sorted(path.name for path in exported[1].iterdir())
     configurations = ["config.json", "decoder.onnx", "encoder.onnx", "generation_config.json"]
@@ -182,21 +193,20 @@ def test_greedy_search_of_other_shapes(tokenizer, texts, tmp_path, shape):
     assert translated_there(tmp_path / "out", texts) == translated_here(model, tokenizer, texts)
 
 
-def test_a_tokenizer_of_another_model(tokenizer, tmp_path):
+def test_what_cannot_be_exported(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="vocab_size is 299, but the tokenizer has 300 tokens"):
         to_onnx(build_model(vocab_size=299), tokenizer, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_overwritten(tokenizer, tmp_path):
     with pytest.raises(FileExistsError):
         to_onnx(build_model(vocab_size=300), tokenizer, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "package"), [("onnx", "onnxscript"), ("onnx_translator", "onnxruntime")])
-def test_a_missing_package_is_named(monkeypatch, name, package):
-    monkeypatch.delitem(sys.modules, f"vanilla_transformer.export.{name}")
-    for each in [each for each in sys.modules if each.split(".")[0] == package]:
-        monkeypatch.setitem(sys.modules, each, None)
+def test_a_missing_package_is_named(exported, monkeypatch):
+    monkeypatch.delitem(sys.modules, "vanilla_transformer.export.onnx")
+    for package in ("onnxscript", "onnxruntime"):
+        for each in [each for each in sys.modules if each.split(".")[0] == package]:
+            monkeypatch.setitem(sys.modules, each, None)
     with pytest.raises(ImportError, match=r'pip install "vanilla-transformer\[onnx\]"'):
-        importlib.import_module(f"vanilla_transformer.export.{name}")
+        importlib.import_module("vanilla_transformer.export.onnx")
+    with pytest.raises(ImportError, match=r'pip install "vanilla-transformer\[onnx\]"'):
+        OnnxTranslator(exported[1])

@@ -13,14 +13,8 @@ from vanilla_transformer import (
     learn_tokenizer,
 )
 
+from ..warm_python import CLI
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "finetune_translation.py"
-
-RUN = """
-import runpy, sys
-sys.argv[0] = sys.argv.pop(1)
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 TRANSLATE = """
 import json, sys
@@ -71,7 +65,7 @@ def finetune(hub_python, output: Path, *more: str):
         "save_strategy": "no",
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return hub_python(RUN, SCRIPT, *words, "--use_cpu", "--do_train", "--push_to_hub", *more)
+    return hub_python(CLI, "finetune", *words, "--use_cpu", "--do_train", "--push_to_hub", *more)
 
 
 def pushed(hub, name: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from tests.system.conftest import corpus, write_marian  # noqa: F401  (fixtures)
 from tests.system.conftest import run as trained  # noqa: F401
 from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.run.digests import DIGESTS
 
 from .conftest import clients_of, serving
 
@@ -34,9 +35,9 @@ sys.exit(main(sys.argv[1:]))
 COMMANDS = """
 import builtins, json, os, sys, traceback
 from huggingface_hub import constants
+from vanilla_transformer import hub
 from vanilla_transformer.cli import main
-from vanilla_transformer.sharing import publishing
-publishing._FIRST_WAIT = 0.01
+hub.FIRST_WAIT = 0.01
 builtins.input = lambda *question: "y"
 for words in json.loads(sys.argv[1]):
     os.environ.update(word.split("=") for word in words if word.startswith("HF_"))
@@ -135,7 +136,10 @@ def run(trained, tmp_path_factory):  # noqa: F811
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight.normal_(std=0.3)
-    model.save_pretrained(folder / "averaged")
+    for place in (folder, folder / "averaged"):
+        (place / DIGESTS).unlink()  # it is changed on purpose
+        (place / "model.safetensors").unlink()  # which may be one file with two names
+        model.save_pretrained(place)
     return folder
 
 
@@ -165,11 +169,11 @@ class TestPublish:
         found = files_of(hub)
         assert {
             "README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
-            "tokenizer_config.json", "recipe.yaml", "scores.json", "data.json", "environment.json", "log.jsonl",
-            "learning_curve.png", "attention.png", "translations/small.jsonl", "modeling_vanilla_transformer.py",
-            "pipeline_vanilla_transformer.py",
+            "tokenizer_config.json", "recipe.yaml", "known_words.txt.gz", "scores.json", "data.json",
+            "environment.json", "log.jsonl", "learning_curve.png", "attention.png", "translations/small.jsonl",
+            "modeling_vanilla_transformer.py", "pipeline_vanilla_transformer.py",
         } <= found.keys()  # fmt: skip
-        assert found["model.safetensors"] == (run / "averaged" / "model.safetensors").read_bytes()
+        assert found["model.safetensors"] == (run / "model.safetensors").read_bytes()
         code = {path.name: path.read_bytes() for path in MODEL_CODE.glob("*_vanilla_transformer.py")}
         assert {name: content for name, content in found.items() if name.endswith(".py")} == code
         assert hub.repos["model", NAME].commit("main")["files"]["model.safetensors"]["lfs"]
@@ -262,7 +266,7 @@ class TestPublish:
         killed.kill()
         killed.communicate()
         interrupted.send_signal(signal.SIGINT)
-        assert finished(interrupted, 1).endswith("Interrupted.\n")
+        assert finished(interrupted, 130).endswith("Interrupted.\n")
         assert not [*places[1].iterdir()]
         fault["times"] = 0
         assert files_of(hub).keys() == {".gitattributes"}  # nothing of it, rather than half
@@ -334,7 +338,10 @@ class TestPublish:
         (bare / "tokenizer.json").unlink()
         config = json.loads((other / "config.json").read_text(encoding="utf-8"))
         (other / "config.json").write_text(json.dumps(config | {"model_type": "marian"}), encoding="utf-8")
-        unfinished = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("averaged", "best"))
+        unfinished = shutil.copytree(
+            run, tmp_path / "run", ignore=shutil.ignore_patterns("averaged", "best", "scores.json")
+        )
+        (unfinished / "config.json").unlink()
         commit = "0123456789abcdef0123456789abcdef01234567"
         mistakes = {
             ("publish", tmp_path, NAME): (1, "There is no model in"),
@@ -418,6 +425,18 @@ class TestUse:
             assert "has no weights in safetensors" in each
         assert not (tmp_path / "sprung").exists()
 
+    def test_nor_is_one_that_an_index_leads_to(self, published, hub, hub_python):
+        files = files_of(published[0])
+        weights = files.pop("model.safetensors")
+        index = {"metadata": {}, "weight_map": {"model.shared.weight": "w.json"}}
+        files |= {"w.json": weights, "model.safetensors.index.json": json.dumps(index).encode()}
+        hub.seed("model", NAME, files)
+        theirs = [hub_python(USE, where) for where in ("package", "remote")]
+        [(status, _, errors)] = commands(hub_python, ("translate", "--model", NAME, "The dog is old."))
+        assert status == 1
+        for each in (errors, *(finished(process, 1) for process in theirs)):
+            assert "leads to the weights 'w.json': only a file NAME.safetensors" in each
+
 
 class TestCard:
     def test_its_metadata_are_what_the_client_reads(self, published, run):
@@ -426,8 +445,7 @@ class TestCard:
         assert (data.pipeline_tag, data.datasets, data.model_name) == ("translation", ["wmt/wmt14"], "A small model")
         results = {result.metric_name: result for result in data.eval_results}
         kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
-        wanted = ("averaged", "small", "sacrebleu")
-        [bleu] = [s["value"] for s in kept if (s["model"], s["test_set"], s["metric"]) == wanted]
+        [bleu] = [s["value"] for s in kept if s["chosen"] and (s["test_set"], s["metric"]) == ("small", "sacrebleu")]
         assert results["sacrebleu"].metric_value == round(bleu, 2)
         assert {"sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter", "exact_match"} <= results.keys()
         assert all("version:" in result.metric_args["signature"] for result in data.eval_results)
@@ -450,6 +468,7 @@ import json, os, sys
 import vanilla_transformer
 from datasets import Dataset
 from vanilla_transformer import VanillaTransformerTrainer, VanillaTransformerTrainingArguments
+from vanilla_transformer.sharing.bare_card import bare_card
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 folder, output = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -463,7 +482,7 @@ for strategy in ("every_save", "checkpoint", "all_checkpoints", "end"):
         hub_always_push=True, hub_token=token, use_cpu=True,
     )
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-    trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer)
+    trainer = VanillaTransformerTrainer(model, args, train_dataset=data, processing_class=tokenizer, card=bare_card)
     trainer.train()
     trainer.push_to_hub(license="mit", model_name=f"A {strategy} model", token=token)
 model.push_to_hub("tester/python", private=True, token=token)

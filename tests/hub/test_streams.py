@@ -10,7 +10,7 @@ from .conftest import parquet_file
 
 READ = """
 import json, sys
-from vanilla_transformer.data.streams import open_stream
+from vanilla_transformer.data.corpora import open_stream
 corpus = {"hub": "wmt/wmt14", "config": "de-en", "split": sys.argv[1]}
 stream = open_stream(corpus, "en", "de", patience=float(sys.argv[2]))
 print(json.dumps([stream.units, [pair for unit in range(stream.units) for pair in stream.read(unit)]]))
@@ -132,7 +132,7 @@ def test_a_unit_that_may_be_large_is_not_held_in_memory(wmt14, hub, hub_python):
     card = b"---\nconfigs:\n- config_name: lines\n  data_files:\n  - split: train\n    path: train.jsonl\n---\n"
     hub.seed("dataset", "acme/lines", {"README.md": card, "train.jsonl": b'{"en": "a", "de": "b"}\n' * 5})
     code = """if True:
-        from vanilla_transformer.data.streams import open_stream
+        from vanilla_transformer.data.corpora import open_stream
         for name, config in (("wmt/wmt14", "de-en"), ("acme/lines", "lines")):
             stream = open_stream({"hub": name, "config": config}, "en", "de", patience=10)
             print(stream.bounded, sum(1 for unit in range(stream.units) for pair in stream.read(unit)))
@@ -143,7 +143,7 @@ def test_a_unit_that_may_be_large_is_not_held_in_memory(wmt14, hub, hub_python):
 
 BEGIN = """
 import json, os, sys
-from vanilla_transformer.data.streams import open_stream
+from vanilla_transformer.data.corpora import open_stream
 begun = json.loads(sys.argv[2])
 stream = open_stream({"hub": "wmt/wmt14", "config": "de-en", **json.loads(sys.argv[1])}, "en", "de", begun=begun)
 print(json.dumps([stream.identity, stream.fingerprint, [pair for n in range(stream.units) for pair in stream.read(n)]]))

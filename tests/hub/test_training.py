@@ -77,7 +77,7 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
     assert [step for step, _ in losses(whole)] == list(range(1, 31))
     for at in (6, 24):  # twice
         process = train(hub_python, recipe, broken, "--resume")
-        while not (broken / "checkpoints" / f"checkpoint-{at}" / "trainer_state.json").exists():
+        while not (broken / "checkpoints" / f"checkpoint-{at}" / "digests.json").exists():
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         process.kill()
@@ -129,7 +129,7 @@ def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pytho
 @pytest.mark.slow
 def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
     process = train(hub_python, "wmt14_en_de_base", tmp_path / "run", training__max_steps=10_000)
-    while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():
+    while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "digests.json").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     hub.fault("status", r"^/lfs/", times=10**9)
@@ -152,7 +152,7 @@ def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(train(hub_python, "wmt14_en_de_base", whole))
     process = train(hub_python, "wmt14_en_de_base", broken, data__patience=3)
-    while not (broken / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists():
+    while not (broken / "checkpoints" / "checkpoint-6" / "digests.json").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     lost = hub.fault("status", r"^/lfs/", times=10_000)

@@ -1,9 +1,8 @@
 """Tiny random Transformers, and one small batch, for every test of the model."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
+from torch.nn import functional as F
 
 from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model import masks_vanilla_transformer as masks
@@ -58,9 +57,18 @@ def build_model(seed: int = 0, **choices) -> VanillaTransformerForConditionalGen
 
 @pytest.fixture(autouse=True)
 def sdpa_means_sdpa(request, monkeypatch):
-    """Short sentences on a CPU would get the plain formula in its place, and tests of the two would compare nothing."""
-    if "sdpa" in getattr(request.node, "callspec", SimpleNamespace(params={})).params.values():
-        monkeypatch.setattr(masks, "_PLAIN_PAIRS", 0)
+    """A test that names sdpa, in its own name or in a parameter, is one of torch's kernel, and has to call it.
+
+    Short sentences on a CPU would get the plain formula in its place, and tests of the two would compare nothing.
+    """
+    if "sdpa" not in request.node.name:
+        yield
+        return
+    calls, kernel = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(masks, "_PLAIN_PAIRS", 0)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or kernel(*a, **k))
+    yield
+    assert calls, "This test names sdpa and never called it."
 
 
 @pytest.fixture

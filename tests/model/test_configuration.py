@@ -1,5 +1,6 @@
 """The configuration: the paper's numbers, a faithful round trip, and mistakes named by their field."""
 
+import copy
 import json
 
 import pytest
@@ -140,6 +141,55 @@ def test_an_impossible_size_is_refused(field):
 def test_a_wrong_type_is_named_by_its_field():
     with pytest.raises((TypeError, ValueError), match="d_model"):
         VanillaTransformerConfig(d_model="512")
+
+
+class TestHeadWidths:
+    """Whoever reads head_dim gets a number; what is kept and saved is what was given."""
+
+    def test_they_are_worked_out(self):
+        base = VanillaTransformerConfig()
+        assert (base.head_dim, base.value_head_dim) == (64, 64)
+        assert getattr(base, "head_dim", "the default") == 64
+        narrow = VanillaTransformerConfig(head_dim=16)
+        assert (narrow.head_dim, narrow.value_head_dim) == (16, 16)
+        row_b = VanillaTransformerConfig.from_name("table3-b1")
+        assert (row_b.head_dim, row_b.value_head_dim) == (16, 64)
+
+    def test_each_side_has_its_own(self):
+        config = VanillaTransformerConfig(d_model=16, encoder_attention_heads=2, decoder_attention_heads=4)
+        assert (config.head_dim, config.head_dims(2), config.head_dims(4)) == (8, (8, 8), (4, 4))
+        assert config.get_text_config(encoder=True).head_dim == 8
+        assert config.get_text_config(decoder=True).head_dim == 4
+
+    def test_they_follow_d_model_and_heads_unless_given(self, tmp_path):
+        VanillaTransformerConfig().save_pretrained(tmp_path)
+        wide = VanillaTransformerConfig.from_pretrained(tmp_path, d_model=1024)
+        wide.encoder_attention_heads = 16
+        assert wide.head_dims(8) == (128, 128)
+        assert wide.head_dim == 64
+        wide.d_model, wide.head_dim = 256, 24
+        assert (wide.head_dim, wide.value_head_dim) == (24, 24)
+        wide.head_dim = None
+        assert wide.head_dim == 16
+
+    @pytest.mark.parametrize(
+        "given", [{}, {"head_dim": 5}, {"value_head_dim": 7}, {"head_dim": 5, "value_head_dim": 7}]
+    )
+    def test_a_file_says_what_was_given_and_loads_equal(self, given, tmp_path):
+        config = VanillaTransformerConfig(d_model=24, encoder_attention_heads=3, decoder_attention_heads=4, **given)
+        config.save_pretrained(tmp_path)
+        fields = json.loads((tmp_path / "config.json").read_text())
+        assert {name: fields[name] for name in ("head_dim", "value_head_dim")} == {
+            "head_dim": given.get("head_dim"),
+            "value_head_dim": given.get("value_head_dim"),
+        }
+        loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
+        for again in (loaded, copy.deepcopy(config), VanillaTransformerConfig(**config.to_diff_dict())):
+            assert again.to_dict() == {**config.to_dict(), "architectures": again.architectures}
+            assert [again.head_dims(heads) for heads in (3, 4)] == [config.head_dims(heads) for heads in (3, 4)]
+        for name in ("head_dim", "value_head_dim"):
+            del fields[name]
+        assert VanillaTransformerConfig(**{**fields, **given}).head_dims(4) == config.head_dims(4)
 
 
 def test_uneven_heads_are_fine_with_a_head_dim():

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from transformers import CompileConfig, EncoderDecoderCache
+from transformers import CompileConfig, DynamicCache, EncoderDecoderCache
 from transformers.generation import (
     GenerateBeamEncoderDecoderOutput,
     GenerateEncoderDecoderOutput,
@@ -86,7 +86,43 @@ def test_the_cache_has_a_layer_for_each_of_the_decoders(sources):
     assert (len(own.layers), len(cross.layers)) == (3, 3)
     assert own.layers[0].keys.shape == (2, 4, 6, 4)  # (batch, heads, start token and five more, head_dim)
     assert cross.layers[0].keys.shape == (2, 4, 6, 4)
+    decoder = model.config.get_text_config(decoder=True)  # where tools look for the sizes of a cache
+    assert (decoder.num_attention_heads, decoder.head_dim, decoder.num_hidden_layers) == (4, 4, 3)
     assert plain(model, sources, num_beams=1, use_cache=False, return_dict_in_generate=True).past_key_values is None
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}, {"num_beams": 1, "do_sample": True}])
+def test_a_cache_that_is_given_is_filled(sources, options):
+    model = build(TRANSLATOR)
+    model.generation_config.eos_token_id = None
+    cache = EncoderDecoderCache(DynamicCache(config=model.config), DynamicCache(config=model.config))
+    found = []
+    for given in ({"past_key_values": cache}, {}):
+        torch.manual_seed(0)
+        found.append(model.generate(**sources, max_new_tokens=6, **options, **given))
+    assert torch.equal(*found)
+    assert cache.get_seq_length() == 6  # the start token and five more
+    assert cache.cross_attention_cache.layers[2].keys.shape == (2 * options["num_beams"], 4, 6, 4)
+
+
+def test_what_a_beam_search_was_not_asked_for_is_not_returned(sources, monkeypatch, ours_used):
+    model = build(TRANSLATOR)
+    asked = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 2, "return_dict_in_generate": True}
+    ours = model.generate(**sources, **asked)
+    assert ours_used
+    monkeypatch.setattr(TRANSLATOR, "_is_plain", lambda *_: False)
+    theirs = model.generate(**sources, **asked)
+    for found in (ours, theirs):
+        assert "scores" not in found
+        assert found.scores is None
+    assert torch.equal(ours.sequences, theirs.sequences)
+    torch.testing.assert_close(ours.sequences_scores, theirs.sequences_scores)
+    assert len(model.generate(**sources, **asked, output_scores=True).scores) == 6
+
+
+def test_a_search_with_little_memory_is_refused(sources):
+    with pytest.raises(ValueError, match="low_memory=True"):
+        build(TRANSLATOR).generate(**sources, num_beams=3, low_memory=True)
 
 
 @pytest.mark.parametrize("assistant", ["itself", "another"])
@@ -176,8 +212,8 @@ def test_export(kind, inputs, dynamic):
 @pytest.mark.parametrize("length", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
     """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
-    # The exporter takes the encoder's number of heads for both sides, and 5.17's wants their size written down.
-    model = build(TRANSLATOR, decoder_attention_heads=2, head_dim=8)
+    # The exporter takes the encoder's number of heads for both sides.
+    model = build(TRANSLATOR, decoder_attention_heads=2)
     source = torch.randint(4, 40, (1, length))
     exported = Seq2SeqLMExportableModule(model, max_hidden_seq_length=32, max_cache_length=16).export()
     expected = model.generate(source, num_beams=1, max_new_tokens=7, eos_token_id=None)

@@ -81,10 +81,14 @@ def test_the_order_of_its_members_changes_nothing(ensemble, sources):
     assert turned.generate(**sources).tolist() == ensemble.generate(**sources).tolist()
 
 
-def test_a_changed_member_is_never_passed_by(ensemble, sources, ours_used):
-    ensemble.models[1].model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None)
-    ensemble.generate(**sources, num_beams=2)
-    assert not ours_used
+def test_a_changed_member_is_heeded(ensemble, sources, ours_used, monkeypatch):
+    before = ensemble.generate(**sources, num_beams=2)
+    ensemble.models[1].lm_head.register_forward_hook(lambda module, inputs, output: output.flip(-1))
+    found = ensemble.generate(**sources, num_beams=2)
+    assert len(ours_used) == 2
+    assert not torch.equal(found, before)
+    monkeypatch.setattr(type(ensemble), "_is_plain", lambda *_: False)
+    assert torch.equal(ensemble.generate(**sources, num_beams=2), found)
 
 
 def test_attention_of_all_members_on_the_source(ensemble, sources):

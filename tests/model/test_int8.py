@@ -15,7 +15,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     quantize_int8,
 )
-from vanilla_transformer.model.stepwise_vanilla_transformer import StepwiseDecoder
+from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import int8
 from vanilla_transformer.translation.int8 import Int8Linear
 
@@ -182,20 +182,18 @@ def test_nothing_of_the_saved_file_stays_in_memory(tiny_model, tmp_path):
     assert file not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("place", ["lm_head", "model.decoder.layers.0.self_attn.q_proj"])
-def test_what_is_put_into_a_model_of_8_bits_is_asked(tiny_model, sources, place, ours_used):
-    model = quantised(tiny_model())
-    model.get_submodule(place).register_forward_hook(lambda module, args, output: output * 2)
-    model.generate(**sources, max_new_tokens=3)
-    assert not ours_used
-
-
-def test_one_of_three_projections_does_not_make_our_search_stumble(tiny_model, sources, ours_used):
-    model = tiny_model()
-    attention = model.model.decoder.layers[0].self_attn
-    attention.q_proj = Int8Linear(attention.q_proj.weight, None)
-    model.generate(**sources, max_new_tokens=3)
-    assert not ours_used
+def test_what_is_put_into_a_model_of_8_bits_is_heeded(tiny_model, sources, ours_used, monkeypatch):
+    for place in ("lm_head", "model.decoder.layers.0.self_attn.q_proj"):
+        model = quantised(sharpened(tiny_model(tie_word_embeddings=False)))
+        before = model.generate(**sources, max_new_tokens=6)
+        model.get_submodule(place).register_forward_hook(lambda module, args, output: output.flip(-1))
+        ours_used.clear()
+        found = model.generate(**sources, max_new_tokens=6)
+        assert ours_used
+        assert not torch.equal(found, before)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "_is_plain", lambda *_: False)
+            assert torch.equal(model.generate(**sources, max_new_tokens=6), found)
 
 
 def test_it_is_not_saved_without_its_weights(tiny_model, tmp_path):

@@ -31,6 +31,20 @@ def test_attentions_of_every_layer(tiny_model, inputs):
     assert all((weights[1, ..., 4:] == 0).all() for weights in output.cross_attentions)
 
 
+@pytest.mark.parametrize("length", [6, 600])
+def test_whoever_asks_for_attentions_gets_them_from_sdpa_too(tiny_model, length):
+    """torch's kernel does not tell them: for that call the plain formula is taken, however long the sentences are."""
+    ids = torch.randint(4, 40, (1, length))
+    sdpa, eager = (tiny_model(attn_implementation=name) for name in ("sdpa", "eager"))
+    found = [model(ids, decoder_input_ids=ids, output_attentions=True) for model in (sdpa, eager)]
+    for name, count in (("encoder_attentions", 2), ("decoder_attentions", 3), ("cross_attentions", 3)):
+        assert len(found[0][name]) == count
+        for one, other in zip(found[0][name], found[1][name], strict=True):
+            torch.testing.assert_close(one, other)
+    assert found[0].logits.equal(found[1].logits)
+    assert sdpa(ids, decoder_input_ids=ids).cross_attentions is None
+
+
 def test_nothing_that_was_not_asked_for(tiny_model, inputs):
     output = tiny_model()(**inputs, use_cache=False)
     assert set(output.keys()) == {"logits", "encoder_last_hidden_state"}

@@ -57,7 +57,7 @@ def test_training_loss_is_smoothed_cross_entropy(tiny_model, batch, smoothing):
 def test_training_gradients_are_those_of_smoothed_cross_entropy(tiny_model, batch):
     model = tiny_model(label_smoothing=0.1).train()
     got = gradients(model, model(**batch).loss)
-    model.eval()  # where logits are to be had
+    model.eval()
     logits, labels = model(**batch).logits.flatten(0, 1), batch["labels"].flatten()
     loss = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=0.1)
     assert_same_gradients(got, gradients(model, loss))
@@ -87,10 +87,11 @@ def test_two_accumulated_halves_equal_one_batch(tiny_model, batch):
     assert_same_gradients(accumulated, whole)
 
 
-def test_as_trainer_calls_it_there_are_no_logits_and_the_same_loss_and_gradients(tiny_model, batch):
+@pytest.mark.parametrize("items", [None, torch.tensor(8)])
+def test_without_logits_there_are_the_same_loss_and_gradients(tiny_model, batch, items):
     model = tiny_model(dropout=0.0, label_smoothing=0.1).train()
-    real_tokens = (batch["labels"] != -100).sum()
-    plain, fused = model(**batch), model(**batch, num_items_in_batch=real_tokens)
+    plain = model(**batch, num_items_in_batch=items)
+    fused = model(**batch, num_items_in_batch=items, return_logits=False)
     assert plain.logits.shape == (2, 5, model.config.vocab_size)
     assert fused.logits is None
     torch.testing.assert_close(fused.loss, plain.loss)
@@ -98,10 +99,20 @@ def test_as_trainer_calls_it_there_are_no_logits_and_the_same_loss_and_gradients
     torch.testing.assert_close(torch.autograd.grad(fused.loss, list(model.parameters())), plain_gradients)
 
 
-def test_training_without_labels_gives_logits(tiny_model, batch, decoder_input_ids):
-    output = tiny_model().train()(batch["input_ids"], decoder_input_ids=decoder_input_ids)
+def test_without_labels_there_are_always_logits(tiny_model, batch, decoder_input_ids):
+    output = tiny_model().train()(batch["input_ids"], decoder_input_ids=decoder_input_ids, return_logits=False)
     assert output.loss is None
     assert output.logits.shape == (2, 5, 40)
+
+
+@pytest.mark.parametrize("options", [{}, {"return_logits": False}])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_label_of_padding_is_a_label_like_any_other(tiny_model, batch, training, options):
+    """As in any model of transformers, and on every device: only -100 is left out."""
+    model = tiny_model()
+    batch["labels"] = batch["labels"].masked_fill(batch["labels"] == -100, 1)
+    expected = F.cross_entropy(model(**batch).logits.flatten(0, 1), batch["labels"].flatten())
+    torch.testing.assert_close(model.train(training)(**batch, **options).loss, expected)
 
 
 def test_no_cache_is_built_beside_a_loss(tiny_model, batch):
@@ -185,7 +196,7 @@ def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how
     else:
         model.lm_head.register_forward_hook(lambda module, inputs, output: 2 * output)
     plain = model(**batch).loss * (batch["labels"] != -100).sum()
-    as_trainer = model(**batch, num_items_in_batch=1).loss
+    as_trainer = model(**batch, num_items_in_batch=1, return_logits=False).loss
     torch.testing.assert_close(as_trainer, plain)
     as_trainer.backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.lm_head.parameters())

@@ -8,20 +8,7 @@ from vanilla_transformer.plots import plot_attention_lines, plot_attention_maps,
 from .conftest import assert_is_a_picture
 
 
-WEIRD_TOKENS = [
-    "$x_1^{",
-    "\\frac{1}",
-    "▁der",
-    "日本語",
-    "שלום",
-    "नमस्ते",
-    "🙂",
-    "\n\t\x00",
-    "\ud800",
-    "",
-    "_",
-    "x" * 300,
-]
+WEIRD_TOKENS = ["$x_1^{", "\\frac{1}", "▁der", "日本語", "שלום", "नमस्ते", "🙂", "\n\t\x00", "\ud800", "", "_", "x" * 300]
 
 
 def attention(heads, target, source):
@@ -30,31 +17,34 @@ def attention(heads, target, source):
 
 
 class TestMaps:
-    @pytest.mark.parametrize(("heads", "target", "source"), [(1, 1, 1), (4, 12, 14), (5, 3, 2), (8, 12, 14)])
-    def test_draws_every_head(self, path, panels, heads, target, source):
-        weights = attention(heads, target, source)
-        plot_attention_maps(weights, ["b"] * target, ["a"] * source, path, title="layer 6")
-        assert_is_a_picture(path)
-        maps = [axes for axes in panels if axes.get_title()]
-        assert [axes.get_title() for axes in maps] == [f"head {head + 1}" for head in range(heads)]
-        for axes, expected in zip(maps, weights, strict=True):
-            [image] = axes.images
-            np.testing.assert_array_equal(image.get_array(), expected)
-            assert image.get_clim() == (0, 1)
+    def test_draws_every_head(self, path, panels):
+        for heads, target, source in ((1, 1, 1), (5, 3, 2), (8, 12, 14)):
+            panels.clear()
+            weights = attention(heads, target, source)
+            plot_attention_maps(weights, ["b"] * target, ["a"] * source, path, title="layer 6")
+            assert_is_a_picture(path)
+            maps = [axes for axes in panels if axes.get_title()]
+            assert [axes.get_title() for axes in maps] == [f"head {head + 1}" for head in range(heads)]
+            for axes, expected in zip(maps, weights, strict=True):
+                [image] = axes.images
+                np.testing.assert_array_equal(image.get_array(), expected)
+                assert image.get_clim() == (0, 1)
 
     def test_every_column_and_row_of_the_grid_has_its_tokens(self, path, panels):
-        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path)  # head 4 has no head below it
+        # Head 4 has no head below it.
+        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path, sides=("here", "there"))
         sources = [[label.get_text() for label in axes.get_xticklabels()] for axes in panels[:5]]
         targets = [[label.get_text() for label in axes.get_yticklabels()] for axes in panels[:5]]
         assert sources == [[], [], [], ["p", "q", "r"], ["p", "q", "r"]]
         assert targets == [["x", "y"], [], ["x", "y"], [], ["x", "y"]]
+        names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels[:6]]  # once each
+        assert names == [("", ""), ("", ""), ("", "here"), ("", ""), ("there", ""), ("", "")]
 
-    @pytest.mark.parametrize(
-        ("heads", "queries", "keys", "across"), [(8, 9, 9, 4), (4, 9, 9, 2), (4, 2, 40, 1), (4, 40, 2, 4)]
-    )
-    def test_flat_maps_go_below_each_other(self, path, panels, heads, queries, keys, across):
-        plot_attention_maps(attention(heads, queries, keys), ["x"] * queries, ["p"] * keys, path)
-        assert panels[0].get_gridspec().ncols == across
+    def test_flat_maps_go_below_each_other(self, path, panels):
+        for heads, queries, keys, across in ((8, 9, 9, 4), (4, 9, 9, 2), (4, 2, 40, 1), (4, 40, 2, 4)):
+            panels.clear()
+            plot_attention_maps(attention(heads, queries, keys), ["x"] * queries, ["p"] * keys, path)
+            assert panels[0].get_gridspec().ncols == across
 
     def test_any_text_may_be_a_token(self, path, panels):
         plot_attention_maps(
@@ -70,11 +60,15 @@ class TestMaps:
         plot_attention_maps(attention(2, 40, 150), ["b"] * 40, ["a"] * 150, path)
         assert_is_a_picture(path)
 
-    @pytest.mark.parametrize("shape", [(2, 4, 3), (3, 4), (1, 2, 3, 4), (0, 3, 4)])
-    def test_refuses_weights_that_do_not_fit(self, path, shape):
-        with pytest.raises(ValueError, match=r"\(heads, 3, 4\) .* got \(") as caught:
-            plot_attention_maps(np.zeros(shape), ["t"] * 3, ["s"] * 4, path)
-        assert str(shape) in str(caught.value)
+    def test_refuses_weights_and_heads_that_do_not_fit(self, path):
+        for shape in ((2, 4, 3), (3, 4), (1, 2, 3, 4), (0, 3, 4)):
+            for plot in (plot_attention_maps, plot_attention_lines):
+                with pytest.raises(ValueError, match=r"\(heads, 3, 4\) .* got \(") as caught:
+                    plot(np.zeros(shape), ["t"] * 3, ["s"] * 4, path)
+                assert str(shape) in str(caught.value)
+        for heads in ([], [4], [-1]):
+            with pytest.raises(ValueError, match="some of 0 to 3"):
+                plot_attention_maps(attention(4, 1, 1), ["x"], ["y"], path, heads=heads)
         assert not path.exists()
 
     def test_chosen_heads_and_framed_rows(self, path, panels):
@@ -88,16 +82,6 @@ class TestMaps:
         assert (frame.get_y(), frame.get_height()) == (0.5, 1)
         assert not frame.get_clip_on()  # whole in the first and the last row too
         assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("there", "here")
-
-    def test_the_sides_are_named_once(self, path, panels):
-        plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path, sides=("here", "there"))
-        names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels[:6]]
-        assert names == [("", ""), ("", ""), ("", "here"), ("", ""), ("there", ""), ("", "")]
-
-    @pytest.mark.parametrize("heads", [[], [4], [-1]])
-    def test_refuses_heads_that_are_not_there(self, path, heads):
-        with pytest.raises(ValueError, match="some of 0 to 3"):
-            plot_attention_maps(attention(4, 1, 1), ["x"], ["y"], path, heads=heads)
 
 
 class TestLines:
@@ -139,10 +123,6 @@ class TestLines:
         plot_attention_lines(attention(16, size, size), WEIRD_TOKENS, WEIRD_TOKENS, path, heads=range(16))
         assert_is_a_picture(path)
 
-    def test_refuses_weights_that_do_not_fit(self, path):
-        with pytest.raises(ValueError, match=r"\(heads, 3, 4\)"):
-            plot_attention_lines(np.zeros((2, 4, 3)), ["t"] * 3, ["s"] * 4, path)
-
 
 class TestOverview:
     BLOCKS = {"Encoder": np.ones((2, 3, 4, 4)) / 4, "Cross": np.ones((3, 2, 5, 4)) / 4}
@@ -166,7 +146,7 @@ class TestOverview:
         assert_is_a_picture(path)
         assert [len(axes.collections) for axes in panels] == [6, 6]
 
-    @pytest.mark.parametrize("blocks", [{}, {"Encoder": np.ones((1, 4, 4))}, {"Encoder": np.ones((0, 1, 4, 4))}])
-    def test_refuses_nothing(self, path, blocks):
-        with pytest.raises(ValueError, match="nothing to draw"):
-            plot_attention_overview(blocks, path)
+    def test_refuses_nothing(self, path):
+        for blocks in ({}, {"Encoder": np.ones((1, 4, 4))}, {"Encoder": np.ones((0, 1, 4, 4))}):
+            with pytest.raises(ValueError, match="nothing to draw"):
+                plot_attention_overview(blocks, path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.commands.pictures import plot
+from vanilla_transformer.commands.plot import plot
 from vanilla_transformer.commands.process import UsageError
 
 from .conftest import assert_is_a_picture

@@ -9,12 +9,14 @@ import torch
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.append(str(SCRIPTS))  # some import others, as they do when they are run
+# Some import others of their folder, as they do when they are run.
+sys.path += [str(SCRIPTS / room) for room in ("benchmarks", "examples", "experiments", "faults")]
 
 
-def load_script(name: str):
+def load_script(path: str):
+    name = Path(path).name
     if name not in sys.modules:
-        found = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+        found = importlib.util.spec_from_file_location(name, SCRIPTS / f"{path}.py")
         sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look their module up
         found.loader.exec_module(sys.modules[name])
     return sys.modules[name]
@@ -31,27 +33,27 @@ def same_settings_of_torch():
 
 @pytest.fixture(scope="session")
 def complexity():
-    return load_script("complexity")
+    return load_script("benchmarks/complexity")
 
 
 @pytest.fixture(scope="session")
 def paper_questions():
     """On a tenth of the text."""
-    script = load_script("paper_questions")
+    script = load_script("experiments/paper_questions")
     script.SENTENCES = 640
     return script
 
 
 @pytest.fixture(scope="session")
-def reproduce_table3():
-    return load_script("reproduce_table3")
+def table3():
+    return load_script("experiments/table3")
 
 
 @pytest.fixture(scope="session")
 def table3_results():
-    return load_script("table3_results")
+    return load_script("experiments/table3_results")
 
 
 @pytest.fixture(scope="session")
-def benchmark_training():
-    return load_script("benchmark_training")
+def training_benchmark():
+    return load_script("benchmarks/training")

@@ -28,7 +28,7 @@ def test_a_curve_ends_where_training_diverges(paper_questions):
 
 def test_every_question_has_an_answer_with_a_picture(paper_questions):
     text = (DOCS / "questions.md").read_text(encoding="utf-8")
-    assert re.findall(r"^    python scripts/paper_questions.py (\w+)$", text, flags=re.MULTILINE) == list(
+    assert re.findall(r"^    python scripts/experiments/paper_questions.py (\w+)$", text, flags=re.MULTILINE) == list(
         paper_questions.QUESTIONS
     )
     for name, function in paper_questions.QUESTIONS.items():

@@ -70,6 +70,22 @@ def command(*arguments, **options) -> subprocess.CompletedProcess:
     return PACKAGE.run(COMMAND, *arguments, **options)
 
 
+def output_of(*arguments, **options) -> str:
+    """What a command that succeeds writes to standard output."""
+    done = command(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*arguments, status: int = 1) -> str:
+    """What a command that fails says: one line, and for a command line that makes no sense (2) the usage before it."""
+    done = command(*arguments)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("usage: " in done.stderr) == (status == 2)
+    return done.stderr.splitlines()[-1]
+
+
 def write_marian(folder: Path) -> None:
     """A Marian model with random weights and a tokenizer of SentencePiece, in a folder as OPUS-MT's are."""
     folder.mkdir(parents=True)

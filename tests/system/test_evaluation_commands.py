@@ -25,6 +25,17 @@ def lines_of(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
+def evaluated(*arguments, **options) -> dict:
+    """What `evaluate --json` prints."""
+    done = command("evaluate", *arguments, "--json", **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def values_of(*arguments) -> list[float]:
+    return [each["value"] for each in evaluated(*arguments)["scores"]]
+
+
 @pytest.fixture
 def worse(corpus, tmp_path):
     """The references with every second one's last words missing."""
@@ -34,9 +45,7 @@ def worse(corpus, tmp_path):
 
 class TestEvaluate:
     def test_a_file_of_translations(self, corpus, worse):
-        done = command("evaluate", "--hypotheses", worse, "--references", corpus / "test.de", "--json")
-        assert done.returncode == 0, done.stderr
-        content = json.loads(done.stdout)
+        content = evaluated("--hypotheses", worse, "--references", corpus / "test.de")
         assert content["comparisons"] == []
         scores = {each["metric"]: each for each in content["scores"]}
         assert list(scores) == ["sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"]
@@ -48,17 +57,24 @@ class TestEvaluate:
         assert "-de-escaped-atat" in scores["bleu_paper"]["signature"]  # the language by the file's ending
 
     def test_the_table_names_everything(self, corpus, worse):
-        done = command("evaluate", "--hypotheses", worse, "--references", corpus / "test.de", "--resamples", "100")
-        assert done.stdout.startswith("test.de:\n")
-        assert "95 % interval" in done.stdout
-        assert "BP=" in done.stdout
-        assert done.stdout.count("|version:") == 6
+        options = ("--hypotheses", worse, "--references", corpus / "test.de", "--resamples", "100")
+        caption, heading, *rows = command("evaluate", *options).stdout.splitlines()
+        assert caption == "Scores on test.de:"
+        assert heading.split("  ")[0] == "system"
+        columns = [heading.index(name) for name in ("metric", "score", "95 % interval", "signature")]
+        assert [row[columns[0] :].split()[0] for row in rows] == [
+            "sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"
+        ]  # fmt: skip
+        for row in rows:
+            assert row.startswith("worse.de")
+            assert row[columns[3] :].startswith("nrefs:1|bs:100|")
+        verbose = command("evaluate", *options, "--verbose").stdout
+        assert verbose.startswith("\n".join([caption, heading, *rows]) + "\n\nsystem")
+        assert "BP=" in verbose
 
     def test_a_model(self, run, corpus):
-        options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--json")
-        done = command("evaluate", "--model", run, *options)
-        assert done.returncode == 0, done.stderr
-        scores = {each["metric"]: each["value"] for each in json.loads(done.stdout)["scores"]}
+        options = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
+        scores = {each["metric"]: each["value"] for each in evaluated("--model", run, *options)["scores"]}
         kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         [bleu] = [
             s["value"] for s in kept if (s["model"], s["test_set"], s["metric"]) == ("averaged", "small", "sacrebleu")
@@ -68,24 +84,20 @@ class TestEvaluate:
 
     def test_two_systems_are_tested_against_the_first(self, corpus, worse):
         reference = corpus / "test.de"
-        done = command(
-            "evaluate", "--hypotheses", reference, worse, "--references", reference, "--metrics", *METRICS, "--json",
-            "--resamples", "200",
-        )  # fmt: skip
-        comparisons = json.loads(done.stdout)["comparisons"]
+        files = ("--hypotheses", reference, worse, "--references", reference)
+        comparisons = evaluated(*files, "--metrics", *METRICS, "--resamples", "200")["comparisons"]
         assert [each["metric"] for each in comparisons] == [*METRICS]
         assert {(each["baseline"], each["system"]) for each in comparisons} == {("test.de", "worse.de")}
         assert all(each["difference"] < 0 and each["randomization_p"] < 0.1 for each in comparisons)
-        table = command("evaluate", "--hypotheses", reference, worse, "--references", reference, "--metrics", "chrf")
-        assert "p (bootstrap)  p (randomised)" in table.stdout
-        assert "ar:10000" in table.stdout
+        verbose = command("evaluate", *files, "--metrics", "chrf", "--verbose").stdout
+        table = verbose.split("\n\n")[0]
+        assert "p (randomisation)  one-sided p (bootstrap)" in table
+        assert len(table.splitlines()) == 4
+        assert "ar:10000" in verbose
 
     def test_several_references(self, corpus, worse):
-        done = command(
-            "evaluate", "--hypotheses", worse, "--references", corpus / "test.de", worse, "--metrics", "exact_match",
-            "--json", "--resamples", "0",
-        )  # fmt: skip
-        [score] = json.loads(done.stdout)["scores"]
+        files = ("--hypotheses", worse, "--references", corpus / "test.de", worse)
+        [score] = evaluated(*files, "--metrics", "exact_match", "--resamples", "0")["scores"]
         assert score["value"] == 100
         assert score["signature"].startswith("nrefs:2|")
         assert score["confidence"] is None
@@ -112,10 +124,10 @@ class TestEvaluate:
         assert json.loads(command("evaluate", "--hypotheses", path, *options, "--json").stdout)["hypothesis"] == text
 
     def test_pipes_as_files(self, corpus, worse):
-        options = ("--references", corpus / "test.de", "--metrics", "chrf", "--json")
+        options = ("--references", corpus / "test.de", "--metrics", "chrf")
         text = worse.read_text(encoding="utf-8")
-        piped = json.loads(command("evaluate", "--hypotheses", "/dev/stdin", *options, input=text).stdout)["scores"]
-        plain = json.loads(command("evaluate", "--hypotheses", worse, *options).stdout)["scores"]
+        piped = evaluated("--hypotheses", "/dev/stdin", *options, input=text)["scores"]
+        plain = evaluated("--hypotheses", worse, *options)["scores"]
         assert [{**each, "system": ""} for each in piped] == [{**each, "system": ""} for each in plain]
 
     @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -140,63 +152,53 @@ class TestEvaluate:
         path = tmp_path / "found.jsonl"
         command("translate", "--model", run, "--input", corpus / "test.en", "--output", path, "--json")
         plain = written(tmp_path / "found.de", [json.loads(line)["translations"][0]["text"] for line in lines_of(path)])
-        values = []
-        for file in (path, plain):
-            done = command("evaluate", "--hypotheses", file, "--references", corpus / "test.de", "--json")
-            values.append([each["value"] for each in json.loads(done.stdout)["scores"]])
-        assert values[0] == values[1]
+        found, expected = (
+            values_of("--hypotheses", each, "--references", corpus / "test.de") for each in (path, plain)
+        )
+        assert found == expected
 
     def test_a_test_set_of_pairs(self, run, corpus, tmp_path):
         rows = zip(lines_of(corpus / "test.en"), lines_of(corpus / "test.de"), strict=True)
         path = written(tmp_path / "test.tsv", ["\t".join(row) for row in rows])
-        done = command("evaluate", "--model", run, "--test-set", path, "--metrics", "chrf", "--json")
-        assert done.returncode == 0, done.stderr
         files = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
-        expected = command("evaluate", "--model", run, *files, "--metrics", "chrf", "--json")
-        values = [[each["value"] for each in json.loads(one.stdout)["scores"]] for one in (done, expected)]
-        assert values[0] == values[1]
-
-    @pytest.mark.parametrize(
-        ("arguments", "status", "message"),
-        [
-            (["--references", "test.de"], 2, "--hypotheses"),
-            (["--hypotheses", "test.de", "--model", "x", "--references", "test.de"], 2, "--hypotheses"),
-            (["--hypotheses", "test.de"], 2, "--references"),
-            (["--hypotheses", "test.de", "--references", "test.de", "--test-set", "x"], 2, "--references"),
-            (["--hypotheses", "test.de", "--test-set", "test.tsv"], 2, "--source-language"),
-            (["--hypotheses", "test.de", "--references", "nowhere.de"], 1, "nowhere.de"),
-            (["--hypotheses", "nowhere.de", "--references", "test.de"], 1, "nowhere.de"),
-            (["--hypotheses", "short.de", "--references", "test.de"], 1, "test.de has 12 segments and short.de 1"),
-            (["--hypotheses", "empty.de", "--references", "test.de"], 1, "empty.de is empty"),
-            (["--hypotheses", "latin.de", "--references", "test.de"], 1, "latin.de, line 1 is not UTF-8"),
-            (["--hypotheses", "test.txt", "--references", "test.txt"], 2, "--target-language"),
-            (["--hypotheses", "test.de", "--references", "test.de", "--metrics", "bleu"], 1, "unknown metric 'bleu'"),
-            (["--hypotheses", "test.de", "--references", "test.de", "--resamples", "1"], 2, "--resamples"),
-            (["--hypotheses", "test.de", "--references", "test.sgm", "--target-language", "fr"], 1, "is in 'de'"),
-        ],
-    )  # fmt: skip
-    def test_refused(self, corpus, tmp_path, arguments, status, message):
-        text = (corpus / "test.de").read_text(encoding="utf-8")
-        for name in ("test.de", "test.txt"):
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / "short.de").write_text("eins\n", encoding="utf-8")
-        (tmp_path / "empty.de").write_text("", encoding="utf-8")
-        (tmp_path / "latin.de").write_bytes("grün\n".encode("latin-1"))
-        (tmp_path / "test.tsv").write_text("a\tb\n", encoding="utf-8")
-        (tmp_path / "test.sgm").write_text(
-            '<refset trglang="de"><doc sysid="r" docid="d">\n<seg id="1">eins</seg>\n</doc></refset>', encoding="utf-8"
+        found, expected = (
+            values_of("--model", run, *texts, "--metrics", "chrf") for texts in (("--test-set", path), files)
         )
-        done = command("evaluate", *arguments, cwd=tmp_path)
-        assert done.returncode == status
-        assert message in done.stderr.splitlines()[-1]
-        assert done.stdout == ""
+        assert found == expected
 
-    @pytest.mark.parametrize("test_set", ["nowhere/test.tsv", "../nowhere", "user/name:config:test:more"])
-    def test_a_test_set_that_cannot_be_the_hubs(self, corpus, test_set):
+    def test_refused(self, corpus, tmp_path):
+        text = (corpus / "test.de").read_text(encoding="utf-8")
+        sgm = '<refset trglang="de"><doc sysid="r" docid="d">\n<seg id="1">eins</seg>\n</doc></refset>'
+        contents = {"test.de": text, "test.txt": text, "short.de": "eins\n", "empty.de": "", "test.tsv": "a\tb\n"}
+        for name, content in (contents | {"test.sgm": sgm}).items():
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        (tmp_path / "latin.de").write_bytes("grün\n".encode("latin-1"))
+        for arguments, status, message in (
+            ("--references test.de", 2, "--hypotheses"),
+            ("--hypotheses test.de --model x --references test.de", 2, "--hypotheses"),
+            ("--hypotheses test.de", 2, "--references"),
+            ("--hypotheses test.de --references test.de --test-set x", 2, "--references"),
+            ("--hypotheses test.de --test-set test.tsv", 2, "--source-language"),
+            ("--hypotheses test.de --references nowhere.de", 1, "nowhere.de"),
+            ("--hypotheses nowhere.de --references test.de", 1, "nowhere.de"),
+            ("--hypotheses short.de --references test.de", 1, "test.de has 12 segments and short.de 1"),
+            ("--hypotheses empty.de --references test.de", 1, "empty.de is empty"),
+            ("--hypotheses latin.de --references test.de", 1, "latin.de, line 1 is not UTF-8"),
+            ("--hypotheses test.txt --references test.txt", 2, "--target-language"),
+            ("--hypotheses test.de --references test.de --metrics bleu", 1, "unknown metric 'bleu'"),
+            ("--hypotheses test.de --references test.de --resamples 1", 2, "--resamples"),
+            ("--hypotheses test.de --references test.sgm --target-language fr", 1, "is in 'de'"),
+        ):
+            done = command("evaluate", *arguments.split(), cwd=tmp_path)
+            assert (done.returncode, done.stdout) == (status, ""), arguments
+            assert message in done.stderr.splitlines()[-1], arguments
+
+    def test_a_test_set_that_cannot_be_the_hubs(self, corpus):
         languages = ("--source-language", "en", "--target-language", "de")
-        done = command("evaluate", "--hypotheses", corpus / "test.de", "--test-set", test_set, *languages)
-        assert done.returncode == 1
-        assert done.stderr.startswith(f"vanilla-transformer: There is no corpus {test_set}: give")
+        for test_set in ("nowhere/test.tsv", "../nowhere", "user/name:config:test:more"):
+            done = command("evaluate", "--hypotheses", corpus / "test.de", "--test-set", test_set, *languages)
+            assert done.returncode == 1
+            assert done.stderr.startswith(f"vanilla-transformer: There is no corpus {test_set}: give")
 
     def test_a_model_of_other_languages(self, run, corpus):
         options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--target-language", "fr")
@@ -224,6 +226,15 @@ class TestCompare:
         assert losses[0]["source"] == lines_of(corpus / "test.en")[losses[0]["segment"] - 1]
         assert (tmp_path / "groups.png").read_bytes().startswith(b"\x89PNG")
 
+    def test_several_references(self, corpus, worse):
+        files = (corpus / "test.de", worse)
+        for options in (("--references", *files), ("--references", files[0], "--references", files[1])):
+            done = command("compare", *files, *options, "--metrics", "exact_match", "--examples", "0", "--json")
+            assert done.returncode == 0, done.stderr
+            scores = json.loads(done.stdout)["scores"]
+            assert [each["value"] for each in scores] == [100, 100]
+            assert all(each["signature"].startswith("nrefs:2|") for each in scores)
+
     def test_a_model_and_a_file(self, run, corpus):
         options = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
         done = command("compare", run, corpus / "test.de", *options)
@@ -237,20 +248,17 @@ class TestCompare:
         done = command("compare", reference, reference, "--references", reference, "--metrics", "chrf")
         assert "test.de' differs nowhere from test.de." in done.stdout
 
-    @pytest.mark.parametrize(
-        ("options", "status", "message"),
-        [
+    def test_refused(self, corpus):
+        for options, status, message in (
             ([], 2, "two systems"),
             (["test.de", "--plot", "x.png"], 2, "--sources"),
             (["somebody/model"], 1, "the Hub"),
             (["test.de", "--training-text", "nowhere"], 1, "nowhere"),
             (["test.de", "--examples", "-1"], 2, "--examples"),
-        ],
-    )
-    def test_refused(self, corpus, options, status, message):
-        done = command("compare", "test.de", *options, "--references", "test.de", cwd=corpus)
-        assert done.returncode == status
-        assert message in done.stderr.splitlines()[-1]
+        ):
+            done = command("compare", "test.de", *options, "--references", "test.de", cwd=corpus)
+            assert done.returncode == status
+            assert message in done.stderr.splitlines()[-1]
         assert not (corpus / "x.png").exists()
 
 
@@ -268,39 +276,32 @@ class TestEvalb:
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[3:5] == [
             "   1    2    0   66.67  66.67     2      3    3      0      2     2   100.00",
-            "   2    2    1    0.00   0.00     0      0    0      0      2     0     0.00",
+            "   2    2    1    0.00   0.00     0      0    0      0      0     0     0.00",
         ]
         assert done.stderr == "line 2 is an error: the parse has 'was' for the word 'am'\n"
 
-    def test_json(self, tmp_path):
+    def test_json_and_parameters_from_a_file(self, tmp_path):
         found = json.loads(command("evalb", *self.files(tmp_path), "--json").stdout)
         assert found["overall"]["f1"] == pytest.approx(200 / 3)
         assert (found["overall"]["errors"], found["short"]["valid"]) == (1, 1)
         assert [sentence["status"] for sentence in found["sentences"]] == [0, 1]
-
-    def test_parameters_from_a_file(self, tmp_path):
         (tmp_path / "own.prm").write_text("EQ_LABEL VP NP\nEQ_WORD am was\n", encoding="utf-8")
         done = command("evalb", *self.files(tmp_path), "--parameters", tmp_path / "own.prm", "--json")
         assert json.loads(done.stdout)["overall"]["f1"] == 100
 
-    @pytest.mark.parametrize(
-        ("gold", "parsed", "parameters", "message"),
-        [
-            (GOLD, "", "", "is empty"),
-            ("", PARSED, "", "is empty"),
-            (GOLD, PARSED * 2, "", "has 2 lines and"),
-            ("(S\n" * 2, PARSED, "", "line 1 of the gold trees is malformed: 1 of the brackets are not closed"),
-            (GOLD, PARSED, "LABELLED 1\n", "own.prm, line 1: LABELLED is unknown"),
-        ],
-    )
-    def test_a_mistake_is_one_line(self, tmp_path, gold, parsed, parameters, message):
-        (tmp_path / "own.prm").write_text(parameters, encoding="utf-8")
-        done = command("evalb", *self.files(tmp_path, gold, parsed), "--parameters", tmp_path / "own.prm")
-        assert (done.returncode, done.stdout) == (1, "")
-        [line] = done.stderr.splitlines()
-        assert message in line
-
-    def test_a_missing_file_is_named(self, tmp_path):
+    def test_a_mistake_is_one_line(self, tmp_path):
+        for gold, parsed, parameters, message in (
+            (self.GOLD, "", "", "is empty"),
+            ("", self.PARSED, "", "is empty"),
+            (self.GOLD, self.PARSED * 2, "", "has 2 lines and"),
+            ("(S\n" * 2, self.PARSED, "", "line 1 of the gold trees is malformed: 1 of the brackets are not closed"),
+            (self.GOLD, self.PARSED, "LABELLED 1\n", "own.prm, line 1: LABELLED is unknown"),
+        ):
+            (tmp_path / "own.prm").write_text(parameters, encoding="utf-8")
+            done = command("evalb", *self.files(tmp_path, gold, parsed), "--parameters", tmp_path / "own.prm")
+            assert (done.returncode, done.stdout) == (1, "")
+            [line] = done.stderr.splitlines()
+            assert message in line
         done = command("evalb", "--gold", tmp_path / "nowhere", "--parsed", tmp_path / "nowhere")
         assert done.returncode == 1
         [line] = done.stderr.splitlines()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from vanilla_transformer.run_folder import RunFolder
+from vanilla_transformer.run.folder import RunFolder
 
 from .conftest import command
 from .test_resume import losses

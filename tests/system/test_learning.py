@@ -19,7 +19,7 @@ from vanilla_transformer import (
     VanillaTransformerTrainingArguments,
 )
 from vanilla_transformer.data.tokenizer import EOS_ID
-from vanilla_transformer.run_folder import RunFolder
+from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.training.averaging import average_checkpoints
 
 
@@ -36,32 +36,16 @@ def trained_on(task, tmp_path, seed: int, layers: int, updates: int) -> VanillaT
     sources = sequences(4000, generator)
     rows = {"input_ids": [[*s, EOS_ID] for s in sources], "labels": [[*task(s), EOS_ID] for s in sources]}
     set_seed(seed)
+    sides = {"layers": layers, "attention_heads": 4, "ffn_dim": 128}
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sides.items()}
     config = VanillaTransformerConfig(
-        vocab_size=FIRST_DIGIT + DIGITS,
-        d_model=64,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=128,
-        decoder_ffn_dim=128,
-        dropout=0.0,
-        attn_implementation="eager",
+        vocab_size=FIRST_DIGIT + DIGITS, d_model=64, dropout=0.0, attn_implementation="eager", **sizes
     )
     run = RunFolder(tmp_path)
+    how = {"max_tokens": 600, "max_steps": updates, "warmup_steps": 200, "noam_factor": 0.2, "seed": seed}
+    saved = {"eval_strategy": "no", "save_strategy": "steps", "save_steps": 50, "load_best_model_at_end": False}
     arguments = VanillaTransformerTrainingArguments(
-        str(run.checkpoints),
-        max_tokens=600,
-        max_steps=updates,
-        warmup_steps=200,
-        noam_factor=0.2,
-        seed=seed,
-        eval_strategy="no",
-        save_strategy="steps",
-        save_steps=50,
-        load_best_model_at_end=False,
-        disable_tqdm=True,
-        use_cpu=True,
+        str(run.checkpoints), disable_tqdm=True, use_cpu=True, **how, **saved
     )
     model = VanillaTransformerForConditionalGeneration(config)
     VanillaTransformerTrainer(model, arguments, train_dataset=Dataset.from_dict(rows)).train()

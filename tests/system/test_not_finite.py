@@ -2,7 +2,7 @@
 
 import json
 
-from vanilla_transformer.run_folder import RunFolder
+from vanilla_transformer.run.folder import RunFolder
 
 from .conftest import command
 

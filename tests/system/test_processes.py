@@ -1,12 +1,15 @@
 """Training on two real processes (gloo): the same as one with the same updates, exact after a stop, never for ever."""
 
 import json
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -124,9 +127,9 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
     done = start(2, arguments(corpus, two, *COMPARED, *how))
     assert "(2 processes x 1 batches of 300)" in done[0].stderr
     assert "".join(each.stdout for each in done).count("Everything is in") == 1
-    # The epoch ends with the 61st batch: then one process takes it alone, and two with one of the next epoch.
-    assert records(two, "loss")[:30] == pytest.approx(records(one, "loss")[:30], rel=1e-4)
-    assert records(two, "grad_norm")[:30] == pytest.approx(records(one, "grad_norm")[:30], rel=1e-4)
+    # The epoch ends with the 51st batch: then one process takes it alone, and two with one of the next epoch.
+    assert records(two, "loss")[:25] == pytest.approx(records(one, "loss")[:25], rel=1e-4)
+    assert records(two, "grad_norm")[:25] == pytest.approx(records(one, "grad_norm")[:25], rel=1e-4)
     assert records(two, "eval_loss")[:3] == pytest.approx(records(one, "eval_loss")[:3], rel=1e-4)
     assert len(records(two, "eval_bleu")) == 5
     assert records(two, "step") == records(one, "step")
@@ -184,13 +187,63 @@ def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
         done = running[other].completed(timeout=60)
     assert done.returncode == 1
     assert "Another of the 2 processes of this run has ended" in done.stderr
-    assert "Go on with --resume." in done.stderr
+    assert "Go on with `train --resume`" in done.stderr
     if killed == 0:
         return
     [told] = refused(1, arguments(corpus, run, "--resume"))
     assert "was begun with 2 processes, not 1" in told
     trained(2, arguments(corpus, run, "--resume"))
     assert records(run, "step")[-1] == 40
+
+
+def stopped_at(errors: str) -> str:
+    [found] = re.findall(r"Stopped after update (\d+)", errors)
+    return found
+
+
+@pytest.mark.parametrize("asked", [(0, 1), pytest.param((1,), marks=pytest.mark.slow)], ids=["both", "the second"])
+def test_all_stop_after_the_same_update_and_go_on(corpus, unbroken, tmp_path, asked):
+    """Whether SIGTERM goes to every process, as torchrun sends it, or to one."""
+    run = tmp_path / "run"
+    with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
+        while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
+            assert [each.poll() for each in running] == [None, None]
+            time.sleep(0.02)
+        for number in asked:
+            running[number].send_signal(signal.SIGTERM)
+        done = all_completed(running, timeout=60)
+    assert [each.returncode for each in done] == [143 if number in asked else 130 for number in range(2)]
+    [step] = {stopped_at(each.stderr) for each in done}
+    assert (run / "checkpoints" / f"checkpoint-{step}").is_dir()
+    assert not any("Traceback" in each.stderr for each in done)
+    if asked == (0, 1):  # the way on is the same, and takes a while
+        return
+    trained(2, arguments(corpus, run, "--resume"))
+    whole = unbroken(2, ())
+    assert records(run, "loss") == records(whole, "loss")
+    assert are_equal(weights(run / "averaged"), weights(whole / "averaged"))
+
+
+@pytest.mark.slow
+def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_path):
+    run = tmp_path / "run"
+    launcher = ["--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    words = [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli"]
+    words += arguments(corpus, run, "--training.max_steps", "4000", "--training.save_steps", "2000",
+                       "--training.eval_steps", "2000")  # fmt: skip
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 200
+        while not ((run / "log.jsonl").exists() and (run / "log.jsonl").read_bytes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=100)
+    assert errors.count("Stopping after this update") == 2
+    assert {stopped_at(line) for line in errors.splitlines() if "Stopped after" in line} == {
+        path.name.removeprefix("checkpoint-") for path in (run / "checkpoints").iterdir()
+    }
+    assert len(workers) >= 2
+    assert not psutil.wait_procs(workers, timeout=10)[1]
 
 
 def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
@@ -213,8 +266,8 @@ def test_one_validation_pair_for_two_processes(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--training.max_tokens", "50"), "more than max_tokens = 50 allows for a whole batch"),
-        (("--training.max_tokens", "50", *STREAM), "and a batch has training.max_tokens = 50"),
+        (("--training.max_tokens", "20"), "more than max_tokens = 20 allows for a whole batch"),
+        (("--training.max_tokens", "20", *STREAM), "and a batch has training.max_tokens = 20"),
         (("--data.train", "[validation.en, validation.de]", "--training.update_tokens", "2000",
           "--training.max_tokens", "1000", "--tokenizer.vocab_size", "300"), "too few for 2 processes"),
     ],

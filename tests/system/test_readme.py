@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.command_line import COMMANDS
+from vanilla_transformer.data.known_words import UnknownWords, WordList, load_known_words
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.evaluation.trees import read_tree
-from vanilla_transformer.sharing.bare_card import bare_card
-from vanilla_transformer.sharing.model_card import model_card
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.parsing.trees import read_tree
+from vanilla_transformer.sharing.model_card import bare_card, model_card
 from vanilla_transformer.sharing.publishing import publish
-from vanilla_transformer.tasks.treebank import write_treebank
 
-from ..warm_python import PACKAGE, RUN_FILE
+from ..scripts.conftest import load_script
+from ..warm_python import PACKAGE
 from .conftest import command, write_marian
 
 
@@ -37,7 +38,6 @@ SHORTER_STILL = {
         "data.test.phrasebook": "phrasebook:test:10",
         "decoding.num_beams": "1",
         "model.encoder_layers": "1",
-        "model.decoder_layers": "1",
     },
     "multi30k_en_de": {"tokenizer.vocab_size": "500", "model.d_model": "64"},
     "parsing_sample": {
@@ -63,14 +63,6 @@ def typed_commands() -> list[list[str]]:
     return typed("vanilla-transformer")
 
 
-def fine_tune(folder: Path) -> None:
-    script = "scripts/finetune_translation.py"
-    for arguments in typed(f"python {script}"):
-        words = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
-        done = PACKAGE.run(RUN_FILE, ROOT / script, *words, "--max_steps", "2", "--use_cpu", cwd=folder)
-        assert done.returncode == 0, done.stderr
-
-
 def write_files_like_multi30ks(folder: Path) -> None:
     folder.mkdir()
     for name, (split, pairs) in MULTI30K.items():
@@ -87,7 +79,8 @@ def folder(tmp_path_factory):
     write_files_like_multi30ks(folder / "multi30k")
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
-    write_treebank({"train": trees, "validation": trees[:2], "test": trees[:2]}, folder / "treebank", with_words=True)
+    sets = {"train": trees, "validation": trees[:2], "test": trees[:2]}
+    load_script("examples/prepare_treebank").write_treebank(sets, folder / "treebank", with_words=True)
     for arguments in typed_commands():
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]
@@ -96,15 +89,44 @@ def folder(tmp_path_factory):
             arguments += ["--tokenizer.vocab_size", "500"]
         if arguments[0] == "tokenizer":
             arguments += ["--vocab-size", "500"]
-        if "tuned" in arguments:
-            fine_tune(folder)
+        if arguments[0] == "finetune":
+            arguments += ["--max_steps", "2", "--use_cpu"]
+        arguments = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
 
 
+OTHERS = ("multi30k", " parse ", "parsing_", "opus-mt", "echo ")  # lines on models that have read other text
+
+
+def sentences_in(text: str) -> list[str]:
+    lines = (line for line in text.splitlines() if not any(name in line for name in OTHERS))
+    return [sentence for line in lines for sentence in re.findall(r'"([A-Z][^"]*[.?!])"', line)]
+
+
+def test_examples_have_words_that_the_phrasebook_has(tmp_path):
+    """A model that has not read a word translates it into nonsense, on the first day that somebody tries us."""
+    rows = list(islice(phrasebook("train"), 5000))  # what the shortest run in the README reads
+    tokenizer, words = learn_tokenizer(["a"], TokenizerSettings(vocab_size=260)), WordList()
+    for row in rows:
+        words.read(row["en"])
+        words.read(row["de"])  # translations are given too
+    words.save(tmp_path, tokenizer)
+    unknown = UnknownWords(tokenizer, load_known_words(tmp_path))
+    found = {"README.md": sentences_in("\n".join(blocks("(?:bash|sh|python)")))}
+    found["quickstart.sh"] = sentences_in((ROOT / "scripts" / "quickstart.sh").read_text(encoding="utf-8"))
+    for path in sorted((ROOT / "vanilla_transformer").rglob("*.py")):
+        examples = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip().startswith(">>>")]
+        found[path.name] = sentences_in("\n".join(examples))
+    assert len(found["README.md"]) > 12
+    assert len(found["quickstart.sh"]) == 5
+    assert [(name, each, unknown(each)) for name, several in found.items() for each in several if unknown(each)] == []
+
+
 def test_the_commands_work(folder):
-    names = {function.__name__ for function in COMMANDS} - {"demo"}  # which goes on until it is stopped: test_demo.py
+    # Those that go on until they are stopped: test_demo.py, test_serving.py.
+    names = {function.__name__ for function in COMMANDS} - {"demo", "serve"}
     assert {arguments[0] for arguments in typed_commands()} == names
     assert (folder / "dog.png").is_file()
 
@@ -116,8 +138,11 @@ def test_the_table_names_every_command():
 
 
 def test_the_tree_of_a_run_is_as_drawn(folder):
-    drawn = re.findall(r"^[├└]── ([\w.]+)", README, flags=re.MULTILINE)
-    assert sorted(drawn) == sorted(path.name for path in (folder / "runs" / "short").iterdir())
+    run = folder / "runs" / "short"
+    drawn = set(re.findall(r"^[├└]── ([\w.]+)", README, flags=re.MULTILINE))
+    [of_the_model] = re.findall(r"^├── ([^…\n]+), …    the model of the run$", README, flags=re.MULTILINE)
+    drawn |= set(of_the_model.split(", ")) | {path.name for path in (run / "averaged").iterdir()}
+    assert drawn == {path.name for path in run.iterdir()}
 
 
 def test_the_python_code_works(folder):

@@ -1,13 +1,14 @@
 """A run that is killed or interrupted and goes on is the run that was never stopped, batch for batch."""
 
 import json
+import shlex
 import shutil
 import signal
 import time
 
 import pytest
 
-from vanilla_transformer.run_folder import RunFolder
+from vanilla_transformer.run.folder import RunFolder
 
 from ..warm_python import CLI, PACKAGE, WarmProcess
 from .conftest import command
@@ -51,7 +52,7 @@ def stopped_by(which: signal.Signals, corpus, folder, after: int) -> WarmProcess
             time.sleep(0.01)
         assert process.poll() is None, "it ended before it was stopped"
         process.send_signal(which)
-        process.communicate(timeout=120)
+        _, process.stderr_text = process.communicate(timeout=120)
     finally:
         if process.poll() is None:
             process.kill()
@@ -59,8 +60,8 @@ def stopped_by(which: signal.Signals, corpus, folder, after: int) -> WarmProcess
     return process
 
 
-def assert_goes_on_like(unbroken, corpus, folder):
-    done = command(*arguments(corpus, folder), "--resume")
+def assert_goes_on_like(unbroken, corpus, folder, *typed):
+    done = command(*(typed or (*arguments(corpus, folder), "--resume")))
     assert done.returncode == 0, done.stderr
     assert losses(folder) == losses(unbroken)
     assert checkpoints(folder) == checkpoints(unbroken)
@@ -96,14 +97,18 @@ def test_after_a_crash_that_cut_the_last_weights(unbroken, corpus, tmp_path):
     assert_goes_on_like(unbroken, corpus, folder)
 
 
-@pytest.mark.slow
-def test_after_an_interrupt(unbroken, corpus, tmp_path):
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+def test_after_an_interrupt(unbroken, corpus, tmp_path, number):
     folder = tmp_path / "run"
-    process = stopped_by(signal.SIGINT, corpus, folder, after=14)
-    assert process.returncode == 1
+    process = stopped_by(number, corpus, folder, after=14)
+    assert process.returncode == 128 + number
     stopped_at = RunFolder(folder).good_checkpoints()[-1]
     assert int(stopped_at.name.split("-")[1]) == max(losses(folder))
-    assert_goes_on_like(unbroken, corpus, folder)
+    # The message ends in the whole command, which needs none of what was typed in the beginning.
+    said = process.stderr_text.splitlines()[-1]
+    _, _, typed = said.partition(" Go on with: vanilla-transformer ")
+    assert typed == f"train --resume {folder}"
+    assert_goes_on_like(unbroken, corpus, folder, *shlex.split(typed))
 
 
 def test_a_finished_run_is_not_trained_on(unbroken, corpus, tmp_path):

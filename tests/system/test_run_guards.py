@@ -6,10 +6,14 @@ import os
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from vanilla_transformer.run_folder import RunFolder
-from vanilla_transformer.training.recipe import load_recipe
+from vanilla_transformer.run.digests import write_digests
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.run import train
+
+from .conftest import command
 
 
 @pytest.fixture
@@ -36,18 +40,39 @@ def contents(folder):
 # ------------------------------------------------------------------------------------------------- whose folder it is
 
 
-@pytest.mark.parametrize(
-    "files", [[".git/config"], ["recipe.yaml"], ["data.json", "tokenizer/tokenizer.json"], ["environment.json", "x"]]
-)
-def test_others_files_are_left_alone(files, recipe, tmp_path):
-    for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("of value")
-    before = contents(tmp_path)
-    for resume in (False, True):
-        with pytest.raises(FileExistsError, match="is no run folder, it holds"):
-            train(recipe(), tmp_path, resume=resume)
-    assert contents(tmp_path) == before
+def test_others_files_are_left_alone(recipe, run, tmp_path):
+    began = {name: (run / name).read_text() for name in ("environment.json", "recipe.yaml")}
+    for files in (
+        {".git/config": "of value"},
+        {"recipe.yaml": "of value"},
+        {"data.json": "of value", "tokenizer/tokenizer.json": "of value"},
+        {"environment.json": "of value", "x": "of value"},
+        {"environment.json": "{}", "tokenizer/precious": "of value", "checkpoints/notes.txt": "of value"},
+        {**began, "tokenizer/precious": "of value"},
+        {**began, "checkpoints/notes.txt": "of value"},
+        {**began, "checkpoints/.notes/x": "of value"},
+        {**began, f"checkpoints/.notes.{'0' * 32}/model.safetensors": "of value"},
+        {**began, f".notes.{'0' * 32}": "of value"},
+        {**began, "data.json": "of value"},
+        {**began, "recipe.yaml": "of value"},
+        {**began, "log.jsonl/notes.txt": "of value"},
+        {**began, "tokenizer": "of value"},
+        {**began, "tokenizer/tokenizer.json/notes.txt": "of value"},
+        {**began, "checkpoints/checkpoint-40-good/model.safetensors": "of value"},
+        {**began, "checkpoints/checkpoint-8/newstest.pt": "of value"},
+    ):
+        folder = tmp_path / "run"
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content)
+        before = contents(folder)
+        for resume in (False, True):
+            with pytest.raises(
+                (OSError, ValueError), match=r"is no run folder|no whole checkpoint|holds a run|where a run has a"
+            ):
+                train(recipe(), folder, resume=resume)
+        assert contents(folder) == before
+        shutil.rmtree(folder)
 
 
 def test_one_process_per_folder(recipe, copy):
@@ -69,7 +94,7 @@ def test_one_process_per_folder(recipe, copy):
 def test_a_finished_run_whose_checkpoints_went_is_not_begun_anew(recipe, copy):
     shutil.rmtree(copy / "checkpoints")
     before = contents(copy)
-    with pytest.raises(FileExistsError, match="is no run folder, it holds"):
+    with pytest.raises(FileExistsError, match="is finished and its checkpoints are gone"):
         train(recipe(), copy, resume=True)
     assert contents(copy) == before
 
@@ -77,12 +102,15 @@ def test_a_finished_run_whose_checkpoints_went_is_not_begun_anew(recipe, copy):
 def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
     for name in ("averaged", "best", "translations"):
         shutil.rmtree(copy / name)
-    for name in ("finished.json", "scores.json", "attention.png"):
-        (copy / name).unlink()
+    for path in copy.iterdir():
+        if path.is_file() and path not in RunFolder(copy).files_of_a_start:
+            path.unlink()
     assert (copy / "learning_curve.png").exists()  # it is drawn after an evaluation, before the checkpoint
     (copy / "not_finite.jsonl").write_text("{}\n")
     for checkpoint in (copy / "checkpoints").iterdir():
-        (checkpoint / "trainer_state.json").unlink()
+        shutil.rmtree(checkpoint)
+    checkpoint.mkdir()
+    (checkpoint / "model.safetensors").write_bytes(b"its beginn")
     train(recipe(), copy, resume=True)
     assert json.loads((copy / "scores.json").read_bytes()) == json.loads((run / "scores.json").read_bytes())
     assert not (copy / "not_finite.jsonl").exists()  # nothing of the run that was begun before
@@ -104,15 +132,139 @@ def test_a_best_checkpoint_that_went_is_replaced_by_the_last(recipe, copy):
     state = json.loads((last / "trainer_state.json").read_bytes())
     state["best_model_checkpoint"] = "checkpoints/checkpoint-8888"
     (last / "trainer_state.json").write_text(json.dumps(state))
+    write_digests(last, run=RunFolder(copy).began()["run"], step=24)
     train(recipe(), copy, resume=True)
     assert (copy / "best" / "model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt"])
-def test_training_does_not_go_on_without_a_part_of_its_state(name, recipe, copy):
-    (RunFolder(copy).good_checkpoints()[-1] / name).unlink()
-    with pytest.raises(ValueError, match=f"checkpoint-24 has no {name}: training cannot go on"):
+def test_training_does_not_go_on_without_a_part_of_its_state(recipe, copy):
+    """As of a run with `save_only_model`."""
+    last = RunFolder(copy).good_checkpoints()[-1]
+    (last / "scheduler.pt").unlink()
+    write_digests(last, run=RunFolder(copy).began()["run"], step=24)
+    with pytest.raises(ValueError, match=r"checkpoint-24 has no scheduler\.pt: training cannot go on"):
         train(recipe(max_steps=40), copy, resume=True)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(recipe, copy):
+    for checkpoint in RunFolder(copy).good_checkpoints():
+        (checkpoint / "rng_state.pth").write_bytes(b"")
+    before = contents(copy)
+    with pytest.raises(
+        ValueError, match=r"no whole checkpoint to go on from \(.*checkpoint-24/rng_state\.pth is damaged"
+    ):
+        train(recipe(), copy, resume=True)
+    assert contents(copy) == before
+
+
+def test_a_run_with_a_damaged_checkpoint_ends_as_if_it_had_not_been(run, copy):
+    """Whichever it is: the last, or one before it, which is averaged. (The first one, the best, has none before it.)"""
+    for checkpoint in RunFolder(copy).good_checkpoints():
+        damaged = checkpoint / "optimizer.pt"
+        content = bytearray(damaged.read_bytes())
+        content[len(content) // 2] ^= 1
+        damaged.write_bytes(content)
+        (checkpoint / "newstest.pt").write_text("of value")
+        done = command("train", "--resume", copy)
+        assert done.returncode == 0, done.stderr
+        assert f"{damaged} is damaged" in done.stderr
+        assert (copy / "checkpoints" / f"{checkpoint.name}.damaged" / "newstest.pt").exists()
+        names = ["averaged/model.safetensors", "best/model.safetensors", "model.safetensors", "scores.json"]
+        if checkpoint.name == "checkpoint-8":
+            assert "There is no checkpoint before update 8" in done.stderr
+            names = names[:1]
+        for name in names:
+            assert (copy / name).read_bytes() == (run / name).read_bytes(), (checkpoint, name)
+        shutil.rmtree(copy)
+        shutil.copytree(run, copy)
+
+
+def test_a_damaged_vocabulary_or_record_stops_a_run_before_it_goes_on(recipe, copy):
+    for name in ("environment.json", "data.json", "finished.json", "tokenizer/tokenizer.json", "recipe.yaml"):
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(b'{"a":' * 5000)
+        before = contents(copy)
+        with pytest.raises(ValueError, match=rf"{name.rpartition('/')[2]}"):
+            train(recipe(), copy, resume=True)
+        assert contents(copy) == before, name
+        (copy / name).write_bytes(content)
+
+
+def test_a_run_that_has_a_record_of_another_one_is_left_as_it_is(recipe, copy):
+    """The recipe and the vocabulary are compared with the checkpoints', and what is said of its end with the last."""
+    vocabulary = copy / "tokenizer" / "tokenizer.json"
+    for path, old, new in ((copy / "recipe.yaml", "warmup_steps: 10", "warmup_steps: 11"), (vocabulary, "##", "#%")):
+        content = path.read_text()
+        path.write_text(content.replace(old, new) if old in content else content.replace("e", "f", 1))
+        (path.parent / "digests.json").unlink()
+        before = contents(copy)
+        done = command("train", "--resume", copy)
+        assert done.returncode == 1, done.stderr
+        assert str(path.name) in done.stderr
+        assert "checkpoint-24" in done.stderr
+        assert contents(copy) == before
+        path.write_text(content)
+
+
+def test_what_is_said_of_the_end_of_a_run_is_compared_with_its_last_checkpoint(recipe, copy):
+    (copy / "finished.json").write_text('{"max_steps": 28, "step": 28}')
+    train(recipe(max_steps=28), copy, resume=True)
+    assert (copy / "checkpoints" / "checkpoint-28").exists()
+
+
+def test_what_is_in_the_way_is_named_before_anything_changes(recipe, copy, tmp_path):
+    for name, make, said in (
+        ("averaged", lambda path: path.symlink_to(tmp_path), "averaged is a symbolic link"),
+        ("best", lambda path: path.write_text("of value"), "best is a file"),
+        ("scores.json", lambda path: path.mkdir(), r"scores\.json is a folder"),
+        ("config.json", lambda path: path.mkdir(), r"config\.json is a folder"),
+    ):
+        path = copy / name
+        path.rename(tmp_path / "before")
+        make(path)
+        before = contents(copy)
+        with pytest.raises(OSError, match=said):
+            train(recipe(max_steps=32), copy, resume=True)
+        assert contents(copy) == before
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        (tmp_path / "before").rename(path)
+
+
+def test_what_a_user_has_put_beside_and_in_place_of_models_stays(recipe, copy):
+    """As in a run of version 0.1.0, which had no model of its own and no digests."""
+    for path in copy.rglob("digests.json"):
+        if "checkpoints" not in path.parts:
+            path.unlink()
+    for name in ("averaged/mine.txt", "best/deep/mine.txt", "config.json"):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text("of value")
+    train(recipe(average_last=0), copy, resume=True)
+    for name in ("averaged/mine.txt", "best/deep/mine.txt", "config.json.kept"):
+        assert (copy / name).read_text() == "of value"
+    assert not (copy / "averaged" / "model.safetensors").exists()
+
+
+def test_a_checkpoint_that_lacks_what_trainer_would_make_up_is_not_gone_on_from(recipe, copy):
+    last = RunFolder(copy).good_checkpoints()[-1]
+    weights = load_file(last / "model.safetensors")
+    name = "model.encoder.layers.0.fc1.weight"
+    not_finite = {**weights, name: weights[name] * float("nan")}
+    lacking = {key: weight for key, weight in weights.items() if key != name}
+    for changed, said in ((not_finite, "is not finite in"), (lacking, "lacks"), (None, r"has no rng_state\.pth")):
+        if changed is None:
+            (last / "rng_state.pth").unlink()
+        else:
+            save_file(changed, last / "model.safetensors", metadata={"format": "pt"})
+        write_digests(last, run=RunFolder(copy).began()["run"], step=24)
+        with pytest.raises(ValueError, match=said):
+            train(recipe(max_steps=32), copy, resume=True)
+        assert (copy / "scores.json").exists()
+
+
+def test_a_model_that_is_not_finite_is_no_success(recipe, tmp_path):
+    """In so few updates no ten in a row are skipped."""
+    with pytest.raises(FloatingPointError, match="The validation loss after update 2 is not finite"):
+        train(recipe(max_steps=2, save_steps=2, eval_steps=2, noam_factor="1e39"), tmp_path / "run")
 
 
 # -------------------------------------------------------------------------------------------------- senseless settings

@@ -11,7 +11,7 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training import trainer as trainer_module
+from vanilla_transformer.training import progress, trainer
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
 from vanilla_transformer.training.trainer import VanillaTransformerTrainer
 
@@ -92,5 +92,6 @@ def make_trainer(tmp_path, make_model, tokenizer, pairs):
 def clock(monkeypatch):
     """Time that passes only where a test lets it."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    for module in (progress, trainer):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
     return now

@@ -1,14 +1,16 @@
-"""The arguments: the docstring's table tells the truth about every default, and nothing impossible is accepted."""
+"""The docstring's table tells the truth about every default, nothing impossible is accepted, rates are equation 3's."""
 
 import dataclasses
+import math
 import pickle
 import re
 
 import pytest
+import torch
 from transformers import Seq2SeqTrainingArguments
 
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments as Arguments
-from vanilla_transformer.training.sharding import check_sharding
+from vanilla_transformer.training.arguments import check_sharding, create_noam_scheduler, noam
 
 
 NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience", "max_skipped_updates"}
@@ -68,48 +70,36 @@ def test_every_changed_default_is_in_the_table(make, tmp_path):
     assert changed - DERIVED - table().keys() == set()
 
 
-@pytest.mark.parametrize("name", table())
-def test_table_says_the_value_here(name, make):
-    assert real(make(), name) == written(table()[name][0])
+def test_table_says_the_value_here(make):
+    for name, (here, _) in table().items():
+        assert real(make(), name) == written(here), name
 
 
-@pytest.mark.parametrize("name", table())
-def test_table_says_the_value_of_transformers(name, tmp_path):
+def test_table_says_the_value_of_transformers(tmp_path):
     # With evaluation on, because eval_steps means nothing without it.
     stock = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, eval_strategy="steps")
-    value = default(Seq2SeqTrainingArguments, name) if name == "eval_strategy" else real(stock, name)
-    if name == "ddp_find_unused_parameters":
-        assert value is None  # which the Trainer takes for True, unless it checkpoints activations
-        value = True
-    cell = table()[name][1]
-    assert value == written(f"even_batches {cell}" if name == "accelerator_config" else cell)
+    for name, (_, cell) in table().items():
+        value = default(Seq2SeqTrainingArguments, name) if name == "eval_strategy" else real(stock, name)
+        if name == "ddp_find_unused_parameters":
+            assert value is None  # which the Trainer takes for True, unless it checkpoints activations
+            value = True
+        assert value == written(f"even_batches {cell}" if name == "accelerator_config" else cell), name
 
 
-def test_table_is_one_table():
+def test_table_is_one_table_and_new_arguments_are_described():
     # A blank line would end it, and the rows after it would show as text.
     rows = [number for number, line in enumerate(Arguments.__doc__.splitlines()) if line.strip().startswith("|")]
     assert rows == list(range(rows[0], rows[0] + len(rows)))
-
-
-def test_new_arguments_are_all_described():
-    own = {f.name for f in dataclasses.fields(Arguments)} - {
-        f.name for f in dataclasses.fields(Seq2SeqTrainingArguments)
-    }
-    assert own == NEW
+    ours, stock = ({f.name for f in dataclasses.fields(kind)} for kind in (Arguments, Seq2SeqTrainingArguments))
+    assert ours - stock == NEW
     assert all(f"    {name}:" in Arguments.__doc__ for name in NEW)
-
-
-def test_save_total_limit_follows_average_last(make):
-    assert make(average_last=20).save_total_limit == 21
-    assert make(average_last=20, save_total_limit=30).save_total_limit == 30
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_cannot_be_meant_is_refused(make):
+    for options, message in (
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
         ({"average_last": -1}, "average_last must be 0 or more, not -1"),
         ({"warmup_steps": 0}, "Noam schedule needs warmup_steps of at least 1"),
@@ -117,20 +107,37 @@ def test_save_total_limit_follows_average_last(make):
         ({"noam_factor": 0.0}, "a factor above 0"),
         ({"noam_factor": float("nan")}, "a factor above 0"),
         ({"learning_rate": 1e-3}, "learning_rate 0.001 has no effect under the Noam schedule: set noam_factor"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(options, message, make):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
+        ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps fewer checkpoints than the 5 of aver"),
+        ({"fsdp": True}, "this is one: start it with torchrun"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**options)
 
 
-def test_noam_schedule_multiplies_a_rate_of_1(make):
-    assert make().learning_rate == 1.0
+def test_what_follows_from_other_arguments(make):
+    assert make().learning_rate == 1.0  # which the Noam schedule multiplies
+    without = make(noam_factor=None, learning_rate=1e-3, warmup_steps=0)
+    assert (without.learning_rate, without.warmup_steps) == (1e-3, 0)
+    for options, limit in (({"average_last": 20}, 21), ({"average_last": 20, "save_total_limit": 30}, 30)):
+        assert make(**options).save_total_limit == limit
+    assert make(average_last=5, save_total_limit=5).save_total_limit == 5
+    config = make(accelerator_config={"use_seedable_sampler": False}).accelerator_config
+    assert (config.even_batches, config.use_seedable_sampler) == (False, False)
+    assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches
 
 
-def test_without_noam_the_learning_rate_is_used(make):
-    arguments = make(noam_factor=None, learning_rate=1e-3, warmup_steps=0)
-    assert (arguments.learning_rate, arguments.warmup_steps) == (1e-3, 0)
+def test_what_best_means(make):
+    for options, metric, greater in (
+        ({}, "bleu", True),
+        ({"predict_with_generate": False}, "loss", False),
+        ({"metric_for_best_model": "loss"}, "loss", False),
+        ({"metric_for_best_model": "eval_perplexity"}, "eval_perplexity", False),
+        ({"metric_for_best_model": "eval_bleu"}, "eval_bleu", True),
+        ({"metric_for_best_model": "eval_bleu", "predict_with_generate": False}, "loss", False),
+        ({"metric_for_best_model": "bleu", "greater_is_better": False}, "bleu", False),
+    ):
+        arguments = make(**options)
+        assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, greater)
 
 
 def test_no_token_is_written_beside_a_checkpoint(make):
@@ -143,62 +150,75 @@ def test_no_token_is_written_beside_a_checkpoint(make):
 def test_arguments_can_be_made_again_from_themselves(make):
     # What __post_init__ sets must be accepted by it.
     arguments = make()
-    again = dataclasses.replace(arguments)
-    assert again.to_dict() == arguments.to_dict()
+    assert dataclasses.replace(arguments).to_dict() == arguments.to_dict()
 
 
-# -------------------------------------------------------------------------------------------------- what is "best"
-
-
-@pytest.mark.parametrize(
-    ("options", "metric", "greater"),
-    [
-        ({}, "bleu", True),
-        ({"predict_with_generate": False}, "loss", False),
-        ({"metric_for_best_model": "loss"}, "loss", False),
-        ({"metric_for_best_model": "eval_perplexity"}, "eval_perplexity", False),
-        ({"metric_for_best_model": "eval_bleu"}, "eval_bleu", True),
-        ({"metric_for_best_model": "eval_bleu", "predict_with_generate": False}, "loss", False),
-        ({"metric_for_best_model": "bleu", "greater_is_better": False}, "bleu", False),
-    ],
-)
-def test_what_best_means(options, metric, greater, make):
-    arguments = make(**options)
-    assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, greater)
-
-
-def test_fewer_checkpoints_kept_than_averaged_are_refused(make):
-    with pytest.raises(ValueError, match=r"save_total_limit 3 keeps fewer checkpoints than the 5 of average_last"):
-        make(average_last=5, save_total_limit=3)
-    assert make(average_last=5, save_total_limit=5).save_total_limit == 5
-
-
-def test_an_accelerator_setting_leaves_the_others_ours(make):
-    config = make(accelerator_config={"use_seedable_sampler": False}).accelerator_config
-    assert (config.even_batches, config.use_seedable_sampler) == (False, False)
-    assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches
-
-
-# -------------------------------------------------------------------------------------------------------- sharding
-
-
-def test_one_process_has_nothing_to_shard(make):
-    with pytest.raises(ValueError, match="this is one: start it with torchrun"):
-        make(fsdp=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("version", 1), ("state_dict_type", "SHARDED_STATE_DICT"), ("cpu_offload", True), ("xla", True)],
-)
-def test_sharding_that_cannot_be_had_is_refused(name, value):
-    with pytest.raises(ValueError, match=rf"fsdp_config.{name} cannot be {value!r}, only"):
-        check_sharding({name: value}, processes=2)
-
-
-def test_what_transformers_makes_of_the_sharding_is_accepted(make):
+def test_sharding_that_cannot_be_had_is_refused(make):
+    refused = {"version": 1, "state_dict_type": "SHARDED_STATE_DICT", "cpu_offload": True, "xla": True}
+    for name, value in refused.items():
+        with pytest.raises(ValueError, match=rf"fsdp_config.{name} cannot be {value!r}, only"):
+            check_sharding({name: value}, processes=2)
     config = {"reshard_after_forward": False}
     with pytest.raises(ValueError, match="this is one"):  # which is checked first; all else was filled in
         make(fsdp="full_shard auto_wrap", fsdp_config=config)
     assert config == {"reshard_after_forward": False}
     check_sharding({"min_num_params": 0, "xla": False, "xla_fsdp_v2": False, **config}, processes=2)
+
+
+# ---------------------------------------------------------------------------------------------------- learning rate
+
+
+def optimizer_of(learning_rate=1.0):
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=learning_rate)
+
+
+def rates(optimizer, scheduler, updates):
+    """The learning rate of each update, as the optimizer used it."""
+    used = []
+    for _ in range(updates):
+        used.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return used
+
+
+def test_equation_3_by_hand():
+    # d_model = 64 and warmup = 4: 64^-0.5 = 1/8 and 4^-1.5 = 1/8.
+    by_hand = {1: 1 / 64, 2: 2 / 64, 3: 3 / 64, 4: 1 / 16, 16: 1 / 32, 64: 1 / 64, 100: 1 / 80}
+    for step, rate in by_hand.items():
+        assert noam(step, d_model=64, warmup_steps=4) == pytest.approx(rate, rel=1e-12)
+    assert noam(4000, 512, 4000) == pytest.approx(6.9877e-4, rel=1e-4)  # where the paper's base model peaks
+    assert noam(400, 16, 5) / noam(100, 16, 5) == pytest.approx(1 / math.sqrt(4), rel=1e-12)
+    assert noam(9, 128, 30, 2.5) == pytest.approx(2.5 * noam(9, 128, 30), rel=1e-12)
+    for warmup in (1, 7, 4000):
+        around = range(max(1, warmup - 3), warmup + 4)
+        assert max(around, key=lambda step: noam(step, 512, warmup)) == warmup
+
+
+def test_counting_from_0_is_refused():
+    for step, warmup in ((0, 4000), (-1, 4000), (1, 0)):
+        with pytest.raises(ValueError, match=f"step is {step}, warmup_steps is {warmup}"):
+            noam(step, 512, warmup)
+    with pytest.raises(ValueError, match="warmup_steps is 0"):
+        create_noam_scheduler(optimizer_of(), 16, 0)
+
+
+def test_updates_have_exactly_their_rates():
+    optimizer = optimizer_of()
+    used = rates(optimizer, create_noam_scheduler(optimizer, 16, 5, factor=0.3), 12)
+    assert used == [noam(step, 16, 5, 0.3) for step in range(1, 13)]
+    optimizer = optimizer_of(2.0)
+    assert rates(optimizer, create_noam_scheduler(optimizer, 16, 5), 3)[2] == 2 * noam(3, 16, 5)
+    create_noam_scheduler(optimizer := optimizer_of(), 512)
+    assert optimizer.param_groups[0]["lr"] == noam(1, 512, 4000)  # the paper's warm-up is the default
+
+
+def test_resumed_schedule_goes_on():
+    optimizer = optimizer_of()
+    scheduler = create_noam_scheduler(optimizer, 16, 5)
+    rates(optimizer, scheduler, 7)
+    again = optimizer_of()
+    resumed = create_noam_scheduler(again, 16, 5)
+    resumed.load_state_dict(scheduler.state_dict())
+    again.load_state_dict(optimizer.state_dict())
+    assert rates(again, resumed, 3) == [noam(step, 16, 5) for step in (8, 9, 10)]

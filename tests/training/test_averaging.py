@@ -59,14 +59,11 @@ def test_bfloat16_weights_stay_bfloat16_and_are_rounded_once(tmp_path):
         assert torch.equal(weight, exact.to(torch.bfloat16))
 
 
-def test_mean_of_one_is_itself(tmp_path):
-    mean = averaged(folders_of(tmp_path, count=1), tmp_path)
+def test_mean_of_one_is_itself_and_paths_may_be_strings(tmp_path):
+    average_checkpoints([str(folder) for folder in folders_of(tmp_path, count=1)], str(tmp_path / "mean"))
+    mean = load_file(tmp_path / "mean" / "model.safetensors")
     assert all(torch.equal(weight, random_weights(0)[name]) for name, weight in mean.items())
-
-
-def test_paths_may_be_strings(tmp_path):
-    average_checkpoints([str(folder) for folder in folders_of(tmp_path)], str(tmp_path / "mean"))
-    assert names(tmp_path / "mean") == ["model.safetensors"]
+    assert names(tmp_path / "mean") == ["digests.json", "model.safetensors"]
 
 
 # ----------------------------------------------------------------------------------------------------------- model
@@ -99,53 +96,42 @@ def test_output_has_the_decoding_and_recipe_of_the_last_and_nothing_of_the_train
     code = {path.name for path in checkpoints[-1].glob("*.py")}
     assert "modeling_vanilla_transformer.py" in code
     model = {"config.json", "generation_config.json", "model.safetensors"} | code
-    assert set(names(tmp_path / "mean")) == model | {"recipe.yaml", "tokenizer.json", "tokenizer_config.json"}
+    assert set(names(tmp_path / "mean")) == model | {
+        "digests.json", "recipe.yaml", "tokenizer.json", "tokenizer_config.json"
+    }  # fmt: skip
     assert (tmp_path / "mean" / "recipe.yaml").read_text() == "description: 1\n"
 
 
 # ---------------------------------------------------------------------------------------------------------- faults
 
 
-def refuse(checkpoints, tmp_path, error, message):
-    """Asserts that averaging fails so, and leaves everything as it was."""
-    before = names(tmp_path)
-    with pytest.raises(error, match=message):
-        average_checkpoints(checkpoints, tmp_path / "mean")
-    assert names(tmp_path) == before
-
-
-def test_no_checkpoints_are_refused(tmp_path):
-    refuse([], tmp_path, ValueError, "no checkpoints to average")
-
-
-def test_different_shapes_are_named(tmp_path):
-    folders = [*folders_of(tmp_path), checkpoint(tmp_path / "other", {**random_weights(0), "b": torch.zeros(6)})]
-    refuse(
-        folders, tmp_path, ValueError, r"c0 and .*other are not of one architecture: b has the shapes \(5,\) and \(6,\)"
-    )
-
-
-@pytest.mark.parametrize("extra_first", [True, False])
-def test_different_names_are_named(extra_first, tmp_path):
-    folders = [*folders_of(tmp_path, count=1), checkpoint(tmp_path / "o", {**random_weights(0), "z": torch.zeros(2)})]
-    shapes = r"\(2,\) and none" if extra_first else r"none and \(2,\)"
-    refuse(folders[::-1] if extra_first else folders, tmp_path, ValueError, f"z has the shapes {shapes}")
-
-
-def test_missing_weights_are_named(tmp_path):
-    (tmp_path / "empty").mkdir()
-    refuse([*folders_of(tmp_path), tmp_path / "empty"], tmp_path, FileNotFoundError, "empty has no model.safetensors")
-
-
-@pytest.mark.parametrize("length", [0, 5, 100, -1])
-def test_truncated_weights_are_named(length, tmp_path):
+def test_what_cannot_be_averaged_is_named_and_everything_stays_as_it_was(tmp_path):
     folders = folders_of(tmp_path)
-    path = folders[1] / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:length])
-    refuse(folders, tmp_path, ValueError, r"c1/model.safetensors is damaged .* leave this checkpoint out")
-
-
-def test_existing_output_is_not_overwritten(tmp_path):
+    shape = checkpoint(tmp_path / "shape", {**random_weights(0), "b": torch.zeros(6)})
+    extra = checkpoint(tmp_path / "extra", {**random_weights(0), "z": torch.zeros(2)})
+    (tmp_path / "empty").mkdir()
+    wrong = [
+        ([], ValueError, "no checkpoints to average"),
+        (
+            [*folders, shape],
+            ValueError,
+            r"c0 and .*shape are not of one architecture: b has the shapes \(5,\) and \(6,\)",
+        ),
+        ([folders[0], extra], ValueError, r"z has the shapes none and \(2,\)"),
+        ([extra, folders[0]], ValueError, r"z has the shapes \(2,\) and none"),
+        ([*folders, tmp_path / "empty"], FileNotFoundError, "empty has no model.safetensors"),
+    ]
+    for number, length in enumerate((0, 5, 100, -1)):
+        cut = checkpoint(tmp_path / f"cut{number}", random_weights(1))
+        (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:length])
+        said = rf"cut{number}/model.safetensors is damaged .* leave this checkpoint out"
+        wrong.append(([*folders, cut], ValueError, said))
+    before = names(tmp_path)
+    for checkpoints, error, message in wrong:
+        with pytest.raises(error, match=message):
+            average_checkpoints(checkpoints, tmp_path / "mean")
+        assert names(tmp_path) == before
     (tmp_path / "mean").mkdir()
-    refuse(folders_of(tmp_path), tmp_path, FileExistsError, "mean exists already")
+    with pytest.raises(FileExistsError, match="mean exists already"):
+        average_checkpoints(folders, tmp_path / "mean")
     assert names(tmp_path / "mean") == []

@@ -1,13 +1,16 @@
-"""Which checkpoints a run has after a kill, and after a save that failed."""
+"""Which checkpoints a run has after a kill, after damage, and after a save that failed."""
 
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from vanilla_transformer.run_folder import RunFolder
-from vanilla_transformer.training.checkpoints import finish_what_was_cut_short, saving
+from vanilla_transformer.files import write_json
+from vanilla_transformer.run.digests import DIGESTS, DamagedError, write_digests
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.training.checkpoints import recover, saving
 
 
 @pytest.fixture
@@ -17,64 +20,204 @@ def run(make_trainer, tmp_path):
     made = (tmp_path / "checkpoints").rename(tmp_path / "made") / "checkpoint-1"
 
     def run(*steps, best=None):
-        folder = RunFolder(tmp_path)
-        for age, step in enumerate(reversed(steps)):
+        folder = RunFolder(tmp_path / "run")
+        folder.path.mkdir(exist_ok=True)
+        write_json(folder.environment, {"run": "this", "packages": {"vanilla-transformer": "0.1.0"}})
+        for step in steps:
             path = shutil.copytree(made, folder.checkpoints / f"checkpoint-{step}")
             state = json.loads((path / "trainer_state.json").read_bytes())
             state |= {"global_step": step, "best_model_checkpoint": best and f"elsewhere/checkpoint-{best}"}
-            (path / "trainer_state.json").write_text(json.dumps(state))
-            os.utime(path, (2e9 - 100 * age,) * 2)
+            write_json(path / "trainer_state.json", state)
+            write_digests(path, run="this", step=step)
         return folder
 
     return run
 
 
-def steps(folder):
-    return sorted(int(path.name.split("-")[1]) for path in folder.checkpoints.iterdir())
+def arguments(save_total_limit, *, save_steps=10, average_last=0, max_steps=1000):
+    return SimpleNamespace(
+        save_strategy="steps", save_steps=save_steps, save_total_limit=save_total_limit, average_last=average_last,
+        max_steps=max_steps, early_stopping_patience=None,
+    )  # fmt: skip
 
 
-def changed_last(folder):
-    return [path.name for path in sorted(folder.checkpoints.iterdir(), key=os.path.getmtime)]
+def names(folder):
+    return sorted(path.name.removeprefix("checkpoint-") for path in folder.checkpoints.iterdir())
+
+
+# ------------------------------------------------------------------------------------------------------- after a kill
 
 
 def test_what_was_half_written_goes(run):
-    folder = run(10, 20, 30)
-    (folder.checkpoints / "checkpoint-30" / "trainer_state.json").unlink()
-    finish_what_was_cut_short(folder, 10, 3)
-    assert steps(folder) == [10, 20]
-
-
-def test_what_was_half_removed_is_removed(run):
-    folder = run(10, 20, 30)
-    (folder.checkpoints / "checkpoint-10" / "optimizer.pt").unlink()
-    finish_what_was_cut_short(folder, 10, 2)
-    assert steps(folder) == [20, 30]
+    for last_written in (["trainer_state.json", DIGESTS], [DIGESTS]):
+        folder = run(10, 20, 30)
+        for name in last_written:
+            (folder.checkpoints / "checkpoint-30" / name).unlink()
+        recover(folder, arguments(3))
+        assert names(folder) == ["10", "20"]
+        shutil.rmtree(folder.path)
 
 
 def test_the_best_stays_and_another_goes(run):
     folder = run(10, 20, 30, best=10)
-    finish_what_was_cut_short(folder, 10, 2)
-    assert steps(folder) == [10, 30]
+    recover(folder, arguments(2))
+    assert names(folder) == ["10", "30"]
 
 
 def test_what_was_saved_on_request_makes_none_of_the_others_go(run):
     folder = run(10, 20, 25)
-    finish_what_was_cut_short(folder, 10, 2)
-    assert steps(folder) == [10, 20, 25]
+    recover(folder, arguments(2))
+    assert names(folder) == ["10", "20", "25"]
 
 
-def test_the_newest_is_the_one_of_most_updates(run):
-    folder = run(90, 100, 110)
-    os.utime(folder.checkpoints / "checkpoint-90")  # as removing a file from it does
-    os.utime(folder.checkpoints / "checkpoint-110", (1e9, 1e9))
-    finish_what_was_cut_short(folder, 10, 3)
-    assert changed_last(folder) == ["checkpoint-90", "checkpoint-100", "checkpoint-110"]
+def test_what_was_saved_on_request_goes_after_the_next_regular_one(run):
+    folder = run(10, 20, 25, 30)
+    recover(folder, arguments(2))
+    assert names(folder) == ["20", "30"]
+
+
+def test_the_order_is_the_number_of_updates_whatever_the_clock_says(run, make_trainer, tmp_path):
+    folder = run(8, 12, 60)
+    for age, step in enumerate((60, 12, 8)):
+        os.utime(folder.checkpoints / f"checkpoint-{step}", (1e9 + age, 1e9 + age))
+    recover(folder, arguments(9, save_steps=4))
+    assert [path.name for path in folder.good_checkpoints()] == [f"checkpoint-{step}" for step in (8, 12, 60)]
+    # The clock is set back while the trainer saves: its newest checkpoint has the oldest time, and stays.
+    trainer = make_trainer(max_steps=4, save_strategy="steps", save_steps=1, save_total_limit=2, average_last=0)
+    for step in (1, 2, 3):
+        (tmp_path / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True)
+        os.utime(tmp_path / "checkpoints" / f"checkpoint-{step}", (2e9, 2e9))
+    trainer.train()
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["checkpoint-3", "checkpoint-4"]
 
 
 def test_no_checkpoint_is_no_trouble(run):
     folder = run()
-    finish_what_was_cut_short(folder, 10, 2)
+    recover(folder, arguments(2))
     assert folder.good_checkpoints() == folder.bad_checkpoints() == []
+
+
+def test_files_of_the_user_stay_when_a_checkpoint_goes(run):
+    folder = run(10, 20, 30)
+    (folder.checkpoints / "checkpoint-10" / "newstest.pt").write_text("of value")
+    shutil.copytree(folder.checkpoints / "checkpoint-10", folder.checkpoints / "checkpoint-10-copy")
+    recover(folder, arguments(2))
+    assert names(folder) == ["10-copy", "10.kept", "20", "30"]
+    assert [path.name for path in (folder.checkpoints / "checkpoint-10.kept").iterdir()] == ["newstest.pt"]
+    assert (folder.checkpoints / "checkpoint-10-copy" / "optimizer.pt").exists()
+
+
+# ------------------------------------------------------------------------------------------------------------- damage
+
+
+def flipped(path, *, at=0.5):
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    path.write_bytes(content)
+
+
+def zeros(path):
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:half] + bytes(min(64, len(content) - half)) + content[half + 64 :])
+
+
+def exchanged(path, step=20):
+    """Takes the file, or the list of digests, of another update."""
+    shutil.copy(path.parent.parent / f"checkpoint-{step}" / path.name, path)
+
+
+FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "config.json")
+
+
+def test_every_damage_of_every_file_is_seen_and_the_checkpoint_before_is_taken(run):
+    folder = run(10, 20, 30)
+    last = folder.checkpoints / "checkpoint-30"
+    for name in (*FILES, DIGESTS):
+        for damage in (flipped, zeros, lambda p: p.write_bytes(b""), lambda p: os.truncate(p, 9), lambda p: p.unlink()):
+            before = (last / name).read_bytes()
+            damage(last / name)
+            fault = folder.fault_of(last)
+            assert fault, (name, damage)
+            assert name in fault or name == DIGESTS, fault
+            (last / name).write_bytes(before)
+    assert folder.fault_of(last) is None
+    exchanged(last / "trainer_state.json")
+    assert "trainer_state.json is damaged" in folder.fault_of(last)
+
+
+def test_a_checkpoint_of_another_run_or_update_is_none_of_this(run):
+    folder = run(10, 20, 30)
+    write_digests(folder.checkpoints / "checkpoint-20", run="another", step=20)
+    shutil.rmtree(folder.checkpoints / "checkpoint-30")
+    shutil.copytree(folder.checkpoints / "checkpoint-10", folder.checkpoints / "checkpoint-30")
+    assert folder.fault_of(folder.checkpoints / "checkpoint-20") == "it is of another run"
+    assert folder.fault_of(folder.checkpoints / "checkpoint-30") == "it is of update 10"
+    assert folder.good_checkpoints() == [folder.checkpoints / "checkpoint-10"]
+
+
+def test_only_what_the_list_names_is_the_trainers(run):
+    folder = run(10, 20, 30)
+    for name in ("token_counts.json", "myconfig.json", ".notes.txt", "optimizer.txt"):
+        (folder.checkpoints / "checkpoint-10" / name).write_text("of value")
+    recover(folder, arguments(2))
+    kept = sorted(path.name for path in (folder.checkpoints / "checkpoint-10.kept").iterdir())
+    assert kept == [".notes.txt", "myconfig.json", "optimizer.txt", "token_counts.json"]
+
+
+def test_a_damaged_checkpoint_is_moved_aside_and_named(run, caplog):
+    folder = run(10, 20, 30)
+    flipped(folder.checkpoints / "checkpoint-30" / "optimizer.pt")
+    recover(folder, arguments(3))
+    assert names(folder) == ["10", "20", "30.damaged"]
+    assert "checkpoint-30/optimizer.pt is damaged: its content is not what was written" in caplog.text
+
+
+def test_training_goes_back_to_make_a_lost_checkpoint_again_if_the_end_needs_it(run, caplog):
+    for needed, best in ((False, None), (True, None), (False, 20)):
+        folder = run(10, 20, 30, 40, best=best)
+        write_json(folder.finished, {"max_steps": 40})
+        flipped(folder.checkpoints / "checkpoint-20" / "model.safetensors")
+        recover(folder, arguments(9, average_last=3, max_steps=40 if needed else 90))
+        goes_back = needed or best
+        later = ["30.later", "40.later"] if goes_back else ["30", "40"]
+        assert names(folder) == ["10", "20.damaged", *later]
+        assert folder.finished.exists() is not bool(goes_back)
+        assert ("going back to" in caplog.text) is bool(goes_back)
+        shutil.rmtree(folder.path)
+        caplog.clear()
+
+
+def test_if_none_is_whole_nothing_is_moved(run):
+    folder = run(10, 20)
+    for step in (10, 20):
+        flipped(folder.checkpoints / f"checkpoint-{step}" / "rng_state.pth")
+    with pytest.raises(
+        ValueError, match=r"no whole checkpoint to go on from .*checkpoint-10/rng_state\.pth is damaged"
+    ):
+        recover(folder, arguments(1))
+    assert names(folder) == ["10", "20"]
+
+
+def test_a_file_or_a_link_in_place_of_a_checkpoint_is_named(run, tmp_path):
+    folder = run(10)
+    for make in (lambda p: p.write_text("x"), lambda p: p.symlink_to(tmp_path), lambda p: p.symlink_to("nowhere")):
+        path = folder.checkpoints / "checkpoint-20"
+        make(path)
+        with pytest.raises(NotADirectoryError, match=r"checkpoint-20 is a (file|symbolic link), not the folder of a"):
+            recover(folder, arguments(1))
+        path.unlink()
+
+
+def test_the_trainer_itself_goes_on_from_no_damaged_checkpoint(make_trainer, tmp_path):
+    make_trainer(max_steps=2, save_strategy="steps", save_steps=1).train()
+    last = tmp_path / "checkpoints" / "checkpoint-1"
+    flipped(last / "optimizer.pt")
+    with pytest.raises(DamagedError, match=r"checkpoint-1/optimizer\.pt is damaged"):
+        make_trainer(max_steps=2).train(resume_from_checkpoint=str(last))
+
+
+# ----------------------------------------------------------------------------------------------- a save that failed
 
 
 def test_a_save_that_failed_leaves_nothing(tmp_path):

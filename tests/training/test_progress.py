@@ -2,14 +2,17 @@
 
 import json
 import math
+import signal
+import time
 from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
+from tests.warm_python import PACKAGE
+from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar
-from vanilla_transformer.training.recipe import load_recipe
 from vanilla_transformer.training.run import train
 
 
@@ -70,6 +73,21 @@ def test_speed_after_a_resume_counts_the_session_only(make_trainer, clock, tmp_p
         for trainer in (straight, resumed)
     ]
     assert speeds[0] == speeds[1]
+
+
+def test_the_time_left_is_right_after_a_validation_too(capsys):
+    """It goes by all the time that has passed, validations too; the last update alone would say ten times as much."""
+    bar, state = ProgressBar(), TrainerState(max_steps=1000)
+    bar.on_train_begin(None, state, None)
+    began = time.monotonic()
+    for state.global_step in range(1, 101):
+        time.sleep(0.5 if state.global_step == 100 else 0.002)
+        bar.on_step_end(None, state, None)
+    shown = bar.bar.format_dict
+    rate = shown["rate"] or (shown["n"] - shown["initial"]) / shown["elapsed"]  # as tqdm writes it
+    bar.close()
+    assert (shown["total"] - shown["n"]) / rate == pytest.approx(9 * (time.monotonic() - began), rel=0.2)
+    capsys.readouterr()
 
 
 def test_the_bar_shows_what_is_logged(capsys):
@@ -162,3 +180,30 @@ decoding: {num_beams: 1, max_new_tokens: 5}
 """
     (tmp_path / "recipe.yaml").write_text(recipe, encoding="utf-8")
     return tmp_path / "recipe.yaml"
+
+
+# ------------------------------------------------------------------------------------------------------------ an end
+
+
+STOPPING = """
+import logging, time
+from vanilla_transformer.training.progress import StopOnRequest
+logging.basicConfig(format="%(message)s")
+stop = StopOnRequest()
+stop.on_request = lambda: print("asked", flush=True)
+with stop.on_signal():
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
+
+
+def test_a_second_signal_ends_training_at_once():
+    for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)):
+        with PACKAGE.start(STOPPING) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(first)
+            assert process.stdout.readline() == "asked\n"
+            assert process.stderr.readline().startswith("Stopping after this update; a checkpoint is saved.")
+            process.send_signal(second)
+            assert process.wait(10) == -second

@@ -7,10 +7,9 @@ import torch
 from datasets import Dataset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
-from vanilla_transformer.data.batching import TokenBatchSampler
-from vanilla_transformer.data.collator import TranslationCollator
+from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
 from vanilla_transformer.training import trainer as trainer_module
-from vanilla_transformer.training.schedule import create_noam_scheduler, noam
+from vanilla_transformer.training.arguments import create_noam_scheduler, noam
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -76,9 +75,9 @@ def test_without_noam_transformers_schedules_are_used(make_trainer):
 
 def test_second_training_begins_the_schedule_anew(make_trainer):
     trainer = make_trainer()
-    trainer.train()
-    trainer.train()
-    assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
+    for _ in range(2):
+        trainer.train()
+        assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -181,6 +180,41 @@ def test_stock_trainer_trains_with_our_parts(tmp_path, make_model, pairs):
 # ------------------------------------------------------------------------------------------------------ validation
 
 
+def test_logits_are_there_for_whoever_looks_at_them(make_trainer, make_model, pairs, tmp_path):
+    """A subclass that computes its loss from the outputs, of our trainer and of transformers'."""
+    seen = []
+
+    class Looks:
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            outputs = model(**inputs, num_items_in_batch=num_items_in_batch)
+            seen.append(outputs.logits.shape[:2] == inputs["labels"].shape)
+            return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    ours = make_trainer(make_model(), max_steps=1)
+    ours.__class__ = type("Ours", (Looks, type(ours)), {})
+    args = Seq2SeqTrainingArguments(tmp_path, max_steps=1, use_cpu=True, report_to="none", disable_tqdm=True)
+    theirs = type("Theirs", (Looks, Seq2SeqTrainer), {})(
+        make_model(), args, train_dataset=pairs, data_collator=TranslationCollator()
+    )
+    for trainer in (ours, theirs):
+        trainer.train()
+    assert seen == [True, True]
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains(make_trainer, make_model):
+    torch.compiler.reset()
+    how = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
+    torch._dynamo.utils.counters.clear()
+    compiled = make_trainer(make_model(dropout=0.0), **how)
+    compiled.train()  # before the next is made: accelerate has one state for all
+    assert torch._dynamo.utils.counters["frames"]["ok"]  # or nothing was compiled
+    plain = make_trainer(make_model(dropout=0.0))
+    plain.train()
+    for one, other in zip(logged(compiled, "loss"), logged(plain, "loss"), strict=True):
+        assert one == pytest.approx(other, abs=1e-3)
+
+
 def nats_per_token(model, pairs):
     """One pair at a time, with float64 log-probabilities."""
     model.eval()
@@ -195,18 +229,15 @@ def nats_per_token(model, pairs):
     return nats / tokens
 
 
-@pytest.mark.parametrize("max_tokens", [12, 1000])
-def test_loss_is_the_mean_over_tokens_however_batches_are_cut(max_tokens, make_trainer, make_model, pairs):
+def test_loss_is_the_mean_over_tokens_however_batches_are_cut_and_without_smoothing(make_trainer, make_model, pairs):
     model = make_model(seed=3)
-    metrics = make_trainer(model, max_tokens=max_tokens).evaluate()
-    assert metrics["eval_loss"] == pytest.approx(nats_per_token(model, pairs), rel=1e-5)
-    assert metrics["eval_perplexity"] == pytest.approx(math.exp(metrics["eval_loss"]), rel=1e-12)
-
-
-def test_label_smoothing_is_the_models_and_not_in_validation(make_trainer, make_model, pairs):
-    trainer = make_trainer(make_model(seed=3), label_smoothing_factor=0.5)
-    assert trainer.model.config.label_smoothing == 0.5
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(nats_per_token(trainer.model, pairs), rel=1e-5)
+    expected = nats_per_token(model, pairs)
+    for options in ({"max_tokens": 12}, {"max_tokens": 1000}, {"label_smoothing_factor": 0.5}):
+        trainer = make_trainer(model, **options)
+        metrics = trainer.evaluate()
+        assert metrics["eval_loss"] == pytest.approx(expected, rel=1e-5)
+        assert metrics["eval_perplexity"] == pytest.approx(math.exp(metrics["eval_loss"]), rel=1e-12)
+        assert trainer.model.config.label_smoothing == options.get("label_smoothing_factor", 0.1)
 
 
 def test_training_loss_is_smoothed(make_trainer, make_model):
@@ -229,25 +260,24 @@ def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
     assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_validation_leaves_the_models_mode(training, make_trainer):
-    trainer = make_trainer(predict_with_generate=True)
-    trainer.model.train(training)
-    trainer.evaluate(max_new_tokens=2)
-    assert trainer.model.training is training
+def test_validation_leaves_everything_as_it_is(make_trainer):
+    """transformers' own writes its defaults into the generation config that is saved with the model."""
+    trainer = make_trainer(predict_with_generate=True, generation_num_beams=2)
+    decoding, numbers = trainer.model.generation_config.to_dict(), torch.get_rng_state()
+    for training in (True, False):
+        trainer.model.train(training)
+        trainer.evaluate(max_new_tokens=2)
+        assert trainer.model.training is training
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert trainer.model.generation_config.to_dict() == decoding
 
 
-def test_validation_leaves_the_random_state(make_trainer):
-    trainer = make_trainer(predict_with_generate=True)
-    before = torch.get_rng_state()
-    trainer.evaluate()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_bleu_comes_with_translating_only(make_trainer):
+def test_metrics_and_their_names(make_trainer):
     keys = {"eval_loss", "eval_perplexity", "eval_runtime"}
     assert make_trainer().evaluate().keys() == keys
     assert make_trainer(predict_with_generate=True).evaluate(max_new_tokens=3).keys() == keys | {"eval_bleu"}
+    metrics = make_trainer().evaluate(metric_key_prefix="test")
+    assert metrics.keys() == {"test_loss", "test_perplexity", "test_runtime"}
 
 
 @pytest.mark.parametrize(("found", "bleu"), [(lambda text: text, 100.0), (lambda text: "?" * len(text), 0.0)])
@@ -264,25 +294,12 @@ def test_bleu_compares_translations_with_the_text_of_the_labels(found, bleu, mak
     assert trainer.evaluate(Dataset.from_list(rows))["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
 
 
-def test_validation_does_not_change_the_models_decoding(make_trainer):
-    # transformers' own validation writes its defaults into the generation config that is saved with the model.
-    trainer = make_trainer(predict_with_generate=True, generation_num_beams=2)
-    before = trainer.model.generation_config.to_dict()
-    trainer.evaluate()
-    assert trainer.model.generation_config.to_dict() == before
-
-
 def test_prediction_works_and_leaves_the_models_decoding(make_trainer, pairs):
     trainer = make_trainer(predict_with_generate=True)
     before = {name: value for name, value in trainer.model.generation_config.to_dict().items() if value is not None}
     assert len(trainer.predict(pairs).predictions) == len(pairs)
     # transformers writes its defaults into the config; what was chosen must survive.
     assert trainer.model.generation_config.to_dict().items() >= before.items()
-
-
-def test_prefix_names_the_metrics(make_trainer):
-    metrics = make_trainer().evaluate(metric_key_prefix="test")
-    assert metrics.keys() == {"test_loss", "test_perplexity", "test_runtime"}
 
 
 # ------------------------------------------------------------------------------------------------ what is kept
@@ -302,9 +319,7 @@ def test_best_and_last_checkpoints_are_kept(make_trainer, monkeypatch, tmp_path)
     trainer = make_trainer(max_steps=6, average_last=2, **BEST)
     scripted(trainer, monkeypatch, [5.0, 1.0, 3.0, 4.0, 5.0, 6.0]).train()
     assert steps_kept(tmp_path) == [2, 5, 6]
-
-
-def test_last_checkpoints_are_enough_to_average_if_the_best_is_among_them(make_trainer, monkeypatch, tmp_path):
+    # The last ones are enough to average if the best is among them.
     trainer = make_trainer(max_steps=6, average_last=3, **BEST)
     scripted(trainer, monkeypatch, [6.0, 5.0, 4.0, 3.0, 1.0, 2.0]).train()
     assert set(steps_kept(tmp_path)) >= {4, 5, 6}
@@ -325,6 +340,20 @@ def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
     for folder in (tmp_path / "checkpoints" / "checkpoint-1", tmp_path / "saved"):
         names = {path.name for path in folder.iterdir()}
         assert names >= {"recipe.yaml", "config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}
+
+
+def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
+    def card(output, **options):
+        return f"{output.name} {options}"
+
+    trainer, readme = make_trainer(max_steps=1), tmp_path / "checkpoints" / "README.md"
+    trainer.train()
+    trainer.create_model_card(license="mit", model_name="Mine")
+    assert "generated automatically" in readme.read_text(encoding="utf-8")
+    trainer.card = card
+    trainer.create_model_card(license="mit", model_name="Mine")
+    told = {"title": "Mine", "repository": "checkpoints", "license": "mit"}
+    assert readme.read_text(encoding="utf-8") == f"checkpoints {told}"
 
 
 # -------------------------------------------------------------------------------------------------------- resuming
@@ -396,16 +425,14 @@ def slow_validation(trainer, clock, monkeypatch):
     return trainer
 
 
-def test_elapsed_seconds_are_those_of_training_without_validation(clock, make_trainer, monkeypatch):
-    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, [10, 10, 20, 20, 30, 30]), ({"logging_steps": 4, "max_steps": 4}, [10, 20, 30, 40, 40])],
+)
+def test_elapsed_seconds_are_those_of_training_without_validation(options, expected, clock, make_trainer, monkeypatch):
+    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1, **options)
     slow_validation(trainer, clock, monkeypatch).train()
-    assert logged(trainer, "elapsed_seconds")[:6] == [10, 10, 20, 20, 30, 30]
-
-
-def test_validation_before_the_first_log_does_not_count_time_twice(clock, make_trainer, monkeypatch):
-    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1, logging_steps=4, max_steps=4)
-    slow_validation(trainer, clock, monkeypatch).train()
-    assert logged(trainer, "elapsed_seconds")[:5] == [10, 20, 30, 40, 40]
+    assert logged(trainer, "elapsed_seconds")[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("logging_steps", [1, 4])

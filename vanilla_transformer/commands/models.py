@@ -1,6 +1,7 @@
-"""Vocabularies and models, made and remade."""
+"""The commands that make one thing of another: a vocabulary, an average, a converted or an exported model."""
 
 import logging
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size:
         files: Text files, plain or .gz: source and target together for a shared vocabulary.
         output: Folder to save it in; it must not exist yet.
         kind: bpe or wordpiece.
-        vocab_size: Number of pieces, special tokens and single bytes included.
+        vocab_size: Number of pieces, special tokens and single bytes included; a million at most.
         lowercase: Lower-case all text.
     """
     from ..data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -37,7 +38,7 @@ def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
         output: Folder of the averaged model; it must not exist yet.
         last: How many of a run folder's last checkpoints to take.
     """
-    from ..run_folder import RunFolder
+    from ..run.folder import RunFolder
     from ..training.averaging import average_checkpoints
 
     if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
@@ -52,19 +53,25 @@ def convert(model: str, *, output: Path) -> None:
     """Makes a Marian (OPUS-MT) translation model one of ours, with its tokenizer and its decoding.
 
     Args:
-        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de.
+        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de. Its weights must be in safetensors;
+            for one that only has a pickle the Hub's converter opens a pull request: USER/NAME@refs/pr/NUMBER.
         output: Folder to save the model in; it must not exist yet.
     """
-    from transformers import AutoConfig, AutoTokenizer, MarianMTModel
+    from transformers import AutoTokenizer
+    from transformers.configuration_utils import PreTrainedConfig
 
     from ..files import written_beside
-    from ..model.conversion_vanilla_transformer import from_marian
-    from ..run_folder import load_weights
+    from ..model.conversion_vanilla_transformer import SafeMarianModel, from_marian
+    from ..model.weights_vanilla_transformer import check_configuration
+    from ..run.loading import find_model, load_weights
 
-    if (kind := AutoConfig.from_pretrained(model, trust_remote_code=False).model_type) != "marian":
+    folder = find_model(model)
+    fields, _ = PreTrainedConfig.get_config_dict(folder)
+    check_configuration(fields, {})
+    if (kind := fields.get("model_type")) != "marian":
         raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False, split_special_tokens=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, split_special_tokens=True)
     except ImportError as error:
         raise ValueError(
             'Marian\'s tokenizers need sentencepiece: pip install "vanilla-transformer[marian]"'
@@ -72,7 +79,8 @@ def convert(model: str, *, output: Path) -> None:
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"{model} has no whole Marian tokenizer: source.spm, target.spm and vocab.json.") from error
     with written_beside(output) as beside:
-        from_marian(load_weights(MarianMTModel, model)).save_pretrained(beside)
+        marian = load_weights(SafeMarianModel, folder, attn_implementation="sdpa")
+        from_marian(marian).save_pretrained(beside)
         tokenizer.save_pretrained(beside)
     logger.info("Saved the model and its tokenizer in %s.", output)
 
@@ -87,11 +95,12 @@ def export(model: Path, *, output: Path, to: str = "ctranslate2", quantization: 
         output: Folder to save it in; it must not exist yet.
         to: The engine: ctranslate2 or onnx.
         quantization: How CTranslate2 stores weights: float32, float16, bfloat16, int16, int8, int8_float32,
-            int8_float16 or int8_bfloat16. float32 if it is not given.
+            int8_float16 or int8_bfloat16. By default float32.
     """
     if to not in ("ctranslate2", "onnx"):
         raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2 or onnx.")
-    from ..run_folder import load_model
+    from ..data.known_words import KNOWN_WORDS
+    from ..run.loading import find_model, load_model
 
     if to == "onnx":
         if quantization is not None:
@@ -105,4 +114,6 @@ def export(model: Path, *, output: Path, to: str = "ctranslate2", quantization: 
         if quantization not in (None, *QUANTIZATIONS):
             raise UsageError(f"There is no quantization {quantization!r}: choose {', '.join(QUANTIZATIONS)}.")
         to_ctranslate2(*load_model(model), output, quantization=quantization)
+    if (words := find_model(model) / KNOWN_WORDS).is_file():
+        shutil.copy(words, output)
     logger.info("Saved the model and its tokenizer in %s.", output)

@@ -1,10 +1,11 @@
-"""What the command line does to its process, which a library may not."""
+"""What the command line does to its process and a library may not."""
 
 import ctypes
 import logging
 import os
 import select
 import sys
+import warnings
 
 
 class UsageError(ValueError):
@@ -12,10 +13,10 @@ class UsageError(ValueError):
 
 
 def use_memory_well() -> bool:
-    """Lets glibc keep freed memory: by default large tensors go back to the system and are faulted in at every step.
+    """Lets glibc keep freed memory: by default large tensors go back to the system and are paged in at every step.
 
     Returns:
-        Whether it does: elsewhere than on Linux it is not asked.
+        Whether it does. Outside Linux it is not asked.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -24,29 +25,31 @@ def use_memory_well() -> bool:
     return bool(mallopt(trim_threshold, 2**30) and mallopt(mmap_threshold, 2**30))
 
 
-def prepare_for_training() -> str:
-    """Makes the settings that training is faster with, which a user would have to know.
+def prepare_for_training(device: str = "auto") -> str:
+    """Changes settings of this process that make training faster.
 
     Returns:
         What was done, in a sentence.
     """
-    done = ["freed memory is kept"] * use_memory_well()
-    done += ["float32 matrix products are oneDNN's, which a trial found to be exact to float32"] * use_fast_products()
-    return f"This process: {'; '.join(done)}. --plain-process leaves that out." if done else ""
+    done = ["keeps the memory that it frees, to use it again"] * use_memory_well()
+    done += ["lets oneDNN multiply matrices, which is as exact here"] * use_fast_products(device)
+    return f"For speed this process {' and '.join(done)}; --plain-process leaves that out." if done else ""
 
 
-def use_fast_products() -> bool:
-    """Sends float32 matrix products to oneDNN, where there is no GPU and it is as exact as what torch takes by itself.
+def use_fast_products(device: str = "auto") -> bool:
+    """Sends float32 matrix products to oneDNN where models run on a CPU, if that is as exact as torch's choice.
 
-    torch takes MKL, which is slow on processors that are not Intel's. The only switch allows products to be computed in
-    bfloat16, which processors with AMX then do; others round nothing. So one is tried.
+    torch takes MKL, which is slow on processors that are not Intel's. The only switch also allows bfloat16, which
+    processors with AMX then use; others round nothing. So one product is tried.
 
     Returns:
         Whether they go to oneDNN now.
     """
     import torch
 
-    if torch.cuda.is_available() or not torch.backends.mkldnn.is_available():
+    from ..device import chosen_device
+
+    if chosen_device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
@@ -54,24 +57,31 @@ def use_fast_products() -> bool:
     left, right = (torch.randn(512, 512, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
     error = ((left @ right).double() - exact).norm() / exact.norm()
-    if error > 2e-6:  # in float32 it is 4e-7, in bfloat16 3e-3
+    if error > 2e-6:  # more than float32 rounds, and far less than bfloat16 does
         torch.set_float32_matmul_precision(before)
         return False
     return True
 
 
 def configure_logging() -> None:
-    """Our messages on standard error; of transformers' only errors, and none of its bars for every file it touches."""
-    from transformers.utils import logging as transformers_logging
-
+    """Our messages on standard error; of transformers' only errors, and no progress bar for each file that it reads."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    # The user of a command cannot change the code that these are about.
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    warnings.filterwarnings("ignore", "Setting `save_embedding_layers`", module="peft")  # which is what is wanted
     logging.getLogger("vanilla_transformer").setLevel(logging.INFO if is_first_process() else logging.WARNING)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    # transformers reads these when it is imported. That costs seconds, and not every command needs it.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if "transformers" in sys.modules:
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
 
 
 def output_is_closed() -> bool:
-    """Whether nobody reads standard output any more. Not every broken pipe is that: connections are pipes too."""
+    """Whether nobody reads standard output any more. A broken pipe can also be a lost connection."""
     if not hasattr(select, "poll"):  # on Windows
         return True
     poll = select.poll()
@@ -80,10 +90,10 @@ def output_is_closed() -> bool:
 
 
 def discard_output() -> None:
-    """Lets what is still to be written to standard output go nowhere, at the interpreter's end too."""
+    """Sends what is still to be written to standard output nowhere, also when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that speaks, of those that torchrun has started."""
+    """Whether this is the one process, of those that torchrun starts, that writes messages."""
     return os.environ.get("RANK", "0") == "0"

@@ -1,4 +1,4 @@
-"""What `evaluate` and `compare` are about: references, sources, the translations of systems."""
+"""What `evaluate` and `compare` read: references, sources, the translations of systems."""
 
 import logging
 import re
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..evaluation.metric_names import check_metric, lacks_spaces, needs_language
+from ..evaluation.metrics import lacks_spaces, metric_named
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
-from .translation import translations_of
+from .translate import translations_of
 
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Languages:
-    """Codes of the languages translated from and into; None where nothing says which."""
+    """Codes of the source and target languages; None where unknown."""
 
     source: str | None
     target: str | None
@@ -29,7 +29,7 @@ class Languages:
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """What translations are scored on: a name, one reference or more, and the sources if they were given."""
+    """What translations are scored on: a name, one reference or more, and the sources if given."""
 
     name: str
     references: list[Text]
@@ -40,16 +40,20 @@ class ScoredSet:
     def reference_lists(self) -> list[list[str]]:
         return [reference.segments for reference in self.references]
 
+    @property
+    def language(self) -> dict[str, str]:
+        """The argument of scores that says into which language; undetermined if nothing says which."""
+        return {"target_language": self.languages.target or "und"}
+
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """The names, each once, if there are such metrics and the language is known where one needs it.
+        """The names, each once, after checking them.
 
         Raises:
-            UsageError: A metric needs the target language, and nothing says which it is.
+            UsageError: A metric needs the target language, which is not known.
             ValueError: There is no such metric.
         """
         for name in names:
-            check_metric(name)
-            if needs_language(name) and self.languages.target is None:
+            if metric_named(name).needs_language and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
         if self.languages.target and lacks_spaces(self.languages.target) and any("bleu" in name for name in names):
             logger.warning(
@@ -74,7 +78,8 @@ def read_set(
         if sources is not None:
             raise UsageError("A test set has sources of its own: leave --sources out.")
         return _pairs(test_set, languages)
-    target = languages.target or _ending(references[0])
+    ending = Path(references[0].name.removesuffix(".gz")).suffix.removeprefix(".")  # `de` of newstest2014.de
+    target = languages.target or (ending if re.fullmatch("[a-z]{2}", ending) else None)
     texts = [text for path in references for text in read_texts(path, "reference", target)]
     found = Languages(languages.source, target or texts[0].language)
     if sources is None:
@@ -86,29 +91,22 @@ def read_set(
     return ScoredSet(texts[0].name, texts, source, found)
 
 
-def _ending(path: Path) -> str | None:
-    """`de` of newstest2014.de or .de.gz."""
-    code = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".")
-    return code if re.fullmatch("[a-z]{2}", code) else None
-
-
 def _pairs(test_set: str, languages: Languages) -> ScoredSet:
     from ..data.corpora import load_corpus
 
     source, target = languages.source, languages.target
     if source is None or target is None:
         raise UsageError("--test-set needs --source-language and --target-language, say en and de.")
-    corpus = _of_the_hub(test_set, source, target) if _is_of_the_hub(test_set) else test_set
+    # NAME[:CONFIG[:SPLIT]] of the Hub, unless it is a file in a folder that exists or has a file's ending.
+    of_the_hub = re.fullmatch(r"([\w-][\w.-]*/[\w.-]+)(:[^:/]*){0,2}", test_set)
+    is_file = Path(test_set).suffix in (".jsonl", ".tsv", ".parquet", ".gz")
+    if of_the_hub and not is_file and not Path(of_the_hub[1]).parent.exists():
+        corpus = _of_the_hub(test_set, source, target)
+    else:
+        corpus = test_set
     pairs = load_corpus(corpus, source, target)["translation"]
     sources, reference = ([pair[language] for pair in pairs] for language in (source, target))
     return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages)
-
-
-def _is_of_the_hub(test_set: str) -> bool:
-    """Whether it can be NAME[:CONFIG[:SPLIT]], and no file in a folder that is there or that has a file's ending."""
-    name = re.fullmatch(r"([\w-][\w.-]*/[\w.-]+)(:[^:/]*){0,2}", test_set)
-    is_file = Path(test_set).suffix in (".jsonl", ".tsv", ".parquet", ".gz")
-    return name is not None and not is_file and not Path(name[1]).parent.exists()
 
 
 def _of_the_hub(test_set: str, source: str, target: str) -> dict[str, str]:
@@ -135,11 +133,15 @@ def read_systems(paths: Sequence[Path], scored_set: ScoredSet) -> dict[str, list
     texts = [text for path in paths for text in read_texts(path, "hypothesis", scored_set.languages.target)]
     found: dict[str, list[str]] = {}
     for text in aligned([scored_set.references[0], *texts])[1:]:
-        name = text.name
-        while name in found:  # the files of two systems may have one name, in two folders
-            name += "'"
-        found[name] = text.segments
+        add_system(found, text.name, text.segments)
     return found
+
+
+def add_system(systems: dict[str, list[str]], name: str, segments: list[str]) -> None:
+    """Adds a system's translations; files in two folders may have the same name, which then gets a mark."""
+    while name in systems:
+        name += "'"
+    systems[name] = segments
 
 
 def model_languages(model: Path, given: Languages) -> Languages:
@@ -148,23 +150,22 @@ def model_languages(model: Path, given: Languages) -> Languages:
     Raises:
         ValueError: What was given is not what the model translates from and into.
     """
-    from ..run_folder import find_model
-    from ..training.recipe import load_recipe
+    from ..run.loading import find_model
+    from ..run.recipe import load_recipe
 
     path = find_model(model) / "recipe.yaml"
     if not path.is_file():
         return given
     data = load_recipe(path).data
-    for name, wanted, learned in (
-        ("source", given.source, data.source_language),
-        ("target", given.target, data.target_language),
-    ):
-        if wanted is not None and wanted != learned:
+    learned = Languages(data.source_language, data.target_language)
+    for name in ("source", "target"):
+        wanted = getattr(given, name)
+        if wanted is not None and wanted != getattr(learned, name):
             raise ValueError(
                 f"{model} translates from {data.source_language!r} into {data.target_language!r}; the {name} language "
                 f"is to be {wanted!r}."
             )
-    return Languages(data.source_language, data.target_language)
+    return learned
 
 
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
@@ -179,12 +180,12 @@ def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[
     return [hypotheses[0].text for _, hypotheses in found]
 
 
-def perplexity_of(models: list[Path], scored_set: ScoredSet) -> list[Score]:
-    """How well a model, or several together, foretells the first reference of each source."""
-    from ..run_folder import load_ensemble
+def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:
+    """How well a model, or several together, predicts the first reference of each source."""
+    from ..run.loading import load_ensemble
     from ..translation import score_pairs
 
-    model, tokenizer = load_ensemble(models)
+    model, tokenizer = load_ensemble(models, device)
     references = scored_set.references[0].segments
     with tqdm(total=len(references), unit="pair", desc="perplexity", disable=not sys.stderr.isatty()) as bar:
         pairs = list(zip(scored_set.sources.segments, references, strict=True))

@@ -16,11 +16,12 @@ from torch.utils.data import IterableDataset
 
 from .batching import TokenBatchSampler
 from .encoding import EncodingReport, PairLimits, encode_pairs
-from .streams import Pair, PairStream
 
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+    from .corpora import Pair, PairStream
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class TokenBatchStream(IterableDataset):
 
     def __init__(
         self,
-        pairs: PairStream,
+        pairs: "PairStream",
         tokenizer: "PreTrainedTokenizerFast",
         max_tokens: int,
         *,
@@ -144,30 +145,26 @@ class TokenBatchStream(IterableDataset):
                 while (pool := waiting.result()) is not None:
                     self._begin = pool.begin
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
-                    yield from self._batches_of(pool)
+                    for batch in pool.batches[self._used :]:
+                        self._used += 1
+                        found = [{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in batch]
+                        yield found if self.collate is None else self.collate(found)
                     self._begin, self._used, self.report = pool.end, 0, self.report + pool.report
-                    self._check_pass(pool)
+                    if pool.end.epoch > pool.begin.epoch:
+                        self._end_pass(pool.end.epoch)
             finally:
                 self.pairs.stop.set()
                 readers.shutdown(wait=False, cancel_futures=True)
                 ahead.shutdown(wait=True, cancel_futures=True)
                 rows.close()
 
-    def _batches_of(self, pool: _Pool) -> Iterator:
-        for batch in pool.batches[self._used :]:
-            self._used += 1
-            found = [{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in batch]
-            yield found if self.collate is None else self.collate(found)
-
-    def _check_pass(self, pool: _Pool) -> None:
-        if pool.end.epoch == pool.begin.epoch:
-            return
-        logger.info("Pass %d over %s has ended; so far %s.", pool.end.epoch, self.pairs.name, self.report)
+    def _end_pass(self, passes: int) -> None:
+        logger.info("Pass %d over %s has ended; so far %s.", passes, self.pairs.name, self.report)
         if not self.report.kept:
             share = f" in process {self.rank} of {self.world_size}" if self.world_size > 1 else ""
             raise ValueError(f"No pair of {self.pairs.name} is left to use{share}: {self.report}.")
 
-    def _next_pool(self, rows: Iterator[tuple[_Place, Pair | None]], begin: _Place) -> _Pool | None:
+    def _next_pool(self, rows: "Iterator[tuple[_Place, Pair | None]]", begin: _Place) -> _Pool | None:
         """The pool from `begin`, where `rows` is, to the end of the pass or of the buffer; None after the last pass."""
         pairs, end = [], None
         while len(pairs) < self.buffer_pairs:
@@ -187,7 +184,7 @@ class TokenBatchStream(IterableDataset):
             )
         return _Pool(begin, end, sources, targets, batches, report)
 
-    def _rows(self, begin: _Place, readers: Executor) -> Iterator[tuple[_Place, Pair | None]]:
+    def _rows(self, begin: _Place, readers: Executor) -> "Iterator[tuple[_Place, Pair | None]]":
         """Every pair of this process from a place on, with the place behind it; None at the end of each pass."""
         epoch, first, start = begin.epoch, begin.unit, begin.row
         # Few units cannot be shared out evenly: then every process reads all of them and takes its rows.
@@ -204,7 +201,7 @@ class TokenBatchStream(IterableDataset):
             epoch, first, start = epoch + 1, 0, 0
             yield _Place(epoch), None
 
-    def _units(self, order: list[int], start: int, readers: Executor) -> Iterator[Iterator[Pair]]:
+    def _units(self, order: list[int], start: int, readers: Executor) -> "Iterator[Iterator[Pair]]":
         """The pairs of each unit, of the first one from `start` on; several units are read ahead if they are small."""
         if not self.pairs.bounded:
             for unit in order:

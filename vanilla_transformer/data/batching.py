@@ -1,9 +1,12 @@
-"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1)."""
+"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1), as the padded tensors of the model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import torch
 from torch.utils.data import Sampler
+
+from .tokenizer import BOS_ID, PAD_ID
 
 
 class TokenBatchSampler(Sampler[list[int]]):
@@ -114,3 +117,36 @@ def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int
             bounds.append(i)
             longest_source, longest_target = source, target
     return np.array([*bounds, len(source_lengths)])
+
+
+class TranslationCollator:
+    """Pads a batch of pairs to its longest source and its longest target; other columns are left out.
+
+    Calling it takes a list of pairs with `input_ids` and `labels`, both ending in `</s>`, and returns int64 tensors:
+
+        input_ids (batch, source)          padded with <pad>
+        attention_mask (batch, source)     1 for tokens, 0 for padding
+        labels (batch, target)             padded with -100, which no loss counts
+        decoder_input_ids (batch, target)  <s> and the labels but the last (Figure 1: "outputs, shifted right")
+    """
+
+    def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, torch.Tensor]:
+        input_ids = _padded([pair["input_ids"] for pair in pairs], PAD_ID)
+        labels = _padded([pair["labels"] for pair in pairs], -100)
+        start = np.full((len(pairs), 1), BOS_ID)
+        shifted = np.concatenate([start, np.where(labels == -100, PAD_ID, labels)[:, :-1]], axis=1)
+        lengths = np.array([len(pair["input_ids"]) for pair in pairs])
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": (np.arange(input_ids.shape[1]) < lengths[:, None]).astype(np.int64),
+            "labels": labels,
+            "decoder_input_ids": shifted,
+        }
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def _padded(rows: Sequence[Sequence[int]], padding: int) -> np.ndarray:
+    padded = np.full((len(rows), max(map(len, rows))), padding, dtype=np.int64)
+    for row, tokens in zip(padded, rows, strict=True):
+        row[: len(tokens)] = tokens
+    return padded

@@ -1,16 +1,179 @@
-"""Where sentence pairs come from, all as one translation feature: `{"translation": {"en": ..., "de": ...}}`."""
+"""Corpora of sentence pairs, from files and from the Hub. Who uses one does not ask where it is.
+
+Each has a `fingerprint`, gives its text by `texts()` and its token ids by `encoded(tokenizer, limits)`:
+
+    read_corpus    all pairs in memory
+    open_stream    a unit of some ten thousand pairs at a time, from any place on, whatever breaks meanwhile
+    prepared.load_prepared    ids that `vanilla-transformer prepare` has made
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .streams import PairStream, open_stream
+from ..files import sha256_of
+from ..hub import StreamLostError, Waits, broken_connections, dataset_commit, one_line, persistently
+from .readers import FORMS, files_of, pair_of, pairs_of, parquet_pairs, parquet_units
 
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
+    from .batch_stream import TokenBatchStream
+    from .encoding import EncodingReport, PairLimits
+    from .tokenizer import TokenizerSettings
+
+logger = logging.getLogger(__name__)
+
+ROWS_PER_UNIT = 10_000
+
+Pair = tuple[str, str]
+
+
+class Corpus:
+    """What all corpora have: `name`, for messages; `identity`, what tells it apart; its SHA-256, `fingerprint`."""
+
+    def texts(self) -> Iterator[Pair]:
+        """All pairs of source and target."""
+        raise NotImplementedError
+
+    def encoded(
+        self, tokenizer: "PreTrainedTokenizerFast", limits: "PairLimits | None" = None, **batches
+    ) -> "tuple[Dataset | TokenBatchStream, EncodingReport | None]":
+        """Token ids to train on or to measure on, and what became of the pairs, if that is known before.
+
+        Args:
+            tokenizer: What makes ids of text.
+            limits: Which pairs are kept; None keeps all, as a test set must.
+            **batches: How [`TokenBatchStream`] is to make batches: a stream gives nothing else. Others give rows of
+                `input_ids` and `labels`, lists of ids ending in `</s>`.
+        """
+        raise NotImplementedError
+
+    def save_tokenizer(self, folder: Path, settings: "TokenizerSettings", *, show_progress: bool = False) -> None:
+        """Learns a vocabulary of the text and saves it, with the list of the words of the sources."""
+        from .known_words import WordList
+        from .tokenizer import learn_tokenizer
+
+        words = WordList()
+        tokenizer = learn_tokenizer(words.reading(self.texts()), settings, show_progress=show_progress)
+        logger.info("Learned a %s vocabulary of %s pieces.", settings.kind, f"{len(tokenizer):,}")
+        tokenizer.save_pretrained(folder)
+        words.save(folder, tokenizer)
+
+
+@dataclass
+class TextCorpus(Corpus):
+    """All pairs of a corpus, in memory."""
+
+    name: str
+    pairs: list[Pair]
+    identity: dict
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all pairs in their order: the same text in whatever format gives the same fingerprint."""
+        digest = hashlib.sha256()
+        for pair in self.pairs:
+            by_language = sorted(zip(self.identity["languages"], pair, strict=True))
+            digest.update(json.dumps(by_language, ensure_ascii=False).encode())
+        return digest.hexdigest()
+
+    def texts(self) -> Iterator[Pair]:
+        return iter(self.pairs)
+
+    def encoded(self, tokenizer, limits=None, **batches):
+        """See [`Corpus.encoded`].
+
+        Raises:
+            ValueError: No pair is left.
+        """
+        from datasets import Dataset, Features, List, Value
+
+        from .encoding import encode_pairs
+
+        sources, targets, report = encode_pairs(tokenizer, self.pairs, limits)
+        if not report.kept:
+            raise ValueError(f"No pair is left to use: {report}.")
+        rows = {"input_ids": sources, "labels": targets}
+        return Dataset.from_dict(rows, features=Features({name: List(Value("int32")) for name in rows})), report
+
+
+@dataclass
+class PairStream(Corpus):
+    """A corpus in units, each of which can be read by itself.
+
+    Attributes:
+        name: What messages call it.
+        units: How many there are; a unit is some ten thousand rows of Parquet files, or a whole file of another kind.
+        open: From a unit's number to its (source, target) pairs, always the same in the same order.
+        identity: What tells this corpus from another.
+        bounded: Whether a unit may be held in memory.
+        patience: Seconds without a single new pair after which reading is given up; 0: errors are raised as they are.
+        stop: Set to end reading: a reader that waits for a connection then gives up at once.
+        pairs: How many pairs there are in all, where that is known without reading them.
+    """
+
+    name: str
+    units: int
+    open: Callable[[int], Iterator[Pair]]
+    identity: dict = field(default_factory=dict)
+    bounded: bool = True
+    patience: float = 3600.0
+    stop: threading.Event = field(default_factory=threading.Event)
+    pairs: int | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the identity."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+
+    def texts(self) -> Iterator[Pair]:
+        for unit in range(self.units):
+            yield from self.read(unit)
+
+    def encoded(self, tokenizer, limits=None, **batches):
+        """Batches, for ever; see [`Corpus.encoded`]. What became of the pairs they themselves know."""
+        from .batch_stream import TokenBatchStream
+
+        return TokenBatchStream(self, tokenizer, limits=limits, **batches), None
+
+    def read(self, unit: int, start: int = 0) -> Iterator[Pair]:
+        """The pairs of a unit from number `start` on. A connection that breaks is taken up again behind the last pair.
+
+        Raises:
+            StreamLostError: Nothing came for `patience` seconds.
+            ValueError: The corpus is malformed.
+        """
+        done, waits = start, Waits(pause=self.stop.wait)
+        while True:
+            try:
+                for pair in islice(self.open(unit), done, None):
+                    yield pair
+                    done += 1
+                    waits.succeeded()
+                return
+            except broken_connections() as error:
+                if not self.patience:
+                    raise
+                if (waited := waits.seconds()) > self.patience or self.stop.is_set():
+                    raise StreamLostError(
+                        f"{self.name} cannot be read any more: nothing has come for {waited:.0f} seconds "
+                        f"({one_line(error)})."
+                    ) from error
+                told = "%s broke off (%s); trying again in %.0f seconds, from the same place."
+                waits.wait(told, self.name, one_line(error))
+
+
+# ------------------------------------------------------------------------------------------------------------- opening
 
 
 def load_corpus(
@@ -44,33 +207,139 @@ def load_corpus(
         FileNotFoundError: A file is missing.
         ValueError: The corpus is empty or malformed; the message names file and line, and what to do.
     """
-    return whole_corpus(open_stream(where, source_language, target_language, folder=folder))
-
-
-def whole_corpus(stream: PairStream) -> "Dataset":
-    """All pairs of a stream, as `load_corpus` gives them.
-
-    Raises:
-        ValueError: There are none, or they are malformed.
-    """
     from datasets import Dataset, Features, Translation
 
-    languages = stream.identity["languages"]
-    sources, targets = [], []
-    for unit in range(stream.units):
-        for source, target in stream.read(unit):
-            sources.append(source)
-            targets.append(target)
-    if not sources:
-        raise ValueError(f"The corpus {stream.name} is empty.")
-    rows = [dict(zip(languages, pair, strict=True)) for pair in zip(sources, targets, strict=True)]
-    features = Features({"translation": Translation(languages=languages)})
-    return Dataset.from_dict({"translation": rows}, features=features)
+    languages = [source_language, target_language]
+    corpus = read_corpus(where, *languages, folder=folder)
+    rows = [dict(zip(languages, pair, strict=True)) for pair in corpus.pairs]
+    return Dataset.from_dict({"translation": rows}, features=Features({"translation": Translation(languages)}))
 
 
-def corpus_fingerprint(corpus: "Dataset") -> str:
-    """SHA-256 over all pairs in their order: the same text gives the same fingerprint in whatever format it is kept."""
-    digest = hashlib.sha256()
-    for row in corpus["translation"]:
-        digest.update(json.dumps(sorted(row.items()), ensure_ascii=False).encode())
-    return digest.hexdigest()
+def read_corpus(where, source_language: str, target_language: str, *, folder=".", patience=3600.0, begun=None):
+    """Reads all pairs of a corpus into a [`TextCorpus`]; text files are hashed as they are read.
+
+    Args:
+        where, source_language, target_language, folder: As for `load_corpus`, which raises the same.
+        patience, begun: As for `open_stream`.
+    """
+    languages, folder = _two_languages(source_language, target_language), Path(folder)
+    if isinstance(where, Mapping) or _is_parquet(where, folder):
+        stream = open_stream(where, *languages, folder=folder, patience=patience, begun=begun)
+        corpus = TextCorpus(stream.name, list(stream.texts()), stream.identity)
+    else:
+        digests: dict[Path, str] = {}
+        pairs = list(pairs_of(where, languages, folder, digests))
+        corpus = TextCorpus(str(where), pairs, _local_identity(where, languages, folder, digests))
+    if not corpus.pairs:
+        raise ValueError(f"The corpus {corpus.name} is empty.")
+    return corpus
+
+
+def open_stream(
+    where,
+    source_language: str,
+    target_language: str,
+    *,
+    folder: str | Path = ".",
+    patience: float = 3600.0,
+    begun: Mapping | None = None,
+) -> PairStream:
+    """Opens a corpus for reading a piece at a time.
+
+    Args:
+        where, source_language, target_language, folder: As for `load_corpus`. Parquet files, those of the Hub too, are
+            read in units of some ten thousand rows, files of other kinds as one unit.
+        patience: See [`PairStream`]; for a corpus of the Hub.
+        begun: Identity of a stream that this one goes on with. If it is of the same place on the Hub, its commit is
+            read, whatever has been added there since.
+
+    Raises:
+        FileNotFoundError: A file, a dataset or the commit to go on with is missing.
+        ValueError: There can be no such corpus.
+    """
+    languages, folder = _two_languages(source_language, target_language), Path(folder)
+    if isinstance(where, Mapping):
+        return _hub_stream(where, languages, patience, begun or {})
+    if not _is_parquet(where, folder):
+        pairs_of(where, languages, folder)  # so that what is missing shows at once
+        identity = _local_identity(where, languages, folder, {})
+        return PairStream(str(where), 1, lambda _: pairs_of(where, languages, folder), identity, False, patience=0.0)
+    path = folder / where
+    units = parquet_units(path, ROWS_PER_UNIT)
+    return PairStream(
+        str(path),
+        len(units),
+        lambda unit: parquet_pairs(path, units[unit], languages),
+        {"files": [sha256_of(path)], "units": len(units), "languages": list(languages)},
+        bounded=all(unit.rows <= 10 * ROWS_PER_UNIT for unit in units),
+        patience=0.0,
+        pairs=sum(unit.rows for unit in units),
+    )
+
+
+def _two_languages(source: str, target: str) -> tuple[str, str]:
+    if source == target:
+        raise ValueError(f"Source and target language are both {source!r}; give two different codes.")
+    return source, target
+
+
+def _is_parquet(where, folder: Path) -> bool:
+    return isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (folder / where).is_file()
+
+
+def _local_identity(where, languages: tuple[str, str], folder: Path, digests: Mapping[Path, str]) -> dict:
+    """SHA-256 of each of a corpus's files: their names and sizes may stay as they are while the text does not."""
+    files = [digests.get(file) or sha256_of(file) for file in files_of(where, folder)]
+    return {**({"files": files} if files else {"corpus": str(where)}), "languages": list(languages)}
+
+
+def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, begun: Mapping) -> PairStream:
+    from datasets import load_dataset
+
+    if "hub" not in where or where.keys() - {"hub", "config", "split", "revision"}:
+        raise ValueError(f"{dict(where)!r} is no corpus: give {FORMS}.")
+    repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
+    name = f"{repository} ({', '.join(filter(None, (config, split)))})"
+    asked, revision = where.get("revision"), where.get("revision")
+    goes_on = all(begun.get(key) == value for key, value in (("hub", repository), ("config", config), ("split", split)))
+    if goes_on and asked in (begun.get("asked"), begun["revision"]):
+        asked, revision = begun.get("asked"), begun["revision"]
+    try:
+        commit = dataset_commit(repository, revision, name, patience)
+    except FileNotFoundError as error:
+        if not goes_on or revision != begun["revision"]:
+            raise
+        raise FileNotFoundError(
+            f"{error} It was begun with its commit {revision}, without which it cannot go on as it was: begin anew in "
+            "another folder."
+        ) from error
+    rows = persistently(
+        lambda: load_dataset(repository, config, split=split, revision=commit, streaming=True), name, patience
+    )
+    groups = persistently(rows.reshard, name, patience)  # of Parquet one shard per row group, else per file
+    told = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
+    known = told.num_examples if told is not None and told.num_examples else None
+    units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
+
+    def open_unit(unit: int) -> Iterator[Pair]:
+        some = groups.shard(num_shards=units, index=unit)
+        each = (row for group in range(some.num_shards) for row in _rows_of(some, group))
+        for number, row in enumerate(each, start=1):
+            yield pair_of(row, languages, f"{name}, unit {unit}, row {number}")
+
+    in_row_groups = groups.num_shards > rows.num_shards
+    bounded = in_row_groups or (known is not None and known <= 10 * ROWS_PER_UNIT * units)
+    identity = {"hub": repository, "config": config, "split": split, "asked": asked, "revision": commit}
+    identity |= {"languages": list(languages), "units": units}
+    return PairStream(name, units, open_unit, identity, bounded, patience, pairs=known)
+
+
+def _rows_of(rows, shard: int) -> Iterator[dict]:
+    from pyarrow import ArrowInvalid
+
+    try:
+        yield from rows.shard(num_shards=rows.num_shards, index=shard)
+    except ArrowInvalid as error:
+        # datasets reads as many rows at a time as the row group has, even if it has none.
+        if "BatchSize must be greater than 0" not in str(error):
+            raise

@@ -1,27 +1,27 @@
-"""From sentence pairs to token ids, leaving out what cannot be learned from, with an account of what was left out."""
+"""From sentence pairs to token ids, in one process or several, with an account of the pairs that are left out."""
 
-from collections import Counter
-from collections.abc import Sequence
+import gc
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..worker_processes import worker_processes
+
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)
 class PairLimits:
-    """Which pairs are kept; `</s>` counts as a token.
-
-    Attributes:
-        max_source_length: Longest source, in tokens.
-        max_target_length: Longest target, in tokens.
-        max_length_ratio: The longer side has at most this many times the tokens of the shorter; None: any.
-    """
+    """Which pairs are kept, by tokens with `</s>`; the longer side has at most so many times those of the shorter."""
 
     max_source_length: int = 256
     max_target_length: int = 256
@@ -43,15 +43,7 @@ class PairLimits:
 
 @dataclass
 class EncodingReport:
-    """What became of a corpus.
-
-    Attributes:
-        pairs: Pairs read.
-        kept: Pairs kept.
-        dropped: Pairs left out, by reason.
-        source_tokens: Tokens of all kept sources, `</s>` included.
-        target_tokens: Tokens of all kept targets, `</s>` included.
-    """
+    """What became of a corpus: pairs read, kept, and left out by reason; tokens of all kept sides, with `</s>`."""
 
     pairs: int = 0
     kept: int = 0
@@ -80,15 +72,10 @@ class EncodingReport:
 def encode_pairs(
     tokenizer: "PreTrainedTokenizerFast", pairs: Sequence[tuple[str, str]], limits: PairLimits | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray], EncodingReport]:
-    """Turns (source, target) texts into ids and leaves out the pairs that `limits` forbids.
-
-    Args:
-        tokenizer: What makes ids of text.
-        pairs: The texts; white space around them is left out.
-        limits: Which pairs are kept; None keeps all, as a test set must.
+    """Turns (source, target) texts into ids, without the white space around them.
 
     Returns:
-        Sources and targets that are kept, int32 ids ending in `</s>`, and the report.
+        Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
     """
     report = EncodingReport(pairs=len(pairs))
     kept_sources, kept_targets = [], []
@@ -118,33 +105,69 @@ def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[in
     return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
-def encode_corpus(
-    corpus: "Dataset",
-    tokenizer: "PreTrainedTokenizerFast",
-    source_language: str,
-    target_language: str,
-    limits: PairLimits | None = None,
-) -> tuple["Dataset", EncodingReport]:
-    """Turns text into ids and leaves out the pairs that `limits` forbids.
+# ------------------------------------------------------------------------------------------------- in several processes
 
-    Args:
-        corpus: Rows `{"translation": {source_language: text, target_language: text}}`.
-        tokenizer: What makes ids of text.
-        source_language: Language code of the source.
-        target_language: Language code of the target.
-        limits: Which pairs are kept; None keeps all, as a test set must.
 
-    Returns:
-        A dataset with `input_ids` and `labels` (lists of ids ending in `</s>`), and the report.
+@dataclass
+class Chunk:
+    """Some pairs that follow each other in a stream, of one shard.
+
+    `end` is the unit of the stream, and the row in it, behind the last of them.
+    """
+
+    pairs: list[tuple[str, str]]
+    end: tuple[int, int]
+    shard_ends: bool
+
+
+@dataclass
+class EncodedChunk:
+    """What is kept of a chunk: ids of the sources and of the targets, (tokens,) one text behind the other; lengths."""
+
+    ids: tuple[np.ndarray, np.ndarray]
+    lengths: tuple[np.ndarray, np.ndarray]
+    report: EncodingReport
+
+
+@contextmanager
+def encoded_in_workers(
+    chunks: Iterable[Chunk], tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, workers: int
+) -> Iterator[Iterator[tuple[Chunk, EncodedChunk]]]:
+    """Encodes chunks in several processes, and gives them in their order; four a worker are under way at most.
 
     Raises:
-        ValueError: No pair is left.
+        ChildProcessError: A worker died, while the chunks are iterated over.
     """
-    from datasets import Dataset, Features, List, Value
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # which the workers inherit: one thread each
+    try:
+        # What the parent has loaded is not searched for garbage again and again: a tenth of the time.
+        with worker_processes(partial(_encode_chunk, tokenizer, limits), workers, begin=gc.freeze) as submit:
+            yield _in_order(chunks, submit, 4 * workers)
+    finally:
+        if before is None:
+            del os.environ["TOKENIZERS_PARALLELISM"]
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
 
-    pairs = [(pair[source_language], pair[target_language]) for pair in corpus["translation"]]
-    sources, targets, report = encode_pairs(tokenizer, pairs, limits)
-    if not report.kept:
-        raise ValueError(f"No pair is left to use: {report}.")
-    rows = {"input_ids": sources, "labels": targets}
-    return Dataset.from_dict(rows, features=Features({name: List(Value("int32")) for name in rows})), report
+
+def _in_order(
+    chunks: Iterable[Chunk], submit: Callable[..., Future], most: int
+) -> Iterator[tuple[Chunk, EncodedChunk]]:
+    waiting: deque = deque()
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, submit(chunk.pairs)))
+            if len(waiting) == most:
+                chunk, encoding = waiting.popleft()
+                yield chunk, encoding.result()
+        for chunk, encoding in waiting:
+            yield chunk, encoding.result()
+    except ChildProcessError as error:
+        raise ChildProcessError(f"{error} The same command goes on from what is complete.") from error
+
+
+def _encode_chunk(tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, pairs: list) -> EncodedChunk:
+    *sides, report = encode_pairs(tokenizer, pairs, limits)
+    ids = tuple(np.concatenate(texts) if texts else np.empty(0, np.int32) for texts in sides)
+    return EncodedChunk(ids, tuple(np.array([len(text) for text in texts], np.int32) for texts in sides), report)

@@ -13,23 +13,24 @@ import json
 import logging
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..files import alone_in, remove_leftovers, write_json, written_beside
-from .encoding import EncodingReport, PairLimits
-from .encoding_workers import Chunk, encoded_in_workers
-from .streams import PairStream
+from ..signals import cleared_up
+from .corpora import PairStream
+from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
+from .known_words import WordList
+from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
 from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
 
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features
+    from datasets import Features
     from transformers import PreTrainedTokenizerFast
 
 logger = logging.getLogger(__name__)
@@ -37,68 +38,7 @@ logger = logging.getLogger(__name__)
 CHUNK_PAIRS = 2_000  # some 0.2 seconds of one core
 SHARD_PAIRS = 200_000  # some 50 MB
 
-RECORD = "preparation.json"
-TOKENIZER = "tokenizer"
-# The two files that make a folder one of `save_to_disk`. Without the last, which is written last, it is unfinished.
-INFO, STATE = "dataset_info.json", "state.json"
 UNFINISHED_SHARD = ".unfinished.arrow"
-
-
-@dataclass
-class Preparation:
-    """What `preparation.json` says: of what the data are made, and how far.
-
-    Attributes:
-        corpus: Identity of the stream.
-        vocabulary: `{"learned": its settings}` or `{"given": SHA-256 of the tokenizer}`.
-        limits: Fields of `PairLimits`; None if all pairs are kept.
-        shard_pairs: Pairs of the corpus, those that are dropped too, for each shard.
-        versions: Of the packages it was begun with.
-        place: Unit of the stream, and the row in it, behind the last complete shard.
-        report: What became of the pairs before that place.
-        tokenizer: File name, bytes and CRC-32 of each file of the tokenizer, once it is there.
-        shards: The same, and rows, of each complete shard; of pairs that are all dropped there is none.
-    """
-
-    corpus: dict
-    vocabulary: dict
-    limits: dict | None
-    shard_pairs: int
-    versions: dict = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
-    place: tuple[int, int] = (0, 0)
-    report: EncodingReport = field(default_factory=EncodingReport)
-    tokenizer: list[dict] = field(default_factory=list)
-    shards: list[dict] = field(default_factory=list)
-
-    def save(self, folder: Path) -> None:
-        with _writing(folder):
-            write_json(folder / RECORD, asdict(self))
-
-    @classmethod
-    def load(cls, folder: Path) -> "Preparation":
-        """Raises ValueError if the record is none, or the files are not those that it lists."""
-        try:
-            content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-            found = cls(**{**content, "report": EncodingReport(**content["report"])})
-            files = [(each["file"], each["bytes"], each["crc32"]) for each in (*found.tokenizer, *found.shards)]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder / RECORD} is no record of a preparation ({error}): remove {folder}.") from error
-        for name, size, checksum in files:
-            path = folder / name
-            if not path.is_file() or path.stat().st_size != size or _crc32(path) != checksum:
-                raise ValueError(f"{path} is missing or damaged: remove {folder} and prepare the corpus again.")
-        return found
-
-
-def _crc32(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
-_PACKAGES = ("vanilla-transformer", "tokenizers", "transformers", "datasets")
 
 
 def prepare(
@@ -113,10 +53,10 @@ def prepare(
 ) -> EncodingReport:
     """Tokenises a corpus into a folder that `load_prepared` and `datasets.load_from_disk` read.
 
-    Its rows are those of `encode_corpus`: `input_ids` and `labels`, int32 ids ending in `</s>`, and in `source_length`
-    and `target_length` how many there are. The same arguments give the same bytes, with however many workers. What was
-    interrupted goes on behind its last complete shard; what is complete stays as it is. Memory does not depend on the
-    size of the corpus, but for learning a vocabulary, which counts all its different words.
+    Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and how many
+    there are, `source_length` and `target_length`. The same arguments give the same bytes, with however many workers.
+    What was interrupted goes on behind its last complete shard; what is complete stays as it is. Memory does not
+    depend on the size of the corpus, but for learning a vocabulary, which counts all its different words.
 
     Args:
         stream: The corpus.
@@ -137,7 +77,8 @@ def prepare(
         OSError: A file cannot be written, the corpus cannot be read any more (`StreamLostError`), or a worker died
             (`ChildProcessError`). All three can be gone on from.
     """
-    workers = _cores() if workers is None else workers
+    if workers is None:
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if min(workers, shard_pairs) < 1:
         raise ValueError(f"workers ({workers}) and shard_pairs ({shard_pairs}) must be at least 1.")
     output = Path(output)
@@ -151,10 +92,7 @@ def prepare(
         stream.stop.clear()
         tokenizer = _vocabulary(output, stream, tokenizer, on_progress)
         if not record.tokenizer:
-            record.tokenizer = [
-                {"file": f"{TOKENIZER}/{path.name}", "bytes": path.stat().st_size, "crc32": _crc32(path)}
-                for path in sorted((output / TOKENIZER).iterdir())
-            ]
+            record.tokenizer = [file_entry(output, path) for path in sorted((output / TOKENIZER).iterdir())]
             record.save(output)
         with encoded_in_workers(_chunks(stream, record), tokenizer, limits, workers) as chunks:
             _write_shards(output, record, chunks, on_progress)
@@ -164,47 +102,6 @@ def prepare(
     return record.report
 
 
-def corpus_begun_with(folder: str | Path) -> dict | None:
-    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
-
-    Raises:
-        ValueError: The folder is damaged.
-    """
-    return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
-
-
-def load_prepared(folder: str | Path) -> tuple["Dataset", "PreTrainedTokenizerFast", dict]:
-    """The training corpus in a folder of `prepare`.
-
-    Returns:
-        The rows, mapped into memory and not read; the tokenizer; what is in `preparation.json`.
-
-    Raises:
-        FileNotFoundError: There is no such folder.
-        ValueError: It is none of `prepare`, unfinished or damaged; the message says what to do.
-    """
-    from datasets import load_from_disk
-
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}: vanilla-transformer prepare RECIPE --output {folder}")
-    if not (folder / RECORD).is_file():
-        raise ValueError(
-            f"{folder} is no prepared corpus, it has no {RECORD}: make one with vanilla-transformer prepare RECIPE "
-            "--output FOLDER"
-        )
-    record = Preparation.load(folder)
-    if not (folder / STATE).is_file():
-        raise ValueError(
-            f"{folder} is not finished, it has {record.report.pairs:,} pairs so far: run the same "
-            f"vanilla-transformer prepare RECIPE --output {folder} again, it goes on from there."
-        )
-    try:
-        return load_from_disk(str(folder)), load_tokenizer(folder / TOKENIZER), asdict(record)
-    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
-        raise ValueError(f"{folder} is damaged ({error}): remove it and prepare the corpus again.") from error
-
-
 # ------------------------------------------------------------------------------------------------------------- begin
 
 
@@ -212,18 +109,14 @@ def _begun(stream: PairStream, tokenizer, limits: PairLimits | None, shard_pairs
     """The record of a preparation that has just begun, as its file gives it back: with lists for tuples."""
     if isinstance(tokenizer, TokenizerSettings):
         vocabulary = {"learned": asdict(tokenizer)}
-    else:
-        vocabulary = {"given": _fingerprint(tokenizer)}
+    else:  # SHA-256 of all that decides which ids a text gets
+        backend = copy.deepcopy(tokenizer.backend_tokenizer)
+        backend.no_truncation()  # left behind by an earlier call
+        backend.no_padding()
+        decisive = f"{backend.to_str()} {tokenizer.split_special_tokens}"
+        vocabulary = {"given": hashlib.sha256(decisive.encode()).hexdigest()}
     identity = json.loads(json.dumps(stream.identity))
     return Preparation(identity, vocabulary, None if limits is None else asdict(limits), shard_pairs)
-
-
-def _fingerprint(tokenizer: "PreTrainedTokenizerFast") -> str:
-    """SHA-256 of all that decides which ids a text gets."""
-    backend = copy.deepcopy(tokenizer.backend_tokenizer)
-    backend.no_truncation()  # left behind by whoever called it last
-    backend.no_padding()
-    return hashlib.sha256(f"{backend.to_str()} {tokenizer.split_special_tokens}".encode()).hexdigest()
 
 
 def _open_folder(folder: Path, new: Preparation) -> Preparation:
@@ -247,25 +140,29 @@ def _open_folder(folder: Path, new: Preparation) -> Preparation:
 
 
 def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callable) -> "PreTrainedTokenizerFast":
-    """The tokenizer in the folder. It is saved before any shard is, so that nobody learns it twice."""
-    if not (folder / TOKENIZER).exists():
-        if isinstance(tokenizer, TokenizerSettings):
-            tokenizer = learn_tokenizer(_texts(stream, on_progress), tokenizer)
-            logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")
-        with _writing(folder), written_beside(folder / TOKENIZER) as beside:
-            try:
-                tokenizer.save_pretrained(beside)
-            except Exception as error:  # tokenizers has a kind of its own for a full disk, which is any Exception
-                raise OSError(f"the tokenizer could not be saved: {error}") from error
+    """The tokenizer in the folder. It is saved before any shard is, so that it is never learned twice."""
+    if (folder / TOKENIZER).exists():
+        return load_tokenizer(folder / TOKENIZER)
+    words = None  # of a vocabulary that was given: the text is not read for it, and has no list of words
+    if isinstance(tokenizer, TokenizerSettings):
+
+        def texts() -> Iterator[tuple[str, str]]:
+            for number, pair in enumerate(stream.texts()):
+                if number % CHUNK_PAIRS == 0:
+                    on_progress("learning", number)
+                yield pair
+
+        words = WordList()
+        tokenizer = learn_tokenizer(words.reading(texts()), tokenizer)
+        logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")
+    with writing(folder), written_beside(folder / TOKENIZER) as beside:
+        try:
+            tokenizer.save_pretrained(beside)
+        except Exception as error:  # tokenizers raises a plain Exception for a full disk
+            raise OSError(f"the tokenizer could not be saved: {error}") from error
+        if words is not None:
+            words.save(beside, tokenizer)
     return load_tokenizer(folder / TOKENIZER)
-
-
-def _texts(stream: PairStream, on_progress: Callable[[str, int], None]) -> Iterator[str]:
-    pairs = (pair for unit in range(stream.units) for pair in stream.read(unit))
-    for number, pair in enumerate(pairs):
-        if number % CHUNK_PAIRS == 0:
-            on_progress("learning", number)
-        yield from pair
 
 
 # -------------------------------------------------------------------------------------------------------------- data
@@ -291,10 +188,17 @@ def _chunks(stream: PairStream, record: Preparation) -> Iterator[Chunk]:
 def _write_shards(folder: Path, record: Preparation, chunks: Iterator, on_progress: Callable[[str, int], None]) -> None:
     report, shard = record.report, None
     on_progress("tokenising", report.pairs)
-    try:
+
+    def clear_up() -> None:
+        if shard:
+            shard.file.close()
+        # Half a file is of no use. It may be there without a shard: an interrupt comes at any moment.
+        (folder / UNFINISHED_SHARD).unlink(missing_ok=True)
+
+    with cleared_up(clear_up):
         for chunk, encoded in chunks:
             report = report + encoded.report
-            with _writing(folder):
+            with writing(folder):
                 if encoded.report.kept:
                     shard = shard or _Shard(folder)
                     shard.write(encoded)
@@ -305,11 +209,6 @@ def _write_shards(folder: Path, record: Preparation, chunks: Iterator, on_progre
                 record.place, record.report = chunk.end, report
                 record.save(folder)
             on_progress("tokenising", report.pairs)
-    finally:
-        if shard:
-            shard.file.close()
-        # Half a file is of no use. It may be there without a shard: an interrupt comes at any moment.
-        (folder / UNFINISHED_SHARD).unlink(missing_ok=True)
 
 
 class _Shard:
@@ -319,18 +218,15 @@ class _Shard:
         from datasets.arrow_writer import ArrowWriter
         from pyarrow import OSFile
 
-        self.path = folder / UNFINISHED_SHARD
-        self.rows = 0
+        self.path, self.rows = folder / UNFINISHED_SHARD, 0
         self.file = OSFile(str(self.path), "wb")  # it has no buffer that would be written too late on a full disk
         self.writer = ArrowWriter(features=_features(), stream=self.file)
 
-    def write(self, encoded) -> None:
+    def write(self, encoded: EncodedChunk) -> None:
         from pyarrow import ListArray, Table, array
 
-        columns = [
-            *(ListArray.from_arrays(side.offsets, side.ids) for side in encoded.sides),
-            *(array(side.lengths) for side in encoded.sides),
-        ]
+        ends = [np.cumsum([0, *lengths], dtype=np.int32) for lengths in encoded.lengths]
+        columns = [*map(ListArray.from_arrays, ends, encoded.ids), *map(array, encoded.lengths)]
         table = Table.from_arrays(columns, schema=_features().arrow_schema)
         self.writer.write_table(table, writer_batch_size=len(table))
         self.rows += len(table)
@@ -340,14 +236,9 @@ class _Shard:
         self.writer.finalize()
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
-        record = {
-            "file": name,
-            "rows": self.rows,
-            "bytes": self.path.stat().st_size,
-            "crc32": _crc32(self.path),
-        }
+        entry = file_entry(self.path.parent, self.path, rows=self.rows)
         os.replace(self.path, self.path.with_name(name))
-        return record
+        return {**entry, "file": name}
 
 
 def _features() -> "Features":
@@ -371,21 +262,7 @@ def _finish(folder: Path, record: Preparation) -> None:
         "_output_all_columns": False,
         "_split": "train",
     }
-    with _writing(folder):
+    with writing(folder):
         (folder / UNFINISHED_SHARD).unlink(missing_ok=True)
         DatasetInfo(features=_features()).write_to_directory(str(folder))
         write_json(folder / STATE, state)
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"{folder} cannot be written ({error}): what is complete stays; make room and do the same again to go on."
-        ) from error
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

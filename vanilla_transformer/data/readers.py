@@ -10,14 +10,19 @@ from pathlib import Path
 from ..files import text_lines
 
 
+_CODE = r"[a-z]{2,3}([-_]\w+)?"  # of a language
 FORMS = (
     "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), "
     "a folder saved by datasets, phrasebook:SPLIT:PAIRS, or {hub: NAME, config: ..., split: ...}"
 )
 
 
-def pairs_of(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[str, str]]:
+def pairs_of(
+    where, languages: tuple[str, str], folder: Path, digests: dict[Path, str] | None = None
+) -> Iterator[tuple[str, str]]:
     """The (source, target) pairs of a local corpus or the phrasebook, in their order, as `load_corpus` takes them.
+
+    `digests` gets the SHA-256 of each text file that has been read to its end.
 
     Raises:
         FileNotFoundError: A file is missing. Raised at once, before anything is read.
@@ -26,18 +31,31 @@ def pairs_of(where, languages: tuple[str, str], folder: Path) -> Iterator[tuple[
     if not isinstance(where, (str, Path)):
         if not isinstance(where, (list, tuple)) or len(where) != 2:
             raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
-        return _aligned(_maybe_packed(folder / where[0]), _maybe_packed(folder / where[1]))
+        paths = [_maybe_packed(folder / part) for part in where]
+        lines = [text_lines(path, digests=digests) for path in paths]
+        if paths[0].samefile(paths[1]):
+            raise ValueError(f"{paths[0]} is given as source and as target: give two files.")
+        return _aligned(*paths, zip_longest(*lines))
     if str(where).partition(":")[0] == "phrasebook":
         return _phrasebook(str(where), languages)
     path = _maybe_packed(folder / where)
     if not path.exists():
         raise FileNotFoundError(f"There is no corpus {path}: give {FORMS}.")
-    readers = {".tsv": _tsv, ".jsonl": _jsonl}
+    if path.is_dir():
+        return _table(path, languages)
     suffix = Path(path.name.removesuffix(".gz")).suffix
-    reader = _table if path.is_dir() else readers.get(suffix)
-    if reader is None:
+    if suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"{path} is of no known kind: give {FORMS}.")
-    return reader(path, languages)
+    return (_tsv if suffix == ".tsv" else _jsonl)(path, languages, text_lines(path, digests=digests))
+
+
+def files_of(where, folder: Path) -> list[Path]:
+    """The files of a local corpus."""
+    parts = [where] if isinstance(where, (str, Path)) else where
+    places = [place for part in parts for place in (folder / part, folder / f"{part}.gz") if place.exists()]
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    # People who work with a folder of `datasets` leave cached results in it.
+    return [file for file in files if file.is_file() and not file.name.startswith("cache-")]
 
 
 def _maybe_packed(path: Path) -> Path:
@@ -58,14 +76,7 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
     return ((pair[languages[0]], pair[languages[1]]) for pair in islice(phrasebook(split), int(pairs)))
 
 
-def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
-    lines = text_lines(source_path), text_lines(target_path)
-    if source_path.samefile(target_path):
-        raise ValueError(f"{source_path} is given as source and as target: give two files.")
-    return _side_by_side(source_path, target_path, zip_longest(*lines))
-
-
-def _side_by_side(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[tuple[str, str]]:
+def _aligned(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[tuple[str, str]]:
     differ, last = False, 0
     for last, (source, target) in enumerate(lines, start=1):
         if source is None or target is None:
@@ -80,13 +91,12 @@ def _side_by_side(source_path: Path, target_path: Path, lines: Iterable) -> Iter
         raise ValueError(f"{source_path} and {target_path} hold the same text: give source and target.")
 
 
-def _tsv(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     columns, expected = (0, 1), ["source", "target"]
-    for number, line in enumerate(text_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if number == 1 and _is_header(cells, languages):
-            missing = [language for language in languages if language not in cells]
-            if missing:
+        if number == 1 and set(cells) & set(languages) and all(map(re.compile(_CODE).fullmatch, cells)):
+            if missing := [language for language in languages if language not in cells]:
                 raise ValueError(f"{path} has columns for {', '.join(cells)} but none for {missing[0]!r}.")
             columns, expected = tuple(map(cells.index, languages)), cells
         elif len(cells) != len(expected):
@@ -95,12 +105,8 @@ def _tsv(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
             yield cells[columns[0]], cells[columns[1]]
 
 
-def _is_header(cells: list[str], languages: tuple[str, str]) -> bool:
-    return bool(set(cells) & set(languages)) and all(re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", cell) for cell in cells)
-
-
-def _jsonl(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(text_lines(path), start=1):
+def _jsonl(path: Path, languages: tuple[str, str], lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
@@ -133,11 +139,7 @@ class ParquetUnit:
 
 
 def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
-    """Cuts a Parquet file into units of at least so many rows, but for the last, at the ends of its row groups.
-
-    Raises:
-        ValueError: It is no Parquet file.
-    """
+    """Cuts a Parquet file into units of at least so many rows, but for the last, at the ends of its row groups."""
     from pyarrow import ArrowException, parquet
 
     try:

@@ -23,6 +23,7 @@ SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
 
 KINDS = ("bpe", "wordpiece")
+LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
 
 # Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
 # this sign (OpenNMT's joiner, U+FFED) is none of the 256 characters that spell bytes, so no text can look like it.
@@ -47,13 +48,15 @@ class TokenizerSettings:
 
     Attributes:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
-        vocab_size: Number of pieces, special tokens and single bytes included; source and target share them.
+        vocab_size: Number of pieces, special tokens and single bytes included, a million at most; source and target
+            share them.
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
         pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
             may become one piece. Else letters, digits and other signs are words of their own.
 
     Raises:
-        ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes.
+        ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes, or larger
+            than `LARGEST_VOCABULARY`.
     """
 
     kind: str = "bpe"
@@ -65,6 +68,8 @@ class TokenizerSettings:
         if self.kind not in KINDS:
             raise ValueError(f"tokenizer.kind is {self.kind!r}; choose one of {', '.join(map(repr, KINDS))}")
         smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
+        if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and end the process
+            raise ValueError(f"tokenizer.vocab_size is {self.vocab_size:,}; choose at most {LARGEST_VOCABULARY:,}")
         if self.vocab_size < smallest:
             raise ValueError(
                 f"tokenizer.vocab_size is {self.vocab_size:,}; {self.kind} needs at least {smallest:,}: "
@@ -94,8 +99,7 @@ def learn_tokenizer(
         TypeError: `texts` is a single string, or holds something else than strings.
         ValueError: There is no text, or too little of it for that many pieces.
     """
-    learn_model = _learn_bpe if settings.kind == "bpe" else _learn_wordpiece
-    tokenizer = _around(learn_model(_checked(texts), settings, show_progress), settings)
+    tokenizer = _around(_learned_model(_checked(texts), settings, show_progress), settings)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     if (size := tokenizer.get_vocab_size()) < settings.vocab_size:
         raise ValueError(
@@ -113,31 +117,22 @@ def learn_tokenizer(
     )
 
 
-def _learn_bpe(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
-    """Byte-pair encoding: merges the most frequent pair of neighbours, again and again."""
-    trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocab_size,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=_byte_alphabet(),
-        show_progress=show_progress,
-    )
-    tokenizer = _around(models.BPE(), settings)
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer.model
+def _learned_model(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
+    """Merges the most frequent pair of neighbours, again and again.
 
-
-def _learn_wordpiece(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
-    """Word pieces: merges as above, but a piece that continues a word is not the piece that starts one."""
+    Of word pieces one that continues a word is not the piece that starts one.
+    """
+    # The library's own order of the characters that spell bytes changes from run to run.
+    options = {"vocab_size": settings.vocab_size, "show_progress": show_progress}
+    options["initial_alphabet"] = alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    if settings.kind == "bpe":
+        tokenizer = _around(models.BPE(), settings)
+        tokenizer.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=list(SPECIAL_TOKENS), **options))
+        return tokenizer.model
     # The trainer numbers continuing bytes as it meets them, in the order of a hash table that differs from run to run,
     # and leaves out those it never meets. Named as special tokens they are all there, in a fixed order.
-    continuing_bytes = [CONTINUATION + byte for byte in _byte_alphabet()]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=settings.vocab_size,
-        special_tokens=[*SPECIAL_TOKENS, *continuing_bytes],
-        initial_alphabet=_byte_alphabet(),
-        continuing_subword_prefix=CONTINUATION,
-        show_progress=show_progress,
-    )
+    special = [*SPECIAL_TOKENS, *(CONTINUATION + byte for byte in alphabet)]
+    trainer = trainers.WordPieceTrainer(special_tokens=special, continuing_subword_prefix=CONTINUATION, **options)
     tokenizer = _around(models.WordPiece(unk_token=UNK_TOKEN), settings)
     tokenizer.train_from_iterator(texts, trainer)
     return models.WordPiece(
@@ -166,11 +161,6 @@ def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
     # ByteLevel joins the pieces to one text, so Strip sees that text's first blank only: the one put in front.
     tokenizer.decoder = decoders.Sequence([*unmark, decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return tokenizer
-
-
-def _byte_alphabet() -> list[str]:
-    """The 256 characters that spell the bytes, in a fixed order (the library's own order changes from run to run)."""
-    return sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
@@ -202,8 +192,11 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     remedy = "learn one with learn_tokenizer(...) and save it there with save_pretrained"
     if not (Path(folder) / "tokenizer.json").is_file():
         raise ValueError(f"there is no tokenizer.json in {str(folder)!r}; {remedy}")
-    # Ours has no code. That of another kind is not run, and nobody is asked whether it may be.
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    # Ours has no code. Code of any other tokenizer is not run, and transformers does not ask whether to run it.
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except TypeError as error:  # a special token that is no text
+        raise ValueError(f"the tokenizer in {str(folder)!r} cannot be read ({error}): {remedy}") from error
     found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
     ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))
     if found != SPECIAL_TOKENS or ids != list(range(len(SPECIAL_TOKENS))):

@@ -1,4 +1,4 @@
-"""Where two systems differ: on which sentences, at which lengths, on which words."""
+"""Where systems differ: on which sentences, at which lengths, on which words."""
 
 import re
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .metric_names import LOWER_IS_BETTER
+from .metrics import METRICS
 from .scores import score_segments, score_translations
 
 
@@ -16,12 +16,7 @@ FREQUENCY_EDGES = (1, 10, 100, 1000, 10_000)
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence that one system translates better than another.
-
-    Attributes:
-        segment: Its number, from 1.
-        values: Score of the sentence by system.
-    """
+    """A sentence that one system translates better than another: its number, from 1, and its score by system."""
 
     segment: int
     values: dict[str, float]
@@ -29,10 +24,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Group:
-    """The sentences that have something in common, and how well each system translates them.
+    """Sentences that have something in common, say a length of "11–15" words.
 
     Attributes:
-        label: What they have in common, say "11–15".
+        label: What they have in common.
         segments: How many there are.
         values: Score of all of them together, by system.
     """
@@ -57,19 +52,18 @@ def largest_differences(
         references: Lists of references, each with another one of every segment.
         metric: What sentences are scored by.
         target_language: As for `score_translations`.
-        count: How many sentences that the first system does better, and how many that the other does.
+        count: How many sentences that the first system translates better, and how many that the other does.
 
     Returns:
-        By the other system's name: first those that it does better, the largest gain first; then those that it does
+        By the other system's name: first those it translates better, the largest gain first; then those it translates
         worse, the largest loss first. Sentences of equal score are left out.
     """
-    common = {"target_language": target_language}
     scores = {
-        name: [each[metric] for each in score_segments(texts, references, [metric], **common)]
+        name: [each[metric] for each in score_segments(texts, references, [metric], target_language=target_language)]
         for name, texts in systems.items()
     }
     first, *others = systems
-    sign = -1 if metric in LOWER_IS_BETTER else 1
+    sign = -1 if METRICS[metric].lower_is_better else 1
     found = {}
     for other in others:
         gains = [sign * (b - a) for a, b in zip(scores[first], scores[other], strict=True)]
@@ -91,7 +85,7 @@ def scores_by_group(
     *,
     target_language: str,
 ) -> list[Group]:
-    """Scores the sentences of each group by themselves.
+    """Scores the sentences of each group on their own.
 
     Args:
         systems: As for `largest_differences`.
@@ -103,16 +97,14 @@ def scores_by_group(
     """
     groups = []
     for label in order:
-        members = [i for i, each in enumerate(labels) if each == label]
-        if not members:
-            continue
-        texts = [[reference[i] for i in members] for reference in references]
-        values = {}
-        for name, translations in systems.items():
-            chosen = [translations[i] for i in members]
-            [score] = score_translations(chosen, texts, [metric], target_language=target_language)
-            values[name] = score.value
-        groups.append(Group(label, len(members), values))
+        if members := [i for i, each in enumerate(labels) if each == label]:
+            texts = [[reference[i] for i in members] for reference in references]
+            values = {}
+            for name, translations in systems.items():
+                chosen = [translations[i] for i in members]
+                [score] = score_translations(chosen, texts, [metric], target_language=target_language)
+                values[name] = score.value
+            groups.append(Group(label, len(members), values))
     return groups
 
 
@@ -131,7 +123,7 @@ def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], l
 
 
 def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Groups by how often the rarest word of a sentence stands in the training text, whatever its case.
+    """Groups by how often the rarest word of a sentence occurs in the training text, whatever its case.
 
     Args:
         sources: The sentences.
@@ -145,9 +137,8 @@ def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tu
     counts: Counter = Counter()
     for line in training_text:
         counts.update(word for word in _words(line) if word in wanted)
-    names = ["never"]
-    names += [f"{low:,}–{high - 1:,}" for low, high in pairwise(FREQUENCY_EDGES)]
-    names.append(f"{FREQUENCY_EDGES[-1]:,} or more")
+    between = [f"{low:,}–{high - 1:,}" for low, high in pairwise(FREQUENCY_EDGES)]
+    names = ["never", *between, f"{FREQUENCY_EDGES[-1]:,} or more"]
     rarest = [min((counts[word] for word in each), default=0) for each in words]
     return [names[bisect_right(FREQUENCY_EDGES, count)] for count in rarest], names
 

@@ -1,16 +1,31 @@
-"""Our scores as metrics of the library `evaluate`, one file each in `modules/`, that load without the Hub."""
+"""Our scores as metrics of the library `evaluate`, loaded without the Hub."""
 
 from pathlib import Path
 
 import datasets
 import evaluate
 
-from .metric_names import METRICS, check_metric, language_code, needs_language
+from ..files import write_text
+from .metrics import METRICS, language_code, metric_named
 from .scores import score_translations
+
+
+_TEXT = datasets.Value("string")
+# `evaluate.load` takes the path of a file and makes the first metric class in it. So each name gets a file, and the
+# class is reached through its module, lest its base be taken for the metric.
+_MODULE = """\
+from vanilla_transformer.evaluation import evaluate_metrics
+
+
+class {class_name}(evaluate_metrics.{base}):
+    metric = "{metric}"
+"""
 
 
 def module_path(metric: str) -> str:
     """Where `evaluate.load` finds a metric: `evaluate.load(module_path("bleu_paper"), "de")`.
+
+    The file is written to the folder where `evaluate` keeps the code of metrics.
 
     Args:
         metric: One of `METRICS`, or "bracketing".
@@ -19,36 +34,38 @@ def module_path(metric: str) -> str:
         ValueError: There is no such metric.
     """
     if metric != "bracketing":
-        check_metric(metric)
-    return str(Path(__file__).with_name("modules") / f"{metric.replace('+', '_plus')}.py")
+        metric_named(metric)
+    name = metric.replace("+", "_plus")
+    base = "BracketingMetric" if metric == "bracketing" else "TranslationMetric"
+    path = Path(evaluate.config.HF_MODULES_CACHE) / "vanilla_transformer_metrics" / f"{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, _MODULE.format(class_name=name.title().replace("_", ""), base=base, metric=metric))
+    return str(path)
 
 
 class TranslationMetric(evaluate.Metric):
-    """One of our scores. The configuration is the language translated into: `evaluate.load(path, "de")`.
+    """One of our scores. The configuration is the target language, `evaluate.load(path, "de")`, where it matters.
 
-    Only the scores of Moses-tokenised text need it.
-
-    `compute(predictions=..., references=...)` takes a reference per prediction, or a list of them (of the same length
-    for all). It returns the value by the metric's name, the signature, and where there are any the numbers that the
-    value is made of; `resamples=1000` adds the bootstrap's mean and 95 % interval.
+    `compute(predictions=..., references=...)` takes one reference per prediction, or a list of them (the same number
+    for all). It returns the value by the metric's name, the signature, and the numbers that the value is made of, if
+    any; `resamples=1000` adds the bootstrap's mean and 95 % interval.
     """
 
     metric: str
 
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
         return evaluate.MetricInfo(
-            description=METRICS[self.metric],
+            description=METRICS[self.metric].description,
             citation="",
             inputs_description="predictions: detokenised translations; references: one each, or a list for each",
             features=[
-                datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
-                datasets.Features({"predictions": text, "references": text}),
+                datasets.Features({"predictions": _TEXT, "references": datasets.Sequence(_TEXT)}),
+                datasets.Features({"predictions": _TEXT, "references": _TEXT}),
             ],
         )
 
     def _compute(self, predictions, references, resamples: int = 0) -> dict:
-        if self.config_name == "default" and needs_language(self.metric):
+        if self.config_name == "default" and METRICS[self.metric].needs_language:
             raise ValueError(f'{self.metric} depends on the language: evaluate.load(path, "de")')
         language = "und" if self.config_name == "default" else language_code(self.config_name)
         if references and not isinstance(references[0], str):
@@ -66,16 +83,15 @@ class BracketingMetric(evaluate.Metric):
     """EVALB's labelled bracketing recall, precision and F1 of trees in brackets, by the rules of COLLINS.prm."""
 
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
         return evaluate.MetricInfo(
-            description=self.__doc__,
+            description=BracketingMetric.__doc__,
             citation="",
             inputs_description="predictions: the parser's trees; references: the right ones",
-            features=datasets.Features({"predictions": text, "references": text}),
+            features=datasets.Features({"predictions": _TEXT, "references": _TEXT}),
         )
 
     def _compute(self, predictions, references) -> dict:
-        from .bracketing import score_trees
+        from ..parsing.bracketing import score_trees
 
         found = score_trees(references, predictions).overall
         return {name: getattr(found, name) for name in ("recall", "precision", "f1", "complete_match", "valid")}

@@ -1,164 +1,184 @@
-"""Every score of translations as a metric of sacreBLEU: so all have its bootstrap and its paired tests."""
+"""The table of metrics: what each is called, what it means and how it is made.
 
-import math
+Help texts, recipes and commands read the table, so it needs nothing but the standard library: sacreBLEU is imported
+where a metric is made.
+"""
+
+import difflib
 import re
-import unicodedata
-from collections import Counter
-from collections.abc import Sequence
-
-from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric, Score
-from sacrebleu.metrics.helpers import extract_all_word_ngrams
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-
-from .metric_names import check_metric, language_code, needs_language
-from .signatures import OwnSignature
-from .tokenizers import Multi30kTokenizer, PaperTokenizer, TokenizedText
-from .tree_metric import BracketingF1
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 
-def build_metric(name: str, language: str = "", *, for_sentences: bool = False) -> Metric:
-    """Makes a metric of sacreBLEU, with its `corpus_score`, `sentence_score` and `get_signature`.
-
-    Args:
-        name: One of `METRICS` or `TREE_METRICS`.
-        language: Code of the language translated into, such as `"de"` or `"de_DE"`: Moses' rules depend on it. The
-            metrics of `needs_language` are the ones that ask for it.
-        for_sentences: BLEU as it makes sense for a single sentence: smoothed, and of no longer n-grams than there are.
-
-    Raises:
-        ValueError: There is no metric of this name, or the language is no language code.
-    """
-    check_metric(name)
-    code = language_code(language) if needs_language(name) else ""
-    bleu = {"effective_order": for_sentences}
-    # multi-bleu.perl, which the figures of papers come from, does not smooth.
-    unsmoothed = {**bleu, "tokenize": "none", "force": True, "smooth_method": "exp" if for_sentences else "none"}
-    if name == "sacrebleu":
-        return BLEU(**bleu)
-    if name == "sacrebleu_lowercase":
-        return BLEU(**bleu, lowercase=True)
-    if name == "sacrebleu_intl":
-        return BLEU(**bleu, tokenize="intl")
-    if name == "bleu_paper":
-        return _with_tokenizer(BLEU(**unsmoothed), PaperTokenizer(code))
-    if name == "bleu_tokenized":
-        return _with_tokenizer(BLEU(**unsmoothed), PaperTokenizer(code, split_compounds=False))
-    if name == "bleu_lowercase_tokenized":
-        return _with_tokenizer(BLEU(**unsmoothed, lowercase=True), Multi30kTokenizer(code))
-    if name == "bleu_pretokenized":
-        return _with_tokenizer(BLEU(**unsmoothed), TokenizedText())
-    if name == "chrf":
-        return CHRF()
-    if name == "chrf++":
-        return CHRF(word_order=2)
-    if name == "ter":
-        return TER()
-    if name == "evalb":
-        return BracketingF1()
-    return NIST() if name == "nist" else ExactMatch()
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 
-def _with_tokenizer(metric: BLEU, tokenizer) -> BLEU:
-    metric.tokenizer, metric.tokenizer_signature = tokenizer, tokenizer.signature()
+def _bleu(language: str, for_sentences: bool, **options) -> "Metric":
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(effective_order=for_sentences, **options)
+
+
+def _multi_bleu(tokenizer: str, language: str, for_sentences: bool, lowercase: bool = False, **options) -> "Metric":
+    """BLEU on words of one of our tokenizers. multi-bleu.perl, where papers' figures come from, does not smooth."""
+    from . import tokenizers
+
+    words = getattr(tokenizers, tokenizer)(language, **options)
+    smoothing = "exp" if for_sentences else "none"
+    metric = _bleu("", for_sentences, tokenize="none", force=True, smooth_method=smoothing, lowercase=lowercase)
+    metric.tokenizer, metric.tokenizer_signature = words, words.signature()
     return metric
 
 
-class ExactMatch(Metric):
-    """Percentage of hypotheses that are identical to a reference, after Unicode's normalisation NFC."""
-
-    _SIGNATURE_TYPE = OwnSignature
-
-    def __init__(self):
-        super().__init__()
-        self.settings = {"case": "mixed", "norm": "nfc"}
-
-    def _preprocess_segment(self, sent: str) -> str:
-        return unicodedata.normalize("NFC", sent)
-
-    def _extract_reference_info(self, refs: Sequence[str]) -> dict:
-        return {"texts": set(refs)}
-
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
-        return [int(hypothesis in ref_kwargs["texts"]), 1]
-
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> Score:
-        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
-
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
-        identical, segments = stats
-        score = Score("exact match", 100 * float(identical) / float(segments))
-        score._verbose = f"{int(identical)} of {int(segments)} identical"
-        return score
+def _other(home: str, name: str, language: str, for_sentences: bool, **options) -> "Metric":
+    """A metric that neither a language nor the scoring of sentences changes."""
+    return getattr(import_module(home, __package__), name)(**options)
 
 
-class NIST(Metric):
-    """NIST as mteval-v13a.pl computes it (Doddington, 2002): a sum of information, not a percentage.
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric.
 
-    An n-gram that matches counts as much as it tells, in bits: log2 of how often its first n - 1 words stand in the
-    references divided by how often all n do. These sums are divided by the number of n-grams in the hypotheses, added
-    up for n = 1 ... 5, and lowered where the hypotheses are shorter than the references (half at two thirds).
-
-    Args:
-        max_ngram_order: The longest n-grams.
-        lowercase: Fold the case of the letters of ASCII, the only ones that mteval-v13a.pl folds; it does by default.
+    Attributes:
+        name: What commands and recipes call it.
+        description: What it is, in one line.
+        build: Makes it. Takes the target language's code ("" where none is needed) and whether single sentences are
+            scored: BLEU is then smoothed, and uses no longer n-grams than the sentence has.
+        needs_language: Whether it splits text into words by the rules of a language.
+        lower_is_better: Whether the smallest value is the best.
+        of_trees: Whether it scores linearised trees instead of text.
     """
 
-    _SIGNATURE_TYPE = OwnSignature
+    name: str
+    description: str
+    build: Callable[[str, bool], "Metric"]
+    needs_language: bool = False
+    lower_is_better: bool = False
+    of_trees: bool = False
 
-    def __init__(self, max_ngram_order: int = 5, lowercase: bool = True):
-        super().__init__()
-        self.max_ngram_order = max_ngram_order
-        self.lowercase = lowercase
-        self.settings = {"case": "lc-ascii" if lowercase else "mixed", "tok": "13a", "order": max_ngram_order}
-        self._tokenizer = Tokenizer13a()
-        self._information: dict[tuple[str, ...], float] = {}
 
-    def _preprocess_segment(self, sent: str) -> str:
-        tokens = self._tokenizer(sent.rstrip())
-        return re.sub("[A-Z]", lambda letter: letter[0].lower(), tokens) if self.lowercase else tokens
+_ROWS = (
+    MetricRow(
+        "sacrebleu",
+        "BLEU on detokenised text with case, split as mteval-v13a does: sacreBLEU's default, to report first",
+        _bleu,
+    ),
+    MetricRow(
+        "sacrebleu_lowercase",
+        "BLEU on detokenised, lower-cased text (case-insensitive sacreBLEU)",
+        partial(_bleu, lowercase=True),
+    ),
+    MetricRow(
+        "sacrebleu_intl",
+        "BLEU with mteval-v14's international tokenisation, which splits at all Unicode punctuation",
+        partial(_bleu, tokenize="intl"),
+    ),
+    MetricRow(
+        "bleu_paper",
+        "the paper's BLEU: Moses-tokenised, case kept, German compounds split at hyphens, not smoothed",
+        partial(_multi_bleu, "PaperTokenizer"),
+        needs_language=True,
+    ),
+    MetricRow(
+        "bleu_tokenized",
+        "the same without splitting compounds",
+        partial(_multi_bleu, "PaperTokenizer", split_compounds=False),
+        needs_language=True,
+    ),
+    MetricRow(
+        "bleu_lowercase_tokenized",
+        "BLEU on lower-cased, Moses-tokenised text, the Multi30k literature's number",
+        partial(_multi_bleu, "Multi30kTokenizer", lowercase=True),
+        needs_language=True,
+    ),
+    MetricRow(
+        "bleu_pretokenized",
+        "multi-bleu.perl: BLEU on text whose words are separated by spaces already",
+        partial(_multi_bleu, "TokenizedText"),
+    ),
+    MetricRow(
+        "chrf",
+        "chrF2: F-score of character n-grams, kinder than BLEU to rich morphology",
+        partial(_other, "sacrebleu.metrics", "CHRF"),
+    ),
+    MetricRow(
+        "chrf++",
+        "chrF2 with single words and pairs of words among the n-grams",
+        partial(_other, "sacrebleu.metrics", "CHRF", word_order=2),
+    ),
+    MetricRow(
+        "ter",
+        "translation edit rate: edits and moves of phrases per 100 words of the reference; lower is better",
+        partial(_other, "sacrebleu.metrics", "TER"),
+        lower_is_better=True,
+    ),
+    MetricRow(
+        "nist",
+        "NIST of mteval-v13a: matching n-grams weighted by how rare they are in the references; no percentage",
+        partial(_other, ".own_metrics", "NIST"),
+    ),
+    MetricRow(
+        "exact_match",
+        "percentage of hypotheses identical to a reference",
+        partial(_other, ".own_metrics", "ExactMatch"),
+    ),
+    MetricRow(
+        "evalb",
+        "labelled bracketing F1 of linearised trees by EVALB's rules; every sentence counts, repaired, with the "
+        "reference's punctuation, where EVALB leaves sentences out",
+        partial(_other, "..parsing.tree_metric", "BracketingF1"),
+        of_trees=True,
+    ),
+)
 
-    def _cache_references(self, references: Sequence[Sequence[str]]) -> list:
-        counts: Counter = Counter()
-        for text in (text for texts in references for text in texts if text is not None):
-            ngrams, length = extract_all_word_ngrams(self._preprocess_segment(text), 1, self.max_ngram_order)
-            counts.update(ngrams)
-            counts[()] += length
-        self._information = {
-            ngram: math.log2(counts[ngram[:-1]] / count) for ngram, count in counts.items() if ngram != ()
-        }
-        return super()._cache_references(references)
+METRICS = {row.name: row for row in _ROWS}
+"""Every metric by its name. To add one, add its row."""
 
-    def _extract_reference_info(self, refs: Sequence[str]) -> dict:
-        most: Counter = Counter()
-        lengths = []
-        for text in refs:
-            ngrams, length = extract_all_word_ngrams(text, 1, self.max_ngram_order)
-            most |= ngrams
-            lengths.append(length)
-        return {"most": most, "length": sum(lengths) / len(lengths)}
 
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[float]:
-        ngrams, length = extract_all_word_ngrams(hypothesis, 1, self.max_ngram_order)
-        information, totals = [0.0] * self.max_ngram_order, [0] * self.max_ngram_order
-        for ngram, count in ngrams.items():
-            totals[len(ngram) - 1] += count
-            matching = min(count, ref_kwargs["most"][ngram])
-            if matching:
-                information[len(ngram) - 1] += matching * self._information[ngram]
-        return [length, ref_kwargs["length"], *information, *totals]
+def metric_named(name: str) -> MetricRow:
+    """The row of a metric.
 
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> Score:
-        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
+    Raises:
+        ValueError: There is no such metric; the message lists the names there are.
+    """
+    if name not in METRICS:
+        near = difflib.get_close_matches(name, METRICS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown metric {name!r}; {hint}Known are: {', '.join(METRICS)}")
+    return METRICS[name]
 
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
-        length, reference_length = float(stats[0]), float(stats[1])
-        information = stats[2 : 2 + self.max_ngram_order]
-        totals = stats[2 + self.max_ngram_order :]
-        sums = [float(bits) / max(float(total), 1) for bits, total in zip(information, totals, strict=True)]
-        ratio = length / reference_length if reference_length else 1.0
-        beta = -math.log(2) / math.log(1.5) ** 2
-        penalty = (math.exp(beta * math.log(ratio) ** 2) if ratio < 1 else 1.0) if length else 0.0
-        score = Score("NIST", penalty * sum(sums))
-        score._verbose = "/".join(f"{each:.4f}" for each in sums) + f" (penalty={penalty:.3f} ratio={ratio:.3f})"
-        return score
+
+def build_metric(name: str, language: str = "", *, for_sentences: bool = False) -> "Metric":
+    """Makes a metric of sacreBLEU, with its `corpus_score`, `sentence_score` and `get_signature`.
+
+    Args:
+        name: One of `METRICS`.
+        language: Code of the target language, such as `"de"` or `"de_DE"`, for the metrics that need it.
+        for_sentences: See `MetricRow.build`.
+
+    Raises:
+        ValueError: There is no such metric, or it needs a language and this is no language code.
+    """
+    row = metric_named(name)
+    return row.build(language_code(language) if row.needs_language else "", for_sentences)
+
+
+def lacks_spaces(language: str) -> bool:
+    """Whether a language is written without spaces between words: BLEU needs a segmenter or characters there."""
+    return language_code(language) in ("bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh")
+
+
+def language_code(language: str) -> str:
+    """The bare language code. Moses would silently treat `"de_DE"` or `"German"` as an unknown language.
+
+    Raises:
+        ValueError: It is no language code.
+    """
+    code = re.split("[-_]", language)[0].lower()
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise ValueError(f"target_language must be a language code such as 'de' or 'de_DE', got {language!r}")
+    return code

@@ -23,8 +23,8 @@ class Text:
 
     Attributes:
         name: What tables and errors call it.
-        segments: Its segments, as a rule sentences.
-        ids: Of SGM, the document and number of each segment.
+        segments: Its segments, usually sentences.
+        ids: In SGM, the document and number of each segment.
         language: Code of its language, where the file says so.
     """
 
@@ -41,12 +41,12 @@ def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]
         path: One of
             FILE.sgm, .sgml (or .gz of it): WMT's, with a document's segments in `<seg id=...>`; several systems or
             translators (`sysid`) are several texts;
-            FILE.jsonl: on each line a string, or an object that has the role ("reference": ...; also "references", a
-            list, the same number on each line), a `translation` by language codes or such codes themselves, or what
-            `translate --json` writes;
-            any other file but tables and XML: UTF-8 text, a segment on each line, plain or .gz.
+            FILE.jsonl: on each line a string, or an object with the role as a key ("reference": ...; also
+            "references", a list of the same length on each line), a `translation` by language codes or such codes
+            themselves, or what `translate --json` writes;
+            any other file but tables and XML: UTF-8 text, a segment per line, plain or .gz.
         role: "source", "reference" or "hypothesis".
-        language: Code of the language, for JSON lines that have the segment by it, and to be compared with SGM's own.
+        language: Code of the language: the key of segments in JSON lines, and compared with what an SGM file says.
 
     Returns:
         One text; several where the file has several references or systems.
@@ -100,7 +100,7 @@ def _in_order_of(first: Text, text: Text) -> Text:
 
 
 def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
-    """SGM is no XML: its text may hold a bare `&`, and its tags stay open."""
+    """SGM is not XML: its text may hold a bare `&`, and its tags stay open."""
     tags = re.compile(r"<(?P<tag>\w+)(?P<attributes>[^>]*)>", flags=re.IGNORECASE)
     found: dict[str, list[tuple[str, str, str]]] = {}
     declared, system, document, waiting = None, path.name, "", None
@@ -108,7 +108,8 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
         line = line if waiting is None else f"{waiting} {line}"
         waiting = None
         for tag in tags.finditer(line):
-            name, attributes = tag["tag"].lower(), _attributes(tag["attributes"])
+            pairs = re.findall(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", tag["attributes"])
+            name, attributes = tag["tag"].lower(), {key.lower(): "".join(values) for key, *values in pairs}
             if name in ("refset", "tstset", "srcset"):
                 declared = attributes.get("srclang" if name == "srcset" else "trglang", declared)
             elif name == "doc":
@@ -126,27 +127,18 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
         raise ValueError(f"{path}: the last segment does not end (</seg> is missing): fetch the file again.")
     if not found:
         raise ValueError(f"{path} holds no <seg>: it is no SGM file of segments.")
-    if declared not in (None, "any") and language is not None and not _same_language(declared, language):
+    codes = [re.split("[-_]", code.lower())[0] for code in (declared, language) if code not in (None, "any")]
+    if len(set(codes)) > 1:
         raise ValueError(f"{path} is in {declared!r} by its own words, but the {role} is to be in {language!r}.")
-    return [_checked_sgm(path, name, segments, len(found) > 1, declared) for name, segments in found.items()]
-
-
-def _checked_sgm(path: Path, system: str, segments: list[tuple[str, str, str]], many: bool, declared) -> Text:
-    ids = [(document, number) for document, number, _ in segments]
-    [((document, number), times)] = Counter(ids).most_common(1)
-    if times > 1:
-        raise ValueError(f"{path} has segment {number} of document {document!r} more than once.")
-    language = None if declared == "any" else declared
-    return Text(f"{path.name}:{system}" if many else path.name, [text for *_, text in segments], ids, language)
-
-
-def _attributes(text: str) -> dict[str, str]:
-    found = re.findall(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", text)
-    return {name.lower(): double or single or bare for name, double, single, bare in found}
-
-
-def _same_language(one: str, other: str) -> bool:
-    return re.split("[-_]", one.lower())[0] == re.split("[-_]", other.lower())[0]
+    texts = []
+    for system, segments in found.items():
+        ids = [(document, number) for document, number, _ in segments]
+        [((document, number), times)] = Counter(ids).most_common(1)
+        if times > 1:
+            raise ValueError(f"{path} has segment {number} of document {document!r} more than once.")
+        name = f"{path.name}:{system}" if len(found) > 1 else path.name
+        texts.append(Text(name, [text for *_, text in segments], ids, None if declared == "any" else declared))
+    return texts
 
 
 def _jsonl(path: Path, role: str, language: str | None) -> list[Text]:

@@ -2,14 +2,13 @@
 
 CTranslate2 runs Transformers by a specification: a tree of named weights and flags. This file fills it with ours.
 
-CTranslate2's own converter has no plugins, and asks a registry of its own for a model's loader. Once this package is
-imported, in whatever order, ours is there, for `ctranslate2.converters.TransformersConverter`; and
+CTranslate2's own converter, `ctranslate2.converters.TransformersConverter`, knows our models once this package is
+imported (see `_registration.py`). As a command, with the package imported, it is
 
     python -m vanilla_transformer.export.ctranslate2 --model runs/short/averaged --output_dir for_ctranslate2 \\
         --copy_files generation_config.json tokenizer.json tokenizer_config.json
 
-is the command `ct2-transformers-converter` with the package imported. Without the copied files the folder is for
-`ctranslate2.Translator` alone.
+Without the copied files the folder is for `ctranslate2.Translator` alone.
 """
 
 from pathlib import Path
@@ -38,22 +37,16 @@ QUANTIZATIONS = (
     "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16"
 )  # fmt: skip
 
-# How many sinusoids CTranslate2 gets, which have no limit here: it reads so many tokens of a source if not told more.
+# How many sinusoids CTranslate2 gets; here they have no limit. It reads as many tokens of a source if not told more.
 POSITIONS = 1024
 
 _ACTIVATIONS = {
-    "relu": Activation.RELU,
-    "gelu": Activation.GELU,
-    "gelu_fast": Activation.GELUTanh,
-    "gelu_new": Activation.GELUTanh,
-    "gelu_pytorch_tanh": Activation.GELUTanh,
-    "quick_gelu": Activation.GELUSigmoid,
-    "silu": Activation.SWISH,
-    "swish": Activation.SWISH,
-    "tanh": Activation.Tanh,
-}
+    "relu": Activation.RELU, "gelu": Activation.GELU, "gelu_fast": Activation.GELUTanh,
+    "gelu_new": Activation.GELUTanh, "gelu_pytorch_tanh": Activation.GELUTanh, "quick_gelu": Activation.GELUSigmoid,
+    "silu": Activation.SWISH, "swish": Activation.SWISH, "tanh": Activation.Tanh,
+}  # fmt: skip
 
-# Added to the score of what must not be generated. Infinity would do as well, but for kinds of numbers that lack it.
+# Added to the score of what must not be generated. Not infinity, which some number formats lack.
 _NEVER = -1e4
 
 
@@ -70,11 +63,10 @@ def to_ctranslate2(
     [`translate`] takes it as `ExportedModel(output)` and sees to all that follows here.
 
     Sources are the tokenizer's tokens, their `</s>` included. In float32 greedy search finds the same tokens as ours,
-    and beam search the same as ours with `length_penalty_type="length"` and `early_stopping=True`; CTranslate2 has no
-    other penalty and no other way to stop, so not the paper's. For that it must be told what is not its default:
-    `return_end_token`, because |Y| in its |Y|^alpha counts the end token only if it returns it;
-    `min_decoding_length=0`, because it never ends a translation at once; and limits, because it reads no more than
-    1,024 tokens of a source (`max_input_length`) and writes no more than 256 (`max_decoding_length`).
+    and beam search the same as ours with `length_penalty_type="length"` and `early_stopping=True`, not the paper's,
+    which CTranslate2 does not have. It must be told what is not its default: `return_end_token`, because its |Y|^alpha
+    counts the end token only then; `min_decoding_length=0`, because it never ends a translation at once; and limits,
+    because it reads only 1,024 tokens of a source (`max_input_length`) and writes 256 (`max_decoding_length`).
 
     Args:
         model: The model, in any floating-point type.
@@ -82,8 +74,7 @@ def to_ctranslate2(
         output: The folder to make.
         quantization: How weights are stored, one of `QUANTIZATIONS`; None is float32. CTranslate2 computes in the
             same type where the processor can.
-        positions: How many positions there are to be if they are sinusoids. CTranslate2 refuses to go beyond them;
-            a learned table goes over as it is.
+        positions: How many sinusoids to write; CTranslate2 refuses longer texts. A learned table goes over as it is.
 
     Raises:
         ValueError: There is no such quantization, tokenizer and model have different vocabularies, or CTranslate2
@@ -115,32 +106,25 @@ def specification(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, positions: int = POSITIONS
 ) -> TransformerSpec:
     """CTranslate2's specification of a model, filled. Arguments and errors are those of [`to_ctranslate2`]."""
-    _check(model)
+    _check(model.config)
     tokens = _vocabulary(model.config, tokenizer)
     spec = _filled_spec(model, positions)
     for name, value in _special_tokens(model, tokenizer, tokens).items():
         setattr(spec.config, name, value)
     spec.config.layer_norm_epsilon = model.config.layer_norm_eps
-    # CTranslate2 has no use for it, but whoever calls CTranslate2.
+    # Not for CTranslate2, but for its callers.
     spec.config.add_attribute("positions", len(spec.encoder.position_encodings.encodings))
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     return spec
 
 
-# ------------------------------------------------------------------------------------------------------- vocabulary
-
-
-def _check(model: VanillaTransformerForConditionalGeneration) -> None:
+def _check(config: VanillaTransformerConfig) -> None:
     """Refuses what CTranslate2 cannot do, by the name of its field."""
-    config = model.config
-    if config.value_head_dim is not None:
-        for side in ("encoder", "decoder"):
-            head_dim = config.head_dim or config.d_model // getattr(config, f"{side}_attention_heads")
-            if config.value_head_dim != head_dim:
-                raise ValueError(
-                    f"CTranslate2 has no value_head_dim ({config.value_head_dim}) other than head_dim ({head_dim})."
-                )
+    for heads in (config.encoder_attention_heads, config.decoder_attention_heads):
+        head_dim, value_head_dim = config.head_dims(heads)
+        if value_head_dim != head_dim:
+            raise ValueError(f"CTranslate2 has no value_head_dim ({value_head_dim}) other than head_dim ({head_dim}).")
     if config.activation_function not in _ACTIVATIONS:
         raise ValueError(
             f"CTranslate2 has no activation_function {config.activation_function!r}: it has {', '.join(_ACTIVATIONS)}."
@@ -148,7 +132,7 @@ def _check(model: VanillaTransformerForConditionalGeneration) -> None:
 
 
 def _vocabulary(config: VanillaTransformerConfig, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The tokens in the order of their ids; rows of the embedding matrix that no token uses get made-up ones."""
+    """The tokens in the order of their ids; spare rows of the embedding matrix get made-up ones."""
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"The model's vocab_size is {config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} tokens: "
@@ -161,7 +145,7 @@ def _vocabulary(config: VanillaTransformerConfig, tokenizer: PreTrainedTokenizer
 def _special_tokens(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, tokens: list[str]
 ) -> dict[str, str]:
-    """What CTranslate2's config.json says of tokens. (It adds none to sources: the tokenizer has.)"""
+    """What CTranslate2's config.json says of tokens. (It adds none to sources: the tokenizer does.)"""
     ours = {"bos_token": tokenizer.bos_token, "unk_token": tokenizer.unk_token}
     found = {name: token for name, token in ours.items() if token is not None}
     for name in ("eos_token_id", "decoder_start_token_id"):
@@ -174,19 +158,18 @@ def _special_tokens(
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------- weights
-
-
 def _filled_spec(model: VanillaTransformerForConditionalGeneration, positions: int) -> TransformerSpec:
     config = model.config
-    choices = {
-        "pre_norm": config.norm_first,
-        "activation": _ACTIVATIONS[config.activation_function],
-        "head_dim": config.head_dim,
-    }
+    choices = {"pre_norm": config.norm_first, "activation": _ACTIVATIONS[config.activation_function]}
+
+    def widths(heads: int) -> dict:
+        head_dim, _ = config.head_dims(heads)
+        return {"head_dim": None if head_dim * heads == config.d_model else head_dim}
+
+    heads = config.encoder_attention_heads, config.decoder_attention_heads
     spec = TransformerSpec(
-        TransformerEncoderSpec(config.encoder_layers, config.encoder_attention_heads, **choices),
-        TransformerDecoderSpec(config.decoder_layers, config.decoder_attention_heads, **choices),
+        TransformerEncoderSpec(config.encoder_layers, heads[0], **choices, **widths(heads[0])),
+        TransformerDecoderSpec(config.decoder_layers, heads[1], **choices, **widths(heads[1])),
     )
     encoder, decoder = model.model.encoder, model.model.decoder
     _fill_stack(spec.encoder, encoder, positions)
@@ -229,7 +212,7 @@ def _fill_stack(spec: TransformerEncoderSpec | TransformerDecoderSpec, stack, po
 
 
 def _fill_linear(spec: LinearSpec, *projections: nn.Linear) -> None:
-    """Several projections of the same states become one, as CTranslate2 has them."""
+    """Several projections of the same states become one, as in CTranslate2."""
     spec.weight = np.concatenate([_array(each.weight) for each in projections])
     if projections[0].bias is not None:
         spec.bias = np.concatenate([_array(each.bias) for each in projections])

@@ -1,7 +1,7 @@
 """Our models as ONNX, which onnxruntime and many other engines run without torch.
 
-There are two graphs. The encoder's ends with the keys and values that the decoder's layers attend to, because they are
-the same in every step. The decoder's goes on by any number of tokens, from the keys and values of those before.
+There are two graphs. The encoder's ends with the keys and values that the decoder's layers attend to, the same in every
+step. The decoder's goes on by any number of tokens, from the keys and values of those before.
 """
 
 import copy
@@ -28,10 +28,10 @@ except ImportError as error:
     raise ImportError('The export to ONNX needs its packages: pip install "vanilla-transformer[onnx]"') from error
 
 
-# The version of ONNX's operators: the one that torch.onnx is written for; others it has to convert to.
+# The version of ONNX's operators that torch.onnx is written for; to others it would have to convert.
 OPSET = 18
 
-# Added to the score of what is hidden from attention. (Infinity would make 0 / 0 of a row with nothing else.)
+# Added to the score of what is hidden from attention. (With infinity a row with nothing else would be 0 / 0.)
 _HIDDEN = torch.finfo(torch.float32).min
 
 
@@ -42,10 +42,10 @@ def to_onnx(
 
     Weights are float32, ids and masks int64, all lengths are free. For each layer L of the decoder, from 0:
 
-    - `encoder.onnx` makes of `input_ids` and `attention_mask` (batch, source) the layer's `encoder.L.key` and
+    - `encoder.onnx` takes `input_ids` and `attention_mask` (batch, source) and returns the layer's `encoder.L.key` and
       `encoder.L.value` (batch, heads, source, head_dim).
-    - `decoder.onnx` makes of `input_ids` (batch, target), the same `attention_mask`, those keys and values, and
-      `past.L.key` and `past.L.value` (batch, heads, past, head_dim), whose past is 0 to begin with, the `logits`
+    - `decoder.onnx` takes `input_ids` (batch, target), the same `attention_mask`, those keys and values, and
+      `past.L.key` and `past.L.value` (batch, heads, past, head_dim), at first with a past of 0. It returns the `logits`
       (batch, target, vocab_size) of what follows each token, and `present.L.key` and `present.L.value` (batch, heads,
       past + target, head_dim), the next step's past.
 
@@ -172,7 +172,7 @@ def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> Non
 
 
 def _names(name: str, layers: int) -> list[str]:
-    """What stands for a name in a graph: for keys and values, one each for every layer of the decoder."""
+    """The names of a tensor in a graph; of keys and values, one each for every layer of the decoder."""
     if name not in ("encoder", "past", "present"):
         return [name]
     return [f"{name}.{number}.{part}" for number in range(layers) for part in ("key", "value")]
@@ -180,7 +180,7 @@ def _names(name: str, layers: int) -> list[str]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps to itself what torch.onnx says of its own insides, and of torchvision that is not installed."""
+    """Mutes torch.onnx, which reports on its own internals and on a missing torchvision."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

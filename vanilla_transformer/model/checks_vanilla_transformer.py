@@ -1,25 +1,119 @@
-"""What cannot be meant is refused with one clear error, where looking at the values costs nothing.
+"""Arguments that make no sense get one clear error, where looking at the values costs nothing.
 
-On a GPU a look at values waits for it, and neither a compiled or exported graph nor torch.func can branch on them:
-there the checks of values are left out, and an id outside the vocabulary is torch's own error. Shapes are checked
-everywhere but, for the target's, in such graphs, whose lengths they would fix.
+On a GPU a look at values waits for it, and a recorded graph (compiled, exported, traced) cannot branch on them: there
+the checks of values are left out, and an id outside the vocabulary is torch's own error. Shapes are checked everywhere
+but, for the target's, in compiled graphs, whose lengths they would fix.
 """
 
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
 import torch
+from torch.fx.experimental import proxy_tensor
+from transformers.utils import GENERATION_CONFIG_NAME
 
 
-def check_ids(ids: torch.Tensor, vocab_size: int) -> None:
-    """Refuses ids of any shape that the embedding matrix has no row for.
+# What a generation config can ask for that no model does here, and the values by which it does not.
+_NOT_HERE = {
+    "penalty_alpha": ("contrastive search", (None, 0)),
+    "num_beam_groups": ("a beam search in groups", (None, 0, 1)),
+    "constraints": ("a constrained beam search", (None, [])),
+    "force_words_ids": ("a constrained beam search", (None, [])),
+    "dola_layers": ("a search that compares layers", (None,)),
+    "stop_strings": ("an end at given strings", (None, [])),
+    "token_healing": ("a prefix that is cut anew", (None, False)),
+    "guidance_scale": ("guidance by a second prompt", (None, 1)),
+    "assistant_early_exit": ("drafts by lower layers", (None,)),
+}
+_WHOLE_NUMBERS = {
+    "num_beams": 1, "num_return_sequences": 1, "max_length": 1, "max_new_tokens": 1, "min_length": 0,
+    "min_new_tokens": 0, "top_k": 0, "no_repeat_ngram_size": 0,
+}  # fmt: skip
+_NUMBERS = ("length_penalty", "temperature", "top_p", "repetition_penalty")
+_TOKENS = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+
+
+def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = None) -> None:
+    """Refuses a model's `generation_config.json`, if there is one, as [`check_decoding`] does.
 
     Raises:
-        ValueError: An id is negative, or `vocab_size` or more.
+        ValueError: It is no mapping, or a field is refused; the message names the file.
     """
-    if not _may_look_at(ids):
+    path = os.path.join(folder, GENERATION_CONFIG_NAME)
+    if not os.path.isfile(path):
         return
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON ({error}): save the model again.") from error
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path} is no mapping of fields: save the model again.")
+    try:
+        check_decoding(fields, vocab_size)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
+    """Refuses fields of a generation config that would fail only while somebody translates, or fetch code.
+
+    Args:
+        fields: As its file, or a recipe, has them.
+        vocab_size: How many token ids there are, if that is known.
+
+    Raises:
+        ValueError: One is refused; the message begins with its name.
+    """
+    for name, (what, neutral) in _NOT_HERE.items():
+        if name in fields and fields[name] not in neutral:
+            raise ValueError(
+                f"{name} = {_short(fields[name])} asks for {what}, which there is not here: remove {name}."
+            )
+    for name, least in _WHOLE_NUMBERS.items():
+        value = fields.get(name)
+        if value is not None and (type(value) is not int or value < least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {_short(value)}.")
+    for name in _NUMBERS:
+        value = fields.get(name)
+        if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
+            raise ValueError(f"{name} must be a number, not {_short(value)}.")
+    for name in _TOKENS:
+        check_token(name, fields.get(name), vocab_size)
+
+
+def check_token(name: str, value, vocab_size: int | None = None) -> None:
+    """Refuses what is no id of a special token: a whole number below `vocab_size`, or a list of them for ends.
+
+    Raises:
+        ValueError: It is none; the message begins with the name.
+    """
+    ids = value if name == "eos_token_id" and isinstance(value, list) and value else [value]
+    for each in ids:
+        if each is None and value is None:
+            continue
+        if type(each) is not int:
+            raise ValueError(f"{name} must be a token's id, a whole number, not {_short(value)}.")
+        if vocab_size is not None and not 0 <= each < vocab_size:
+            raise ValueError(f"{name} must be a token's id, from 0 to {vocab_size - 1}, not {_short(value)}.")
+
+
+def _short(value) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python writes; lists in lists in lists
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def unknown_id(ids: torch.Tensor, vocab_size: int) -> ValueError:
+    """What to say of ids of any shape of which the embedding matrix lacks one."""
     lowest, highest = map(int, ids.aminmax())
-    if lowest < 0 or highest >= vocab_size:
-        odd = lowest if lowest < 0 else highest
-        raise ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {vocab_size - 1}.")
+    odd = lowest if lowest < 0 else highest
+    return ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {vocab_size - 1}.")
 
 
 def check_source_mask(mask: torch.Tensor | None, states: torch.Tensor) -> None:
@@ -33,8 +127,10 @@ def check_source_mask(mask: torch.Tensor | None, states: torch.Tensor) -> None:
     if mask.shape != states.shape[:2]:
         shape, expected = tuple(mask.shape), tuple(states.shape[:2])
         raise ValueError(f"The attention_mask has shape {shape}, not the source's (batch, length), {expected}.")
-    if _may_look_at(mask) and not mask.any():
-        raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
+    if mask.device.type == "cpu" and not is_recorded():
+        with suppress(RuntimeError):  # torch.func's tensors and fake ones have no values to look at
+            if not mask.any():
+                raise ValueError("The attention_mask hides every token of every source: there is nothing to attend to.")
 
 
 def check_target(mask: torch.Tensor | None, embeddings: torch.Tensor, encoder_states, has_cache: bool) -> None:
@@ -56,52 +152,6 @@ def check_target(mask: torch.Tensor | None, embeddings: torch.Tensor, encoder_st
         raise ValueError(f"The decoder_attention_mask has shape {tuple(mask.shape)}, not (batch, length), {expected}.")
 
 
-def check_positions(length: int, past_length: int | torch.Tensor, limit: int) -> None:
-    """A learned table has no rows for positions from `limit` on.
-
-    Raises:
-        ValueError: There are more tokens, with those before them, than the table has rows.
-    """
-    if isinstance(past_length, torch.Tensor):
-        if not _may_look_at(past_length):
-            return
-        past_length = int(past_length)
-    if past_length + length > limit:
-        raise ValueError(
-            f"{past_length + length} tokens, but max_position_embeddings is {limit}: learned positions end there. "
-            "Shorten the input or train with more."
-        )
-
-
-def check_labels(labels: torch.Tensor, pad: int | None, eos: int | list[int] | None) -> None:
-    """Padding would be learned: a target (batch, target) that ends in `</s> <pad>` or `<pad> <pad>` is a mistake.
-
-    Raises:
-        ValueError: The labels of a sentence end so.
-    """
-    if not _may_look_at(labels) or not isinstance(eos, int) or pad is None or labels.shape[1] < 2 or pad == eos:
-        return
-    padded = (labels[:, -1] == pad) & ((labels[:, -2] == pad) | (labels[:, -2] == eos))  # (batch,)
-    if (padded & (labels != pad).any(dim=1)).any():
-        raise ValueError(f"The labels end in padding (id {pad}): put -100 in its place.")
-
-
-def hides_something(mask: torch.Tensor) -> bool:
-    """Whether a mask (batch, source) has a 0; True where one may not look."""
-    return not (_may_look_at(mask) and bool(mask.all()))
-
-
-def needs_plain_operations() -> bool:
-    """Whether torch.func transforms this call or torch.export records it: neither takes autograd functions of ours."""
-    is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # since torch 2.7
-    return is_exporting() or torch._C._are_functorch_transforms_active()
-
-
-def _may_look_at(tensor: torch.Tensor) -> bool:
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and type(tensor) is torch.Tensor  # neither traced nor distributed
-        and tensor.device.type == "cpu"
-        and tensor.numel() > 0
-    )
+def is_recorded() -> bool:
+    """Whether torch.compile, torch.export, torch.jit.trace or make_fx makes a graph of this call, for other values."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or proxy_tensor.get_proxy_mode() is not None

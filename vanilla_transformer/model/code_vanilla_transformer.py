@@ -21,7 +21,7 @@ from transformers.utils import CONFIG_NAME, TRANSFORMERS_DYNAMIC_MODULE_NAME
 if TYPE_CHECKING:
     # transformers fetches a file and those that its text names in lines like these. With them each file leads to all
     # others, so that a model which was loaded that way has all of the code to hand on, whichever class was asked for.
-    from .checks_vanilla_transformer import check_ids  # noqa: F401
+    from .checks_vanilla_transformer import check_token  # noqa: F401
     from .classification_vanilla_transformer import VanillaTransformerForSequenceClassification  # noqa: F401
     from .configuration_vanilla_transformer import VanillaTransformerConfig  # noqa: F401
     from .conversion_vanilla_transformer import from_marian  # noqa: F401
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .modeling_vanilla_transformer import VanillaTransformerModel  # noqa: F401
     from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
     from .search_vanilla_transformer import beam_search  # noqa: F401
-    from .stepwise_vanilla_transformer import StepwiseDecoder  # noqa: F401
     from .weights_vanilla_transformer import SafetensorsOnly  # noqa: F401
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 
+from .checks_vanilla_transformer import check_token
 from .code_vanilla_transformer import save_code, without_code
+from .weights_vanilla_transformer import check_configuration
 
 
 _SIZES = (
@@ -65,8 +67,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
         decoder_layers: The paper's N, on the decoder's side.
         encoder_attention_heads: The paper's h, in the encoder (section 3.2.2).
         decoder_attention_heads: The paper's h, in the decoder.
-        head_dim: The paper's d_k, the width of one head's queries and keys; None means d_model / heads.
-        value_head_dim: The paper's d_v, the width of one head's values; None means the same as `head_dim`.
+        head_dim: The paper's d_k, the width of one head's queries and keys. None, which is what is saved then, means
+            d_model / heads: it reads as the encoder's width, and follows d_model and heads when they change.
+        value_head_dim: The paper's d_v, the width of one head's values. None means, and reads as, `head_dim`.
         encoder_ffn_dim: The paper's d_ff, in the encoder (section 3.3).
         decoder_ffn_dim: The paper's d_ff, in the decoder.
         activation_function: Between the two layers of the feed-forward network (equation 2: ReLU).
@@ -148,11 +151,19 @@ class VanillaTransformerConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs):
         super().__post_init__(**without_code(kwargs))
         self._check_sizes()
+        for name in ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id"):
+            check_token(name, getattr(self, name))
         self._check_shares()
         self._check_choice("position_embedding_type", ("sinusoidal", "learned"))
         self._check_choice("sinusoid_layout", ("interleaved", "halves"))
         self._check_choice("activation_function", tuple(ACT2FN))
         self._check_choice("classifier_pooling", ("mean", "max", "first", "last"))
+
+    def head_dims(self, heads: int) -> tuple[int, int]:
+        """d_k and d_v of attention with so many heads (section 3.2.2)."""
+        given = vars(self)
+        head_dim = given["head_dim"] or self.d_model // heads
+        return head_dim, given["value_head_dim"] or head_dim
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs):
         """As in transformers, with our code beside `config.json`: see `code_vanilla_transformer`.
@@ -168,6 +179,26 @@ class VanillaTransformerConfig(PreTrainedConfig):
             self.push_to_hub(**{"repo_id": Path(save_directory).name, **kwargs})
 
     @classmethod
+    def from_dict(cls, config_dict: dict, **kwargs) -> "VanillaTransformerConfig":
+        """As in transformers, which makes of what `config.json` says a configuration here.
+
+        Raises:
+            ValueError: The file asks for attention that is fetched from the Hub and the caller does not, or for weights
+                that are no file of tensors beside it.
+        """
+        check_configuration(config_dict, kwargs)
+        return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def from_json_file(cls, json_file: str | os.PathLike) -> "VanillaTransformerConfig":
+        """As in transformers.
+
+        Raises:
+            ValueError: As for `from_dict`.
+        """
+        return cls.from_dict(cls._dict_from_json_file(json_file))
+
+    @classmethod
     def from_name(cls, name: str, **overrides) -> "VanillaTransformerConfig":
         """The configuration of a model that the paper names.
 
@@ -177,15 +208,16 @@ class VanillaTransformerConfig(PreTrainedConfig):
             **overrides: Fields that are to differ, say `vocab_size`.
 
         Raises:
-            ValueError: There is no model of that name; the message names the nearest. Or a field is two fields.
+            ValueError: There is no model of that name; the message lists those there are. Or a field is two fields.
 
         Example:
             >>> VanillaTransformerConfig.from_name("big").d_model
             1024
         """
         if name not in _VARIANTS:
-            nearest = difflib.get_close_matches(str(name).lower(), list(_VARIANTS), n=1, cutoff=0.0)[0]
-            raise ValueError(f"There is no model {name!r}; did you mean {nearest!r}? All: {', '.join(_VARIANTS)}.")
+            near = difflib.get_close_matches(str(name).lower(), list(_VARIANTS), n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"There is no model {name!r}; {hint}All: {', '.join(_VARIANTS)}.")
         for field in overrides.keys() & set(_BOTH_SIDES):
             raise ValueError(f"{field} is two fields: set encoder_{field} and decoder_{field}.")
         fields = {}
@@ -196,15 +228,14 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
     def _check_sizes(self):
         for name in _SIZES:
-            value = getattr(self, name)
-            may_be_none = name in ("head_dim", "value_head_dim")
-            if value is None and may_be_none:
+            value = vars(self)[name]  # as it was given
+            if value is None and name in ("head_dim", "value_head_dim"):
                 continue
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
         for side in ("encoder", "decoder"):
             heads = getattr(self, f"{side}_attention_heads")
-            if self.head_dim is None and self.d_model % heads:
+            if vars(self)["head_dim"] is None and self.d_model % heads:
                 raise ValueError(
                     f"d_model ({self.d_model}) is not a multiple of {side}_attention_heads ({heads}): "
                     "choose another number of heads or set head_dim."
@@ -224,6 +255,23 @@ class VanillaTransformerConfig(PreTrainedConfig):
     def _check_choice(self, name: str, choices: tuple[str, ...]):
         if getattr(self, name) not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
+
+
+def _worked_out(name: str, place: int) -> property:
+    """A field of which the object keeps, and saves, what was given, while who reads it gets a number."""
+
+    def read(config: VanillaTransformerConfig) -> int:
+        return config.head_dims(config.encoder_attention_heads)[place]
+
+    def write(config: VanillaTransformerConfig, value: int | None):
+        vars(config)[name] = value
+
+    return property(read, write)
+
+
+# Not in the class's body, where a dataclass would take the property for the field's default.
+VanillaTransformerConfig.head_dim = _worked_out("head_dim", 0)
+VanillaTransformerConfig.value_head_dim = _worked_out("value_head_dim", 1)
 
 
 __all__ = ["VanillaTransformerConfig"]

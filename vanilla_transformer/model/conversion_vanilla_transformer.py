@@ -9,6 +9,7 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from .weights_vanilla_transformer import SafetensorsOnly
 
 
 # Fields that mean the same on both sides.
@@ -35,6 +36,10 @@ _SHARED_FIELDS = (
 # What a Marian model has beside our parameters: tables of sinusoids, which we compute, and a buffer for the bias.
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _BIAS = "final_logits_bias"
+
+
+class SafeMarianModel(SafetensorsOnly, MarianMTModel):
+    """A Marian model whose weights are read from safetensors alone."""
 
 
 def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
@@ -77,10 +82,16 @@ def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
     """
     ours = model.config
     needed = {"norm_first": False, "position_embedding_type": "sinusoidal", "sinusoid_layout": "halves"}
-    needed |= {"head_dim": None, "value_head_dim": None, "layer_norm_eps": 1e-5}
+    needed |= {"layer_norm_eps": 1e-5}
     for name, value in needed.items():
         if getattr(ours, name) != value:
             raise ValueError(f"Marian has no {name} = {getattr(ours, name)!r}: only models with {value!r} convert.")
+    for heads in (ours.encoder_attention_heads, ours.decoder_attention_heads):
+        for name, width in zip(("head_dim", "value_head_dim"), ours.head_dims(heads), strict=True):
+            if width * heads != ours.d_model:
+                raise ValueError(
+                    f"Marian has no {name} = {width} with {heads} heads: only models with d_model / heads convert."
+                )
     config = MarianConfig(
         **{name: getattr(ours, name) for name in _SHARED_FIELDS},
         decoder_vocab_size=ours.vocab_size,
@@ -109,4 +120,4 @@ def _filled(kind: type, config, weights: dict[str, torch.Tensor], source):
     return model.train(source.training)
 
 
-__all__ = ["from_marian", "to_marian"]
+__all__ = ["SafeMarianModel", "from_marian", "to_marian"]

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from .checks_vanilla_transformer import needs_plain_operations
+from .checks_vanilla_transformer import is_recorded
 
 
 def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
@@ -19,9 +19,9 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """
     if not training or p == 0:
         return states
-    if states.device.type != "cpu" or needs_plain_operations():
+    if not _may_draw_bits(states):
         return F.dropout(states, p)
-    return _Dropout.apply(states, p)
+    return _Dropout.apply(states, *_draw(states.shape, p))
 
 
 def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
@@ -33,34 +33,63 @@ def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training
         p: From 0 to below 1.
         training: Whether to drop at all.
     """
-    if not training or p == 0 or states.device.type != "cpu" or needs_plain_operations():
+    if not training or p == 0 or not _may_draw_bits(states):
         return residual + dropout(states, p, training)
-    return _AddDropout.apply(residual, states, p)
+    return _AddDropout.apply(residual, states, *_draw(states.shape, p))
+
+
+def _may_draw_bits(states: torch.Tensor) -> bool:
+    return states.device.type == "cpu" and type(states) is torch.Tensor and not is_recorded()
 
 
 class _Dropout(torch.autograd.Function):
+    """states * keep * scale, of which a byte per element is kept for the backward pass."""
+
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, states, p):
-        keep, ctx.scale = _draw(states.shape, p)
+    def forward(states, keep, scale):
+        return (states * keep.to(states.dtype)).mul_(scale)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, keep, ctx.scale = inputs
         ctx.save_for_backward(keep.to(torch.uint8))
-        return (states * keep.to(states.dtype)).mul_(ctx.scale)
+        ctx.save_for_forward(keep)
 
     @staticmethod
     def backward(ctx, grad_output):
-        return _dropped(grad_output, *ctx.saved_tensors, ctx.scale), None
+        return _dropped(grad_output, *ctx.saved_tensors, ctx.scale), None, None
+
+    @staticmethod
+    def jvp(ctx, tangent, *_):
+        return _dropped(tangent, *ctx.saved_tensors, ctx.scale)
 
 
 class _AddDropout(torch.autograd.Function):
+    """residual + states * keep * scale, in the wider of the two types."""
+
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, residual, states, p):
-        keep, ctx.scale = _draw(states.shape, p)
+    def forward(residual, states, keep, scale):
+        dtype = torch.promote_types(residual.dtype, states.dtype)
+        return torch.addcmul(residual.to(dtype), states.to(dtype), keep.to(dtype), value=scale)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, states, keep, ctx.scale = inputs
+        ctx.dtype = states.dtype
         ctx.save_for_backward(keep.to(torch.uint8))
-        ctx.dtype, dtype = states.dtype, torch.promote_types(residual.dtype, states.dtype)
-        return torch.addcmul(residual.to(dtype), states.to(dtype), keep.to(dtype), value=ctx.scale)
+        ctx.save_for_forward(keep)
 
     @staticmethod
     def backward(ctx, grad_output):
-        return grad_output, _dropped(grad_output, *ctx.saved_tensors, ctx.scale).to(ctx.dtype), None
+        return grad_output, _dropped(grad_output, *ctx.saved_tensors, ctx.scale).to(ctx.dtype), None, None
+
+    @staticmethod
+    def jvp(ctx, tangent_residual, tangent_states, *_):
+        return tangent_residual + _dropped(tangent_states, *ctx.saved_tensors, ctx.scale)
 
 
 def _draw(shape: torch.Size, p: float) -> tuple[torch.Tensor, float]:

@@ -6,10 +6,9 @@ from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from .checks_vanilla_transformer import check_labels
 from .generation_vanilla_transformer import PaperGeneration
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerPreTrainedModel
-from .stepwise_vanilla_transformer import EnsembleDecoder, StepwiseDecoder, mean_log_probabilities
+from .search_vanilla_transformer import EnsembleDecoder, StepwiseDecoder, mean_log_probabilities
 
 
 class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperGeneration, GenerationMixin):
@@ -66,10 +65,8 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
             negative log-likelihood in nats per token; `cross_attentions` of the last layers that all members have, each
             (batch, heads of all members, target, source).
         """
-        if labels is not None:
-            check_labels(labels, self.config.pad_token_id, self.config.eos_token_id)
-            if decoder_input_ids is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if labels is not None and decoder_input_ids is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         outputs = [
@@ -127,8 +124,8 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         """States of the members' encoders, from those of `get_encoder()`."""
         return states.split([model.config.d_model for model in self.models], dim=-1)
 
-    def _computes_as_written(self) -> bool:
-        return type(self) is EnsembleForConditionalGeneration and all(m._computes_as_written() for m in self.models)
+    def _takes_plain_steps(self) -> bool:
+        return all(model._takes_plain_steps() for model in self.models)
 
     def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> EnsembleDecoder:
         members = zip(self.models, self._of_each(states), strict=True)

@@ -8,8 +8,6 @@ import copy
 import math
 
 import torch
-from torch import nn
-from torch.nn.modules import module as module_globals
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
@@ -23,14 +21,17 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .search_vanilla_transformer import Translation, beam_search, exact_top_k, sample
-from .stepwise_vanilla_transformer import StepwiseDecoder
+from .search_vanilla_transformer import (
+    StepwiseDecoder,
+    Translation,
+    beam_search,
+    exact_top_k,
+    sample,
+)
 
 
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
 MAX_LENGTH_OFFSET = 50
-
-_CAPTURING = "transformers.utils.output_capturing"  # home of the hooks that record hidden states when asked to
 
 # The fields of the generation config that are ours, and what it means when a config says nothing of them.
 OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
@@ -123,9 +124,10 @@ class PaperGeneration:
     """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, which follows it.
 
     Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
-    (logits processors, other stopping criteria, streamers, other caches, scores or attentions of every step, adapters)
-    runs in transformers, with the same length limit and length penalty. With `return_dict_in_generate` a beam search
-    always has `sequences_scores`; beam indices and the cache come with the scores of every step.
+    (logits processors, other stopping criteria, streamers, a cache of the caller's, scores or attentions of every step,
+    prompts of PEFT) runs in transformers, with the same length limit and length penalty. With
+    `return_dict_in_generate` a beam search always has `sequences_scores`; beam indices and the cache come with the
+    scores of every step.
     """
 
     scores_without_steps = True  # TranslationPipeline need not ask for the scores of every step to get the results'
@@ -214,6 +216,7 @@ class PaperGeneration:
         kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
         wants_scores = settings.output_scores
         special = settings.do_sample or wants_scores or settings.output_logits or len(logits_processor) or synced_gpus
+        special = special or settings.low_memory  # which transformers refuses
         if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
             if kind == "gnmt":
                 settings.length_penalty = GnmtExponent(alpha)
@@ -223,7 +226,7 @@ class PaperGeneration:
                 input_ids, logits_processor, stopping_criteria, settings, synced_gpus=synced_gpus, **model_kwargs
             )
             if settings.return_dict_in_generate and not wants_scores:
-                output.scores = None
+                output = type(output)(**{name: value for name, value in output.items() if name != "scores"})
             return output
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
         found = beam_search(
@@ -282,7 +285,7 @@ class PaperGeneration:
         cache, mask = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
         return (
             not self.training
-            and self._computes_as_written()
+            and self._takes_plain_steps()
             and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has a way of its own with a source all hidden
             and settings.use_cache
             and not settings.output_attentions
@@ -290,6 +293,7 @@ class PaperGeneration:
             and type(cache) is EncoderDecoderCache
             and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
             and cache.get_seq_length() == 0
+            and not getattr(cache, "_is_user_defined", False)  # `generate` marks one that it was given, to be filled
             and all(
                 type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria
             )
@@ -300,18 +304,15 @@ class PaperGeneration:
             )
         )
 
-    def _computes_as_written(self) -> bool:
-        """Whether nothing has been put into the model, or in place of a part, that our search would pass by."""
-        return (
-            _is_ours(self)
-            and _is_ours(self.model)
-            # Of the object, not the class: PEFT puts a method of its own there while it generates.
-            and getattr(self.prepare_inputs_for_generation, "__func__", None)
-            is GenerationMixin.prepare_inputs_for_generation
-            and self.config._attn_implementation in ("eager", "sdpa")
-            and _can_be_read(self.model.decoder)
-            and (is_its_weights(self.lm_head) or _may_be_called(self.lm_head))
-        )
+    def _takes_plain_steps(self) -> bool:
+        """Whether a step of the model needs no more than tokens, masks and a cache.
+
+        PEFT, where it puts a prompt before them, gives the object a method of its own while it generates. Masks of
+        ancestors are for attention functions that take any mask.
+        """
+        prepares = getattr(self.prepare_inputs_for_generation, "__func__", None)
+        plain = prepares is GenerationMixin.prepare_inputs_for_generation
+        return plain and self.config._attn_implementation in ("eager", "sdpa")
 
     def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> StepwiseDecoder:
         return StepwiseDecoder(self, states, source_mask, beams)
@@ -359,61 +360,3 @@ def _only_warps(logits_processor: LogitsProcessorList) -> bool:
     """Whether each row's scores are changed by themselves alone."""
     kinds = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
     return all(type(each) in kinds for each in logits_processor)
-
-
-def _is_ours(model: nn.Module) -> bool:
-    """Whether a model computes what our file says: not overridden, replaced or hooked."""
-    home = type(model).forward.__module__.rpartition(".")[2]
-    return home == "modeling_vanilla_transformer" and _is_unhooked(model)
-
-
-def _is_unhooked(module: nn.Module) -> bool:
-    return (
-        "forward" not in vars(module)
-        and not module._forward_pre_hooks
-        and all(hook.__module__ == _CAPTURING for hook in module._forward_hooks.values())
-        and not module_globals._global_forward_hooks
-        and not module_globals._global_forward_pre_hooks
-    )
-
-
-def is_its_weights(layer: nn.Module) -> bool:
-    """Whether a layer does no more than its matrix or its vectors say, so that they may be used without calling it.
-
-    The one place that decides it, for our searches and for the loss. Adapters (LoRA and its kin), quantised layers,
-    subclasses and parametrised layers are of another type; quantised matrices are parameters of another type; then
-    there are hooks. All of those must be called.
-    """
-    parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
-    return (
-        type(layer) in (nn.Linear, nn.LayerNorm)
-        and _is_unhooked(layer)
-        and all(type(parameter) is nn.Parameter for parameter in parameters)
-    )
-
-
-def _may_be_called(layer: nn.Module) -> bool:
-    """Whether a layer in the place of a linear one says that our searches may call it.
-
-    By `each_row_alone` a class promises to make of each row what it would make of it alone, in any shape and batch.
-    """
-    return getattr(type(layer), "each_row_alone", False) and _is_unhooked(layer)
-
-
-def _can_be_read(decoder: nn.Module) -> bool:
-    """Whether [`StepwiseDecoder`] may use a decoder's weights: all that it does not call is as our file has it."""
-    attentions = [attention for layer in decoder.layers for attention in (layer.self_attn, layer.encoder_attn)]
-    home = f"{__name__.rpartition('.')[0]}.modeling_vanilla_transformer"
-    return (
-        all(type(part).__module__ == home and _is_unhooked(part) for part in (decoder, *decoder.layers, *attentions))
-        and all(
-            is_its_weights(layer) or _may_be_called(layer)
-            for part in (*decoder.layers, *attentions)
-            for name, layer in part.named_children()
-            if name not in ("self_attn", "encoder_attn", "activation_fn")
-        )
-        and all(
-            hasattr(own, "query_key_value") or all(map(is_its_weights, (own.q_proj, own.k_proj, own.v_proj)))
-            for own in (layer.self_attn for layer in decoder.layers)
-        )
-    )

@@ -1,12 +1,26 @@
 """The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece."""
 
 import torch
+from torch import nn
+from torch.nn.modules import module as module_globals
 
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
 _LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 # A probability whose logarithm is not to be trusted: float32 soon has no smaller numbers.
 _SMALL = 1e-30
+
+
+def is_its_weights(layer: nn.Module) -> bool:
+    """Whether a layer does no more than its matrix says, so that the matrix may be used without calling the layer.
+
+    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers are of another type; quantised
+    matrices are parameters of another type; then there are hooks. All of those must be called.
+    """
+    hooks = layer._forward_pre_hooks or layer._forward_hooks or "forward" in vars(layer)
+    hooks = hooks or module_globals._global_forward_hooks or module_globals._global_forward_pre_hooks
+    parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
+    return type(layer) is nn.Linear and not hooks and all(type(each) is nn.Parameter for each in parameters)
 
 
 def linear_cross_entropy(

@@ -29,18 +29,16 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .checks_vanilla_transformer import (
-    check_ids,
-    check_labels,
-    check_positions,
     check_source_mask,
     check_target,
-    needs_plain_operations,
+    is_recorded,
+    unknown_id,
 )
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import add_dropout, dropout
-from .generation_vanilla_transformer import PaperGeneration, default_generation_config, is_its_weights
-from .loss_vanilla_transformer import linear_cross_entropy
-from .masks_vanilla_transformer import additive_mask, causal_mask, is_faster_plain, padding_mask
+from .generation_vanilla_transformer import PaperGeneration, default_generation_config
+from .loss_vanilla_transformer import is_its_weights, linear_cross_entropy
+from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -82,6 +80,20 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config.max_position_embeddings, config.d_model)
 
+    def forward(self, positions: torch.Tensor) -> torch.Tensor:
+        """(*positions.shape, d_model).
+
+        Raises:
+            ValueError: A position is beyond the last; on a GPU it is torch's own error.
+        """
+        try:
+            return super().forward(positions)
+        except IndexError as error:
+            raise ValueError(
+                f"{int(positions.max()) + 1} tokens, but max_position_embeddings is {self.num_embeddings}: learned "
+                "positions end there. Shorten the input or train with more."
+            ) from error
+
 
 # ---------------------------------------------------------------------------------------------- section 3.2: attention
 
@@ -107,7 +119,8 @@ def eager_attention_forward(
     if attention_mask is not None:
         scores = scores + additive_mask(attention_mask, scores.dtype)
     weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
-    weights = F.dropout(weights, dropout, module.training)
+    if dropout and module.training:
+        weights = F.dropout(weights, dropout)
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
@@ -130,8 +143,7 @@ class VanillaTransformerAttention(nn.Module):
         self.is_causal = is_causal
         self.layer_idx = layer_idx
         self.num_heads = num_heads
-        self.head_dim = config.head_dim or config.d_model // num_heads
-        self.value_head_dim = config.value_head_dim or self.head_dim
+        self.head_dim, self.value_head_dim = config.head_dims(num_heads)
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
         self.q_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
@@ -160,11 +172,12 @@ class VanillaTransformerAttention(nn.Module):
         else:
             (query,) = self._heads(hidden_states, self.q_proj)
             key, value = self._encoder_keys_and_values(encoder_hidden_states, past_key_values)
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        if is_faster_plain(self.config, query, key):
-            attend = eager_attention_forward
+        implementation = self.config._attn_implementation
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        if implementation == "sdpa":
+            wants_weights = kwargs.get("output_attentions", self.config.output_attentions)
+            if wants_weights or is_better_plain(query, key):
+                attend = eager_attention_forward
         p = self.dropout if self.training else 0.0
         attended, weights = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
@@ -338,19 +351,27 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             raise ValueError(f"Give either {name}input_ids or {name}inputs_embeds: one of the two, not both.")
         if inputs_embeds is not None:
             return inputs_embeds
-        check_ids(input_ids, len(self.embed_tokens.weight))
-        return self.embed_tokens(input_ids)
+        try:
+            return self.embed_tokens(input_ids)
+        except IndexError as error:  # says "index out of range in self"; on a GPU it is torch's own error
+            raise unknown_id(input_ids, self.config.vocab_size) from error
 
-    def embed(self, embeddings: torch.Tensor, past_length: int | torch.Tensor = 0) -> torch.Tensor:
+    def embed(
+        self,
+        embeddings: torch.Tensor,
+        past_length: int | torch.Tensor = 0,
+        position_ids: torch.LongTensor | None = None,
+    ) -> torch.Tensor:
         """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4).
 
         Args:
             embeddings: (batch, length, d_model), rows of the embedding matrix.
             past_length: The position of the first of them.
+            position_ids: (batch or 1, length or 1) positions, if they do not just follow each other.
         """
-        if isinstance(self.embed_positions, VanillaTransformerLearnedPositions):
-            check_positions(embeddings.shape[1], past_length, self.embed_positions.num_embeddings)
-        positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
+        positions = position_ids
+        if positions is None:
+            positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
         hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
         return dropout(hidden_states, self.dropout, self.training)
 
@@ -421,6 +442,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         past_key_values: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        position_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decodes a batch of targets, each position seeing only itself and what stands before it.
@@ -433,6 +455,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             past_key_values: Keys and values of the positions before `input_ids`.
             inputs_embeds: (batch, target, d_model) instead of `input_ids`.
             use_cache: Whether to return `past_key_values`.
+            position_ids: (batch or 1, target or 1) positions of the targets; None: they follow those cached.
 
         Returns:
             `last_hidden_state` of shape (batch, target, d_model) and `past_key_values`.
@@ -449,7 +472,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         self_cache = getattr(past_key_values, "self_attention_cache", past_key_values)
         mask = causal_mask(self.config, embeddings, attention_mask, self_cache)
         encoder_mask = padding_mask(self.config, embeddings, encoder_attention_mask, encoder_hidden_states)
-        hidden_states = self.embed(embeddings, 0 if self_cache is None else self_cache.get_seq_length())
+        past_length = 0 if self_cache is None else self_cache.get_seq_length()
+        hidden_states = self.embed(embeddings, past_length, position_ids)
         for layer in self.layers:
             hidden_states = layer(
                 hidden_states,
@@ -517,6 +541,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        decoder_position_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encodes the source (unless `encoder_outputs` are given) and decodes the target.
@@ -532,6 +557,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             inputs_embeds: (batch, source, d_model) instead of `input_ids`.
             decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
             use_cache: Whether to return `past_key_values`.
+            decoder_position_ids: (batch or 1, target or 1) positions of the target; None: they follow those cached.
 
         Returns:
             `last_hidden_state` (batch, target, d_model), `encoder_last_hidden_state` (batch, source, d_model), and
@@ -557,6 +583,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             past_key_values=past_key_values,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            position_ids=decoder_position_ids,
             return_dict=True,
             **kwargs,
         )
@@ -605,6 +632,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: int | torch.Tensor | None = None,
+        return_logits: bool = True,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Scores every next token of the target; with `labels`, also how badly they were predicted.
@@ -612,20 +640,22 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         The first nine arguments are those of [`VanillaTransformerModel`].
 
         Args:
-            labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted. Alone they are
-                enough: the decoder's inputs are then the start token and the labels but the last.
+            labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted, padding among
+                it: a label of `<pad>` is one to be learned, as in any model of transformers. Alone they are enough:
+                the decoder's inputs are then the start token and the labels but the last.
             use_cache: Whether to return `past_key_values`; never with `labels`.
             num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
                 accumulated batch, which Trainer counts and gives. None: those of `labels`.
+            return_logits: False, with `labels`, in training mode: `logits` is None, and the loss, which is the same,
+                takes less time and memory. [`VanillaTransformerTrainer`] trains so. It has first derivatives only, and
+                torch.func has no rules for it.
 
         Returns:
             `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
             mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity.
-            `logits` (batch, target, vocab_size): None in training mode with `labels` and `num_items_in_batch`, which
-            is how Trainer trains and does not look at them.
+            `logits` (batch, target, vocab_size).
         """
         if labels is not None:
-            check_labels(labels, self.config.pad_token_id, self.config.eos_token_id)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -649,16 +679,17 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             **kwargs,
         )
         loss = logits = None
-        if labels is not None and num_items_in_batch is not None and self.training:
-            loss = self._loss_without_logits(outputs.last_hidden_state, labels) / num_items_in_batch
+        without_logits = labels is not None and self.training and not return_logits
+        if without_logits and not is_recorded():
+            loss = self._loss_without_logits(outputs.last_hidden_state, labels)
         else:
             logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
-            if labels is not None:
-                real_tokens = (labels != -100).sum() if num_items_in_batch is None else num_items_in_batch
-                loss = self._loss(logits, labels) / real_tokens
+            loss = None if labels is None else self._loss(logits, labels)
+        if loss is not None:
+            loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss,
-            logits=logits,
+            logits=None if without_logits else logits,
             past_key_values=outputs.past_key_values,
             decoder_hidden_states=outputs.decoder_hidden_states,
             decoder_attentions=outputs.decoder_attentions,
@@ -682,10 +713,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
         real = labels != -100  # (batch, target)
         head = self.lm_head
-        if not is_its_weights(head) or head.bias is not None or needs_plain_operations():
-            return self._loss(self.lm_head(hidden_states[real])[None], labels[real][None])
-        weight, smoothing = self.lm_head.weight, self.config.label_smoothing
-        return linear_cross_entropy(hidden_states[real], weight, labels[real], smoothing)
+        if not is_its_weights(head) or head.bias is not None:
+            return self._loss(head(hidden_states[real])[None], labels[real][None])
+        return linear_cross_entropy(hidden_states[real], head.weight, labels[real], self.config.label_smoothing)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""

@@ -9,9 +9,8 @@ import numpy as np
 from .figures import COLORS, add_legend, color_of, fonts_for, new_figure, printable, save
 
 
-_COLOR_MAP = "Blues"  # white where nothing is looked at: dark on paper is what counts
-_SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_PICTURE = 1.6, 0.26, 30.0  # inches, of heat maps
-_LARGEST_CELL_ALONE = 0.42
+_COLOR_MAP = "Blues"  # white where nothing is looked at
+_SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_CELL_ALONE, _LARGEST_PICTURE = 1.6, 0.26, 0.42, 30.0  # inches, of heat maps
 _THUMBNAIL, _WIDEST_OVERVIEW = 0.62, 12.0  # inches
 _FAINTEST_LINE = 0.02  # attention below this cannot be seen as a line and is not drawn
 _LINE_ROW = 0.29  # inches from a word to the next one
@@ -44,12 +43,13 @@ def plot_attention_maps(
         title: A line above the picture.
 
     Raises:
-        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
+        ValueError: The shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     columns = _columns(len(heads), len(queries), len(keys))
     rows = math.ceil(len(heads) / columns)
-    cell = _cell_size(rows * len(queries), columns * len(keys), alone=len(heads) == 1)
+    cell = _LARGEST_CELL_ALONE if len(heads) == 1 else _LARGEST_CELL
+    cell = min(cell, _LARGEST_PICTURE / max(rows * len(queries), columns * len(keys)))
     width, height = (max(_SMALLEST_PANEL, cell * length) for length in (len(keys), len(queries)))
     figure = new_figure(columns * (width + 0.3) + 2.5, rows * (height + 0.5) + 2.5, title, layout="compressed")
     panels = figure.subplots(rows, columns, squeeze=False)
@@ -88,20 +88,9 @@ def plot_attention_lines(
 ) -> None:
     """Draws where a layer's heads look as lines between two columns of words, like the paper's figures 3 to 5.
 
-    A line is the darker the more attention it stands for, and has the colour of its head.
-
-    Args:
-        weights: Attention probabilities of one sentence in one layer, of shape (heads, queries, keys).
-        queries: The tokens that look, any text; the column on the left.
-        keys: The tokens that are looked at, any text; the column on the right.
-        path: The file to write, .png or .svg.
-        heads: Which heads, counted from 0; all if it is not given.
-        sides: What to call the columns.
-        highlight: Queries whose attention is shown alone, with a square of each head's colour beside what they look at.
-        title: A line above the picture.
-
-    Raises:
-        ValueError: If the shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
+    The more attention, the darker the line, which has the colour of its head. Arguments and errors are those of
+    `plot_attention_maps`, with the queries in the left column and the keys in the right one. If there are queries to
+    highlight only their attention is drawn, with a square of each head's colour beside what they look at.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     longest = max(len(queries), len(keys))
@@ -111,8 +100,10 @@ def plot_attention_lines(
     squares = _draw_squares(axes, weights, heads, highlight) if highlight else 0.0
     for place, head in enumerate(heads):
         # Side by side, so that no head hides what another one does at the same words.
-        shift = 0.36 * ((place + 0.5) / len(heads) - 0.5)
-        _draw_lines(axes, weights[head], color_of(place), shift=shift, rows=highlight or range(len(queries)))
+        shift, rows = 0.36 * ((place + 0.5) / len(heads) - 0.5), highlight or range(len(queries))
+        found = [(i, j) for i in rows for j in np.flatnonzero(weights[head, i] >= _FAINTEST_LINE)]
+        segments = [[(0, i + shift), (1, j + shift)] for i, j in found]
+        _add_lines(axes, segments, color_of(place), [weights[head, i, j] for i, j in found], width=2)
         axes.plot([], [], color=color_of(place), linewidth=4, label=f"head {head + 1}")
     axes.set(xlim=(0, 1 + squares), ylim=(longest - 0.4, -0.6))
     axes.spines[:].set_visible(False)
@@ -138,14 +129,14 @@ def plot_attention_overview(
     """Draws all heads of all layers, small: a block for each attention, a row for each layer, a column for each head.
 
     Args:
-        attentions: By what to call them, attention probabilities of shape (layers, heads, queries, keys).
+        attentions: By name, attention probabilities of shape (layers, heads, queries, keys).
         path: The file to write, .png or .svg.
         lines: Whether to draw lines instead of heat maps.
         title: A line above the picture.
         caption: Lines below it, say the words that are looked at.
 
     Raises:
-        ValueError: If there is nothing to draw.
+        ValueError: There is nothing to draw.
     """
     blocks = {name: np.asarray(weights, dtype=float) for name, weights in attentions.items()}
     if not blocks or any(weights.ndim != 4 or weights.size == 0 for weights in blocks.values()):
@@ -161,14 +152,11 @@ def plot_attention_overview(
         image = _draw_thumbnails(axes, weights, lines)
     if not lines:
         figure.colorbar(image, ax=panels, label="attention (each row adds up to 1)", aspect=25)
-    how = (
-        "In each, left the words that look, right what they look at."
-        if lines
-        else ("In each, a row for each word that looks, a column for each that is looked at.")
-    )
-    figure.supxlabel(
-        "\n".join([how, *(printable(line, 110) for line in caption.splitlines())]), fontsize=9, parse_math=False
-    )
+        how = "In each, a row for each word that looks, a column for each that is looked at."
+    else:
+        how = "In each, left the words that look, right what they look at."
+    caption = "\n".join([how, *(printable(line, 110) for line in caption.splitlines())])
+    figure.supxlabel(caption, fontsize=9, parse_math=False)
     save(figure, path)
 
 
@@ -186,12 +174,6 @@ def _checked(weights, queries, keys, heads) -> tuple[np.ndarray, list[int]]:
     return weights, heads
 
 
-def _draw_lines(axes, weights: np.ndarray, color: str, *, shift: float, rows: Sequence[int]) -> None:
-    """Draws the attention (queries, keys) of one head from x = 0 to 1, a unit down for each word."""
-    found = [(i, j) for i in rows for j in np.flatnonzero(weights[i] >= _FAINTEST_LINE)]
-    _add_lines(axes, [[(0, i + shift), (1, j + shift)] for i, j in found], color, [weights[i, j] for i, j in found], 2)
-
-
 def _add_lines(axes, segments: list, color: str, opacity: list[float], width: float) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
@@ -201,7 +183,7 @@ def _add_lines(axes, segments: list, color: str, opacity: list[float], width: fl
 
 
 def _draw_squares(axes, weights: np.ndarray, heads: Sequence[int], highlight: Sequence[int]) -> float:
-    """Draws beside each key a square for each head, the darker the more the highlighted queries look at it.
+    """Draws a square for each head beside each key: the more the highlighted queries look at it, the darker.
 
     Returns:
         How much room they take beyond x = 1.
@@ -256,7 +238,7 @@ def _frame(axes, left: float, top: float, width: float, height: float, color: st
 
 
 def _columns(heads: int, queries: int, keys: int) -> int:
-    """How many maps go side by side: what makes the picture nearest to a page on its side, with few places empty."""
+    """How many maps go side by side: what brings the picture closest to a landscape page, with few empty places."""
 
     def ugliness(columns: int) -> float:
         rows = math.ceil(heads / columns)
@@ -265,13 +247,8 @@ def _columns(heads: int, queries: int, keys: int) -> int:
     return min(range(1, min(heads, 4) + 1), key=ugliness)
 
 
-def _cell_size(cells_down: int, cells_across: int, *, alone: bool) -> float:
-    """Returns the side of a heat map's cell in inches; cells shrink where the maps together would grow too large."""
-    return min(_LARGEST_CELL_ALONE if alone else _LARGEST_CELL, _LARGEST_PICTURE / max(cells_down, cells_across))
-
-
 def _label_ticks(axis, tokens: Sequence[str], font_size: float, rotation: float = 0) -> None:
-    """Puts the tokens at one axis of a heat map; no tokens, no ticks: a neighbour has the same ones."""
+    """Puts the tokens at one axis of a heat map; none where a neighbour has the same ones."""
     labels = [printable(token) for token in tokens]
     look = {"fontsize": font_size, "fontfamily": fonts_for(labels), "rotation": rotation}
     axis.set_ticks(range(len(labels)), labels, parse_math=False, **look)

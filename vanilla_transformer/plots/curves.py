@@ -1,18 +1,20 @@
-"""How runs went: losses, perplexity and BLEU against updates and time."""
+"""Curves: how runs went, the paper's schedule and positions, and scores by groups of sentences."""
 
 import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from .figures import COLORS, add_legend, finish_axes, look_of, marker, new_figure, printable, save
 
 
 _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "0.45", COLORS[0], COLORS[1]
-_SKIPPED_COLOR = "black"
 _LONGEST_RUN_NAME = 50  # characters
 _LEGEND_LINE = 0.22  # inches
-# Fields of the log, what to call them, and the scale that shows them best.
+_AS_TRAINED = "(under any dropout and label smoothing)"  # the validation loss has neither, so it can be lower
+# Fields of the log, their labels, and the scale that shows them best.
 _COMPARED = {
     "eval_loss": ("loss per target token (nats)", "linear"),
     "eval_perplexity": ("validation perplexity per token", "log"),
@@ -21,7 +23,7 @@ _COMPARED = {
 
 
 def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathLike) -> None:
-    """Draws the losses of a training run and, where the log has it, the validation BLEU.
+    """Draws the losses of a training run and, if the log has it, the validation BLEU.
 
     Up to three panels: training and validation loss against updates, with a cross wherever updates were skipped; BLEU
     against updates; BLEU against minutes of training. What the log lacks is left out.
@@ -29,15 +31,15 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
     Args:
         log: Records as in transformers' `TrainerState.log_history`. Those of training have "step" and "loss", those of
             evaluation "step" and "eval_loss", "eval_bleu" (0 to 100) or both; any may have "elapsed_seconds". Losses
-            are in nats per target token. "skipped_updates" is their number since the record before. Records of other
-            kinds are passed over.
+            are in nats per target token. "skipped_updates" counts those since the last record. Other records are
+            ignored.
         path: The file to write, .png or .svg.
 
     Raises:
-        ValueError: If the log is empty or has neither a loss nor a BLEU to draw.
+        ValueError: The log is empty or has neither a loss nor a BLEU to draw.
     """
     losses = {
-        "training loss": _series(log, "step", "loss"),
+        f"training loss {_AS_TRAINED}": _series(log, "step", "loss"),
         "validation loss": _series(log, "step", "eval_loss"),
     }
     losses = {label: points for label, points in losses.items() if points[0]}
@@ -51,9 +53,7 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
     figure = new_figure(width=9, height=1 + 3.5 * len(rows), title="Learning curve")
     panels = figure.subplot_mosaic(rows)
     if losses:
-        _draw_losses(panels["loss"], losses)
-        _draw_skipped(panels["loss"], *_series(log, "step", "skipped_updates"))
-        add_legend(panels["loss"], "upper right")
+        _draw_losses(panels["loss"], losses, *_series(log, "step", "skipped_updates"))
     if bleu_by_step[0]:
         if losses:
             panels["bleu"].sharex(panels["loss"])
@@ -67,16 +67,17 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
 def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.PathLike) -> None:
     """Draws the curves of several runs into one picture: loss, perplexity and BLEU, against updates and minutes.
 
-    The validation loss is a thick line, that of training a thin one of the same colour. What no log has is left out.
+    The validation loss is a thick line, the training loss a thin one of the same colour. What no log has is left out.
 
     Args:
         runs: For each name in the legend, log records as for `plot_learning_curve`; "eval_perplexity" is drawn too.
         path: The file to write, .png or .svg.
 
     Raises:
-        ValueError: If there is no run, or the log of a run has nothing to draw.
+        ValueError: There is no run, or the log of a run has nothing to draw.
     """
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     for name, log in runs.items():
         if not any(_series(log, "step", field)[0] for field in (*_COMPARED, "loss")):
@@ -89,11 +90,14 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
     timed = any(_series(log, "elapsed_seconds", field)[0] for log in runs.values() for field in (*rows, "loss"))
     clocks = {"step": "updates"} | ({"elapsed_seconds": "training time (minutes)"} if timed else {})
     title = "Learning curves" if len(runs) > 1 else "Learning curve"
-    names = map(_legend_name, runs)
-    handles = [Line2D([], [], label=name, linewidth=1.8, **look_of(place)) for place, name in enumerate(names)]
+    handles = []
+    for place, name in enumerate(printable(run, longest=None) for run in runs):
+        if len(name) > _LONGEST_RUN_NAME:  # the end is what tells the paths of runs apart
+            name = f"…{name[1 - _LONGEST_RUN_NAME :]}"
+        handles.append(Line2D([], [], label=name, linewidth=1.8, **look_of(place)))
     if any(_series(log, "step", "loss")[0] for log in runs.values()):
-        handles.append(Line2D([], [], color="0.3", linewidth=0.7, label="thin: training loss"))
-    below = _LEGEND_LINE * math.ceil(len(handles) / 2)
+        handles.append(Line2D([], [], color="0.3", linewidth=0.7, label=f"thin: training loss\n{_AS_TRAINED}"))
+    below = _LEGEND_LINE * (1 + math.ceil(len(handles) / 2))
     figure = new_figure(5 * len(clocks), 0.9 + below + 2.7 * len(rows), title)
     panels = figure.subplots(len(rows), len(clocks), squeeze=False, sharex="col", sharey="row")
     for (row, field), (column, (clock, unit)) in itertools.product(enumerate(rows), enumerate(clocks.items())):
@@ -105,13 +109,101 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
         finish_axes(axes, whole_numbers=clock == "step")
         if field == "eval_bleu":
             axes.set_ylim(0, None)
-    _label_powers(panels[:, 0])
+    for axes in panels[:, 0]:
+        if axes.get_yscale() == "log":  # plain numbers, 20, 50 and 100, instead of powers of ten
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
     add_legend(figure, "outside lower center", handles=handles, ncols=2)
     save(figure, path)
 
 
+def plot_schedule(
+    learning_rates: Mapping[str, Sequence[float]], path: str | os.PathLike, *, updates: Sequence[int] | None = None
+) -> None:
+    """Draws learning rates against updates, such as section 5.3's schedule for several warm-ups.
+
+    Args:
+        learning_rates: For each label of the legend, the learning rates of updates 1, 2, 3, …
+        path: The file to write, .png or .svg.
+        updates: Which updates the rates are of, if not of every one.
+
+    Raises:
+        ValueError: There is no learning rate to draw.
+    """
+    if not learning_rates or not all(len(rates) for rates in learning_rates.values()):
+        raise ValueError("nothing to draw: every schedule needs a learning rate at least")
+    figure = new_figure(width=8, height=4.5, title="Learning rate schedule (equation 3)")
+    axes = figure.subplots()
+    for place, (label, rates) in enumerate(learning_rates.items()):
+        axes.plot(updates or range(1, len(rates) + 1), rates, label=label, linewidth=1.8, **look_of(place))
+    axes.set(xlabel="updates", ylabel="learning rate", ylim=(0, None))
+    axes.ticklabel_format(axis="y", style="scientific", scilimits=(0, 0))
+    finish_axes(axes, whole_numbers=True)
+    add_legend(axes, "upper right")
+    save(figure, path)
+
+
+def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike, *, title: str = "Positional encoding") -> None:
+    """Draws a table of positional encodings (section 3.5) as a heat map, and some of its columns as waves below.
+
+    Args:
+        table: The encodings, sinusoidal or learned, of shape (positions, d_model).
+        path: The file to write, .png or .svg.
+        title: A line above the picture.
+
+    Raises:
+        ValueError: The table is not two-dimensional or is empty.
+    """
+    table = np.asarray(table, dtype=float)
+    if table.ndim != 2 or table.size == 0:
+        raise ValueError(f"the table must have the shape (positions, d_model), none of them 0; got {table.shape}")
+    limit = np.abs(table).max() or 1.0  # the same on both sides, so that white is zero
+    figure = new_figure(width=8, height=8, title=title)
+    heat_map, waves = figure.subplots(2, height_ratios=[2, 1], sharex=True)
+    settings = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r", "interpolation": "nearest", "aspect": "auto"}
+    image = heat_map.imshow(table.T, origin="lower", **settings)
+    heat_map.set(ylabel="dimension (0 to d_model - 1)")
+    figure.colorbar(image, ax=heat_map, label="value added to the embedding (no unit)")
+    for place, dimension in enumerate(sorted({0, table.shape[1] // 8, table.shape[1] // 4, table.shape[1] // 2})):
+        waves.plot(table[:, dimension], label=f"dimension {dimension}", **look_of(place))
+    waves.set(xlabel="position in the sentence (tokens, from 0)", ylabel="value (no unit)")
+    finish_axes(waves, whole_numbers=True)
+    add_legend(figure, "outside lower center", ncols=4)
+    save(figure, path)
+
+
+def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *, metric: str, title: str = "") -> None:
+    """Draws how well systems translate groups of sentences: a panel per way to group, a line per system.
+
+    Args:
+        groups: The `Group`s of each way to group, by its heading, say "words in the source".
+        path: The file to write, .png or .svg.
+        metric: The name of the score.
+        title: A line above the picture.
+
+    Raises:
+        ValueError: There is nothing to draw.
+    """
+    if not any(groups.values()):
+        raise ValueError("nothing to draw: there are no groups of sentences")
+    figure = new_figure(width=1 + 5.5 * len(groups), height=4.5, title=title)
+    panels = figure.subplots(1, len(groups), squeeze=False)[0]
+    for axes, (heading, found) in zip(panels, groups.items(), strict=True):
+        for (place, system), style in zip(enumerate(found[0].values), itertools.cycle("osD^v"), strict=False):
+            values = [group.values[system] for group in found]
+            axes.plot(values, label=system, marker=style, markersize=5, **look_of(place))
+        labels = [f"{group.label}\n{group.segments:,}" for group in found]
+        axes.set_xticks(range(len(labels)), labels, fontsize=8)
+        axes.set(xlabel=f"{heading}; number of sentences below", ylabel=metric, ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        add_legend(axes, "lower right")
+    save(figure, path)
+
+
 def _draw_runs(axes, runs, clock: str, field: str) -> None:
-    """Draws one field of all runs; in minutes if the clock is the one that counts seconds."""
+    """Draws one field of all runs, against updates or minutes."""
     unit = 60 if clock == "elapsed_seconds" else 1
     for place, log in enumerate(runs.values()):
         look = look_of(place)
@@ -123,47 +215,32 @@ def _draw_runs(axes, runs, clock: str, field: str) -> None:
             axes.plot([x / unit for x in x_values], y_values, marker="." if len(x_values) == 1 else "", **thin)
 
 
-def _legend_name(run: str) -> str:
-    """Of a long name its end: that is what tells the paths of runs apart."""
-    shown = printable(run, longest=None)
-    return shown if len(shown) <= _LONGEST_RUN_NAME else f"…{shown[1 - _LONGEST_RUN_NAME :]}"
-
-
-def _label_powers(panels) -> None:
-    """Plain numbers at logarithmic axes: 20, 50 and 100 instead of powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    for axes in panels:
-        if axes.get_yscale() == "log":
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-            axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def _series(log: Sequence[Mapping[str, float]], x_name: str, y_name: str) -> tuple[list[float], list[float]]:
-    """Returns the x and y values of the records that have both; one that is not finite is None in a log file."""
+    """The x and y values of the records that have both; a value that is not finite is None in a log file."""
     points = [(record.get(x_name), record.get(y_name)) for record in log]
     points = [(x, y) for x, y in points if x is not None and y is not None and math.isfinite(y)]
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _draw_losses(axes, losses: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-    colors = {"training loss": _TRAINING_COLOR, "validation loss": _VALIDATION_COLOR}
+def _draw_losses(
+    axes,
+    losses: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    skip_steps: Sequence[float],
+    skipped: Sequence[int],
+) -> None:
+    """Draws losses, and crosses at the lower edge where updates were skipped."""
     for label, (steps, values) in losses.items():
-        axes.plot(steps, values, label=label, color=colors[label], marker=marker(values), markersize=4)
+        color = _VALIDATION_COLOR if label == "validation loss" else _TRAINING_COLOR
+        axes.plot(steps, values, label=label, color=color, marker=marker(values), markersize=4)
     if validation := losses.get("validation loss", ([], []))[1]:
         best = min(validation)
         axes.axhline(best, color=_VALIDATION_COLOR, linestyle=":", label=f"best validation loss: {best:.3f}")
     axes.set(xlabel="updates", ylabel="loss per target token (nats)")
     finish_axes(axes, whole_numbers=True)
-
-
-def _draw_skipped(axes, steps: Sequence[float], skipped: Sequence[int]) -> None:
-    """Marks where updates were skipped, at the lower edge."""
-    where = [step for step, count in zip(steps, skipped, strict=True) if count]
-    if where:
+    if where := [step for step, count in zip(skip_steps, skipped, strict=True) if count]:
         label, edge = f"skipped updates: {sum(skipped):,}", axes.get_xaxis_transform()
-        axes.plot(where, [0.02] * len(where), "x", color=_SKIPPED_COLOR, transform=edge, label=label, clip_on=False)
+        axes.plot(where, [0.02] * len(where), "x", color="black", transform=edge, label=label, clip_on=False)
+    add_legend(axes, "upper right")
 
 
 def _draw_bleu(axes, x_values: Sequence[float], bleu: Sequence[float], x_label: str) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 from ..files import check_replaceable, replaced_path
 
 
-# Told apart by people with any kind of colour vision, and in grey by their brightness (Okabe and Ito 2008).
+# People with any kind of colour vision can tell them apart, and in grey by brightness (Okabe and Ito 2008).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#A08A00")
 
 _LINE_STYLES = ("-", "--", "-.", ":")
 _DOTS_PER_INCH = 150
-_FORMATS = ("png", "svg")
 _LONGEST_TOKEN = 18  # characters of a tick label; longer tokens would leave the picture no room
-_MARKED_POINTS = 80  # up to so many points of a curve are drawn as dots too: a curve of one point is no line
+_MARKED_POINTS = 80  # curves of up to this many points have dots too: one point alone makes no line
 
 
 def new_figure(width: float, height: float, title: str, layout: str = "constrained"):
@@ -42,7 +41,7 @@ def finish_axes(axes, *, whole_numbers: bool) -> None:
 
 
 def add_legend(axes_or_figure, corner: str, **choices) -> None:
-    """A legend without a frame, whose labels are the caller's words: a dollar sign in them is a dollar sign."""
+    """A legend without a frame. A dollar sign in a label is a dollar sign, not a formula."""
     for text in axes_or_figure.legend(loc=corner, frameon=False, **choices).get_texts():
         text.set_parse_math(False)
 
@@ -64,14 +63,14 @@ def marker(values) -> str:
 
 @functools.cache
 def _font_with(character: str) -> str | None:
-    """The name of a font that has the character: the usual one, else the first of those installed, if any does."""
+    """The name of a font that has the character: the usual one, else the first installed one, if any."""
     from matplotlib import font_manager
 
     usual = font_manager.findfont(font_manager.FontProperties())
     fonts = [(font.name, font.fname) for font in font_manager.fontManager.ttflist]
     fonts.sort(key=lambda font: font[1] != usual)
     for name, path in fonts:
-        # That font has a picture of a script for all of its characters, which tells nobody which one it is.
+        # That font shows the same picture for all characters of a script.
         if not name.startswith("Last Resort") and font_manager.get_font(path).get_char_index(ord(character)):
             return name
     return None
@@ -86,9 +85,9 @@ def fonts_for(labels: Iterable[str]) -> list[str]:
 
 
 def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
-    """Returns the text in a form that fits a label: one short line of characters that can be drawn.
+    """The text as a label: one short line of characters that can be drawn.
 
-    Control characters and the like are escaped; what no installed font has is shown by its number, `<U+65E5>`.
+    Control characters are escaped; a character that no installed font has becomes its number, `<U+65E5>`.
     """
     visible = [
         c.encode("unicode_escape").decode() if not c.isprintable() else c if _font_with(c) else f"<U+{ord(c):04X}>"
@@ -102,20 +101,16 @@ def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
 
 
 def check_picture(path: str | os.PathLike) -> None:
-    """Refuses a place where no picture can be written, before there is work that would be lost.
+    """Checks that a picture can be written there, before there is work that would be lost.
 
     Raises:
         ValueError: The file's name does not end in .png or .svg.
         IsADirectoryError: It is a folder.
         FileNotFoundError: It is to be in a folder that is not there.
     """
-    if _format(path) not in _FORMATS:
+    if Path(path).suffix.lower() not in (".png", ".svg"):
         raise ValueError(f"{path}: pictures are written to files whose names end in .png or .svg.")
     check_replaceable(Path(path))
-
-
-def _format(path: str | os.PathLike) -> str:
-    return Path(path).suffix.lower().removeprefix(".")
 
 
 def save(figure, path: str | os.PathLike) -> None:
@@ -125,10 +120,11 @@ def save(figure, path: str | os.PathLike) -> None:
         ValueError, OSError: As `check_picture`, or there is no room.
     """
     check_picture(path)
-    path, form = Path(path), _format(path)
+    path = Path(path)
+    form = path.suffix.lower().removeprefix(".")
     metadata = {"Date": None} if form == "svg" else {}
     with replaced_path(path) as unfinished, warnings.catch_warnings():
-        # Tokens come from every script of the world, more than any font has; a box in the picture says enough.
+        # Tokens come from any script, and no font has all of them; a box in the picture says enough.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         figure.savefig(unfinished, format=form, dpi=_DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)

@@ -1,11 +1,11 @@
-"""What the cards of all models have in common, and how text becomes Markdown."""
+"""What cards have in common: what the model is and how to use it, and text made safe for Markdown."""
 
 import json
 import re
 
 from ..model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
-from ..training.recipe import Recipe
+from ..run.recipe import Recipe
 
 
 CITATION = """\
@@ -23,14 +23,17 @@ CITATION = """\
 
 
 def is_classifier(config: VanillaTransformerConfig) -> bool:
-    """Whether a saved model is one that sorts texts, and no translator."""
+    """Whether a saved model classifies texts and does not translate."""
     return VanillaTransformerForSequenceClassification.__name__ in (config.architectures or ())
 
 
-def languages(recipe: Recipe) -> dict[str, list[str]]:
+def languages(recipe: Recipe) -> dict[str, str | list[str]]:
     """A card's fields for them. The Hub sorts models by bare languages, and keeps regions apart: "pt", and "pt-BR"."""
     codes = [each.replace("_", "-") for each in (recipe.data.source_language, recipe.data.target_language)]
-    found = {"language": list(dict.fromkeys(code.split("-")[0].lower() for code in codes))}
+    bare = list(dict.fromkeys(code.split("-")[0].lower() for code in codes))
+    if recipe.is_parser:
+        return {"language": bare[0]}
+    found = {"language": bare}
     if regional := list(dict.fromkeys(code for code in codes if "-" in code)):
         found["language_bcp47"] = regional
     return found
@@ -47,7 +50,9 @@ def architecture(config: VanillaTransformerConfig) -> str:
 
 
 def how_to_use(repository: str, recipe: Recipe | None) -> str:
-    """Lines that translate, in the languages of the recipe, with the package and without it."""
+    """Lines that translate in the recipe's languages, or parse, with the package and without it."""
+    if recipe and recipe.is_parser:
+        return _how_to_parse(repository)
     task = "translation"
     if recipe:  # the task's name takes no hyphen
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
@@ -81,7 +86,7 @@ transformers from 5.19 on no longer has the task "translation": without either o
 
 
 def how_to_classify(repository: str, text: str = "The dog is old.") -> str:
-    """Lines that sort a text, with the package and without it."""
+    """Lines that classify a text, with the package and without it."""
     return f"""\
 ## How to use it
 
@@ -105,9 +110,35 @@ print(classifier("{text}"))
 ```"""
 
 
+def _how_to_parse(repository: str) -> str:
+    sentence = "The company said it expects a loss ."
+    return f"""\
+## How to use it
+
+With the package `vanilla-transformer`, which runs no code of this repository:
+
+```sh
+vanilla-transformer parse --model {repository} "{sentence}"
+```
+
+```python
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.parsing.parse import parse
+
+model, tokenizer = load_model("{repository}")
+[found] = parse(model, tokenizer, ["{sentence}"])
+print(found.tree, found.repairs)
+```"""
+
+
 def recipe_section(recipe: Recipe) -> str:
-    """All of a recipe."""
     return f"## Recipe\n\n{fenced(recipe.to_yaml().rstrip(), 'yaml')}"
+
+
+def markdown_table(head: list[str], rows: list[list[str]], numbers: range | tuple = ()) -> str:
+    """A table whose columns with these numbers are aligned to the right."""
+    rule = ["---:" if column in numbers else "---" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def line(text: str) -> str:
@@ -116,7 +147,7 @@ def line(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """Text that is no Markdown, in one line that shows it as it is."""
+    """Text in one line with its Markdown escaped, so that it is shown as it is."""
     return re.sub(r"[\\`*<\[\]|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line(text))
 
 
@@ -127,5 +158,5 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def in_table(text: str) -> str:
-    """Text as it stands, in a cell: even inside of backquotes a bar would end the cell."""
+    """Code in a cell of a table: even between backquotes a bar would end the cell."""
     return "`" + text.replace("|", "\\|") + "`"

@@ -1,14 +1,49 @@
-"""Seq2SeqTrainingArguments with the paper's defaults (section 5)."""
+"""What the paper trains with (section 5): Seq2SeqTrainingArguments with its values, and its learning rate."""
 
+import math
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import Seq2SeqTrainingArguments
 
-from .sharding import check_sharding
 
+# Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
+_BATCHES = "batches are made of tokens: set max_tokens"
+_VALIDATION = "validation reads all pairs by itself: leave it out"
+_LOADER = "the loader of batches does without: leave it out"
+_COMMAND = "`vanilla-transformer train` decides that: leave it out"
+WITHOUT_EFFECT = {
+    "num_train_epochs": "a run is measured in updates: set max_steps",
+    **dict.fromkeys(("per_device_train_batch_size", "auto_find_batch_size", "train_sampling_strategy"), _BATCHES),
+    **dict.fromkeys(("length_column_name", "sortish_sampler", "dataloader_drop_last"), _BATCHES),
+    "prediction_loss_only": "what validation computes is another's: set predict_with_generate",
+    **dict.fromkeys(("per_device_eval_batch_size", "eval_accumulation_steps", "eval_do_concat_batches"), _VALIDATION),
+    **dict.fromkeys(("eval_use_gather_object", "include_for_metrics", "batch_eval_metrics"), _VALIDATION),
+    **dict.fromkeys(("bf16_full_eval", "fp16_full_eval"), "validation is as precise as training: set bf16 or fp16"),
+    **dict.fromkeys(("dataloader_persistent_workers", "dataloader_prefetch_factor"), _LOADER),
+    **dict.fromkeys(("dataloader_multiprocessing_context", "dataloader_in_order"), _LOADER),
+    **dict.fromkeys(("remove_unused_columns", "label_names"), "the collator takes what it needs: leave it out"),
+    **dict.fromkeys(("do_train", "do_eval", "do_predict", "disable_tqdm", "local_rank"), _COMMAND),
+    "resume_from_checkpoint": "the last complete checkpoint is gone on from: use --resume",
+}
+_NOAM = "the Noam schedule is on: set noam_factor, or noam_factor: null to use it"
+UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs"), _NOAM)
 
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
+
+# What fields of `fsdp_config` must be if they are given, and why.
+_ONLY_FSDP = {
+    "version": (2, "the first one is on its way out of torch"),
+    "state_dict_type": ("FULL_STATE_DICT", "one process can load every checkpoint"),
+    "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "each layer is gathered when it is its turn"),
+    "transformer_layer_cls_to_wrap": (None, "each layer is gathered when it is its turn"),
+    "cpu_offload": (False, "everything stays on its device"),
+    "activation_checkpointing": (False, "training.gradient_checkpointing does it"),
+    "xla": (False, "there is no sharding for XLA devices"),
+}
 
 
 @dataclass
@@ -45,7 +80,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `logging_nan_inf_filter` | False | True | updates that are not finite are skipped and counted, not covered up |
     | `restore_callback_states_from_checkpoint` | True | False | a resumed run stops early when the unbroken one would |
 
-    `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch.
+    `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch. What else has none is
+    listed in `WITHOUT_EFFECT`; a recipe that sets one of these is refused.
 
     `fsdp=True` shards the model between processes (FSDP 2, full state dict, each layer a unit), with or without GPUs;
     of `fsdp_config` only `reshard_after_forward` may differ from that.
@@ -67,7 +103,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             skips by itself.)
 
     Raises:
-        ValueError: For a value that cannot be meant, naming the argument.
+        ValueError: A value makes no sense; the message names the argument.
     """
 
     max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
@@ -101,8 +137,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
 
     def __post_init__(self):
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}.")
+        for name in ("max_tokens", "max_skipped_updates", "gradient_accumulation_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
         if not 0 <= self.label_smoothing_factor < 1:
             raise ValueError(
                 f"label_smoothing_factor must be at least 0 and below 1, not {self.label_smoothing_factor}."
@@ -111,8 +148,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
-        if self.max_skipped_updates < 1:
-            raise ValueError(f"max_skipped_updates must be at least 1, not {self.max_skipped_updates}.")
+        if not 0 <= self.max_grad_norm < math.inf:
+            raise ValueError(f"max_grad_norm must be finite, 0 for no clipping, not {self.max_grad_norm}.")
+        if self.ddp_timeout < 1:
+            raise ValueError(f"ddp_timeout must be at least 1 second, not {self.ddp_timeout}.")
         if self.noam_factor is not None and not (self.warmup_steps >= 1 and self.noam_factor > 0):
             raise ValueError(
                 f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "
@@ -156,6 +195,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
+    @property
+    def order_seed(self) -> int:
+        """What the order of batches is drawn from."""
+        return self.seed if self.data_seed is None else self.data_seed
+
     def _share_out_update(self):
         """`update_tokens` = processes x accumulated batches x tokens of a batch."""
         if self.update_tokens < self.world_size:
@@ -169,3 +213,58 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
         self.gradient_accumulation_steps = steps
         self.max_tokens = self.update_tokens // (steps * self.world_size)
+
+
+def check_sharding(config: dict, processes: int) -> None:
+    """Refuses an `fsdp_config` that would not be done as it is asked for.
+
+    Raises:
+        ValueError: There is one process, or a field has a value that cannot be had here.
+    """
+    if processes == 1:
+        raise ValueError(
+            "fsdp shares a model out to several processes, and this is one: start it with torchrun --nproc_per_node, "
+            "or leave fsdp out."
+        )
+    for name, (only, why) in _ONLY_FSDP.items():
+        if config.get(name, only) != only:
+            raise ValueError(f"fsdp_config.{name} cannot be {config[name]!r}, only {only!r}: {why}. Leave it out.")
+
+
+def noam(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
+    """Learning rate of an update: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (equation 3).
+
+    It rises in a straight line for `warmup_steps` updates and then falls with the inverse square root.
+
+    Args:
+        step: Number of the update, counted from 1.
+        d_model: Width of the model.
+        warmup_steps: Updates of the rise; the paper's 4,000.
+        factor: 1 in the paper.
+
+    Raises:
+        ValueError: If `step` or `warmup_steps` is below 1.
+    """
+    if step < 1 or warmup_steps < 1:
+        raise ValueError(f"Updates count from 1: step is {step}, warmup_steps is {warmup_steps}.")
+    return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+def create_noam_scheduler(
+    optimizer: Optimizer, d_model: int, warmup_steps: int = 4000, factor: float = 1.0
+) -> LambdaLR:
+    """The Noam schedule for any optimizer whose own learning rate is 1, exact from update 1.
+
+    Works with the stock Trainer as `optimizers=(optimizer, create_noam_scheduler(optimizer, ...))`.
+
+    Args:
+        optimizer: Its `lr` multiplies the schedule: 1.0 for the paper's rates.
+        d_model: Width of the model.
+        warmup_steps: Updates of the rise.
+        factor: 1 in the paper.
+    """
+    return LambdaLR(optimizer, partial(_rate_after, d_model=d_model, warmup_steps=warmup_steps, factor=factor))
+
+
+def _rate_after(updates: int, **sizes) -> float:
+    return noam(updates + 1, **sizes)

@@ -1,5 +1,6 @@
 """Averages the weights of several checkpoints into one model (section 6.1: the last 5 for base, 20 for big)."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +9,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ..data.known_words import KNOWN_WORDS
 from ..files import written_beside
-from ..run_folder import WEIGHTS
+from ..run.digests import check_digests, write_digests
+from ..run.folder import WEIGHTS
 
 
 # What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
@@ -20,6 +23,7 @@ _COMPANIONS = (
     "tokenizer.json",
     "tokenizer_config.json",
     "recipe.yaml",
+    KNOWN_WORDS,
 )
 
 
@@ -37,15 +41,41 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -
         FileExistsError: `output` exists.
         FileNotFoundError: A checkpoint has no `model.safetensors`.
         ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
+        FloatingPointError: The mean is not finite.
     """
     if not checkpoints:
         raise ValueError("There are no checkpoints to average.")
     folders = [Path(checkpoint) for checkpoint in checkpoints]
     with written_beside(Path(output)) as beside:
         save_file(_mean_weights(folders), beside / WEIGHTS, metadata={"format": "pt"})
-        for pattern in _COMPANIONS:
-            for path in folders[-1].glob(pattern):
-                shutil.copy(path, beside)
+        _copy_companions(folders[-1], beside)
+        write_digests(beside)
+
+
+def copy_model(model: Path, output: Path) -> None:
+    """Makes a second folder of a model, or of a checkpoint's; its weights take no room where the disk has hard links.
+
+    Raises:
+        FileExistsError: `output` exists.
+    """
+    output.mkdir(parents=True)
+    try:
+        os.link(model / WEIGHTS, output / WEIGHTS)
+    except OSError:
+        shutil.copy(model / WEIGHTS, output)
+    _copy_companions(model, output)
+
+
+def _copy_companions(model: Path, output: Path) -> None:
+    for pattern in _COMPANIONS:
+        for path in model.glob(pattern):
+            check_digests(model, [path.name])
+            shutil.copy(path, output)
+
+
+def is_of_a_model(path: Path) -> bool:
+    """Whether a file has a name that one of a model has."""
+    return path.name == WEIGHTS or any(map(path.match, _COMPANIONS))
 
 
 def _mean_weights(folders: list[Path]) -> dict[str, torch.Tensor]:
@@ -61,13 +91,21 @@ def _mean_weights(folders: list[Path]) -> dict[str, torch.Tensor]:
                 )
             mean[name] += weights[name].double()
     types = {name: weight.dtype for name, weight in _weights(folders[-1]).items()}
-    return {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
+    mean = {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
+    for name, weight in mean.items():
+        if not weight.isfinite().all():
+            raise FloatingPointError(
+                f"The weights of {', '.join(map(str, folders))} are not finite ({name}): the model is of no use. Train "
+                "with a lower rate (training.noam_factor)."
+            )
+    return mean
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
     path = folder / WEIGHTS
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no {WEIGHTS}: it is no checkpoint.")
+    check_digests(folder, [WEIGHTS])
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)

@@ -1,40 +1,59 @@
-"""The checkpoints of a run: which there should be, and what becomes of one that cannot be saved."""
+"""The checkpoints of a run: which there should be, and what becomes of those that are damaged or no longer needed."""
 
-import json
+import itertools
 import logging
-import os
-import shutil
-import time
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..run_folder import RunFolder
+from safetensors import safe_open
+from transformers import Trainer, TrainingArguments
+
+from ..data.known_words import KNOWN_WORDS
+from ..files import is_leftover, place_beside, read_json
+from ..run.digests import DIGESTS, DamagedError, read_digests
+from ..run.folder import WEIGHTS, RunFolder, checkpoints_in
+from .arguments import VanillaTransformerTrainingArguments
 
 
 logger = logging.getLogger(__name__)
 
+# What a trainer writes into a checkpoint. Whatever else lies there is the user's.
+_WRITTEN = (
+    "*_vanilla_transformer.py", "*config.json", "model*.safetensors*", "optimizer.*", "pytorch_model_fsdp.bin",
+    "recipe.yaml", "rng_state*.pth", "scaler.pt", "scheduler.pt", "stream_*.json", "token*.json",
+    "special_tokens_map.json", "trainer_state.json", "training_args.bin", KNOWN_WORDS, DIGESTS,
+)  # fmt: skip
 
-def is_regular(step: int, save_steps: float) -> bool:
-    """Whether the run saves a checkpoint at this update, stopped or not."""
-    return step % save_steps == 0
+
+def step_of(checkpoint: Path) -> int:
+    """After how many updates a checkpoint was saved."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-def extra_checkpoints(folder: Path, save_steps: float, best: str | None) -> list[Path]:
-    """The checkpoints that are one more than the run would have; the best one stays as long as it is the best."""
-    found = [(path, path.name.removeprefix("checkpoint-")) for path in folder.glob("checkpoint-*")]
-    steps = {path: int(step) for path, step in found if step.isdecimal() and path.name != Path(best or "").name}
-    return [path for path, step in steps.items() if not is_regular(step, save_steps)]
+def is_regular(checkpoint: Path, save_steps: float) -> bool:
+    """Whether the run saves it stopped or not."""
+    return step_of(checkpoint) % save_steps == 0
 
 
 def trainer_state(checkpoint: Path) -> dict:
     """What the trainer keeps of its progress in a checkpoint."""
-    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    return read_json(checkpoint / "trainer_state.json")
+
+
+def best_of(checkpoint: Path) -> str | None:
+    """Name of the best checkpoint as far as this one knows. (Its path is the one where the run lay at that time.)"""
+    best = trainer_state(checkpoint).get("best_model_checkpoint")
+    return Path(best).name if best else None
+
+
+# --------------------------------------------------------------------------------------------------- saved and removed
 
 
 @contextmanager
 def saving(checkpoint: Path) -> Iterator[None]:
-    """Removes a checkpoint that could not be saved as a whole, so that it takes no room and nobody takes it for one.
+    """Removes a checkpoint that could not be saved as a whole, so that it takes no room and is not mistaken for one.
 
     Raises:
         OSError: It could not be saved, say because the disk is full.
@@ -42,47 +61,173 @@ def saving(checkpoint: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch, safetensors and tokenizers have kinds of their own for a full disk
-        if _has_its_state(checkpoint):  # which is written last: what failed came after it, say sending it to the Hub
+        if (checkpoint / DIGESTS).exists():  # which is written last: what failed came after it, say sending to the Hub
             raise
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        with suppress(OSError):  # another process of the run has done it, or nothing was made
+            remove_checkpoint(checkpoint)
         raise OSError(
             f"The checkpoint {checkpoint} could not be saved: {error}. Those before it are whole: see that there is "
             "room and that one may write there, then resume."
         ) from error
 
 
-def _has_its_state(checkpoint: Path) -> bool:
+def remove_checkpoint(checkpoint: Path) -> None:
+    """Removes what the trainer wrote. If something else lies there too it stays, in a folder of another name."""
+    hidden = place_beside(checkpoint)
+    checkpoint.rename(hidden)  # at once, so that a kill leaves no half of a checkpoint
+    _remove_hidden(hidden)
+
+
+def finish_removals(folder: Path) -> None:
+    """Removes the rest of checkpoints whose removal was killed."""
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        if is_removed_checkpoint(path):
+            _remove_hidden(path)
+
+
+def is_removed_checkpoint(path: Path) -> bool:
+    """Whether this is the rest of a checkpoint whose removal was killed."""
+    found = re.match(r"\.(checkpoint-\d+)\.", path.name)
+    return found is not None and is_leftover(path, found[1]) and path.is_dir() and not path.is_symlink()
+
+
+def _remove_hidden(checkpoint: Path) -> None:
+    for path in sorted(written_by_trainer(checkpoint), key=lambda path: path.name == DIGESTS):  # the list comes last
+        path.unlink()
     try:
-        trainer_state(checkpoint)
-    except (OSError, ValueError):
-        return False
-    return True
+        checkpoint.rmdir()
+    except OSError:
+        name = checkpoint.name.removeprefix(".").partition(".")[0]
+        logger.warning("%s had files of yours: they are in %s.", name, set_aside(checkpoint, f"{name}.kept"))
 
 
-def finish_what_was_cut_short(folder: RunFolder, save_steps: float, save_total_limit: int) -> None:
-    """Brings the checkpoints of a run that was killed into the state in which the next save would have found them.
+def set_aside(path: Path, name: str) -> Path:
+    """Gives a folder another name, and a number if that is taken; returns its new place."""
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    free = next(place for place in map(path.with_name, names) if not place.exists())
+    return path.rename(free)
 
-    A kill while a checkpoint was written leaves a part of it. One while an old checkpoint was removed leaves that, or
-    what is left of it, as the folder that was changed last: transformers, which goes by that, would take it for the
-    newest one and remove another in its place.
 
-    Args:
-        folder: The run folder.
-        save_steps: A checkpoint is saved every so many updates.
-        save_total_limit: So many are kept.
+def written_by_trainer(checkpoint: Path) -> list[Path]:
+    """The files in a checkpoint that are not the user's: those on its list, which is written last."""
+    try:
+        record = read_digests(checkpoint)
+    except DamagedError:  # then there is no telling
+        return []
+    files = [path for path in checkpoint.iterdir() if path.is_file() and not path.is_symlink()]
+    if record is not None:
+        return [path for path in files if path.name in (DIGESTS, *record["files"])]
+    return [path for path in files if any(map(path.match, _WRITTEN)) or is_leftover(path)]
+
+
+def was_cut_short(checkpoint: Path) -> bool:
+    """Whether this is what a kill left of a save: the beginning of a checkpoint, and nothing else."""
+    ours = written_by_trainer(checkpoint) if not (checkpoint / DIGESTS).exists() else []
+    return len(ours) == len(list(checkpoint.iterdir()))
+
+
+def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None) -> None:
+    """Keeps `save_total_limit` checkpoints, among them the newest and the best. Their order is the number of updates.
+
+    (transformers goes by the time that the system gives them, which a clock that is set back turns round.)
+
+    A checkpoint that was saved on request is one more than the run would have: it makes none of the others go, and goes
+    itself once there is a regular one after it, so that the same are averaged as without the request.
     """
-    for damaged in folder.bad_checkpoints():
-        logger.warning("%s is not complete: it is removed.", damaged)
-        shutil.rmtree(damaged)
-    checkpoints = folder.good_checkpoints()
-    if not checkpoints:
+    checkpoints = checkpoints_in(folder)
+    if not checkpoints or not args.save_total_limit:
         return
-    best = trainer_state(checkpoints[-1])["best_model_checkpoint"]
-    kept = save_total_limit + len(extra_checkpoints(folder.checkpoints, save_steps, best))
-    removable = [path for path in checkpoints[:-1] if path.name != Path(best or "").name]
-    for path in removable[: max(0, len(checkpoints) - kept)]:
-        shutil.rmtree(path)
-        checkpoints.remove(path)
-    now = time.time()
-    for age, path in enumerate(reversed(checkpoints), start=1):
-        os.utime(path, (now - age, now - age))
+    newest = checkpoints[-1]
+    by_number = args.save_strategy == "steps"
+    counted = [p for p in checkpoints if p.name == best or not by_number or is_regular(p, args.save_steps)]
+    removable = [path for path in counted if path != newest and path.name != best]
+    removable = removable[: max(0, len(counted) - args.save_total_limit)]
+    if newest in counted:
+        removable += [path for path in checkpoints if path not in counted]
+    for path in removable:
+        remove_checkpoint(path)
+
+
+# --------------------------------------------------------------------------------------------- after a kill, or damage
+
+
+def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> None:
+    """Brings the checkpoints of a run into the state in which the next save would have found them.
+
+    What a kill left of a save is removed. A damaged checkpoint is moved aside, and if the end of the run needs it, to
+    average it or as the best, those after it too: training goes on from the one before it and makes them again. There
+    is a whole checkpoint, or nothing is done.
+
+    Raises:
+        ValueError: There are checkpoints, and none is whole. Nothing was changed.
+        OSError: A file cannot be read, or something is in the way. Nothing was changed.
+    """
+    found = folder.checkpoint_folders()
+    faults = {path: fault for path in found if (fault := folder.fault_of(path)) is not None}
+    whole = [path for path in found if path not in faults]
+    if not whole:
+        if faults:
+            raise none_is_whole(faults)
+        return
+    best = best_of(whole[-1])
+    for path, fault in faults.items():
+        if path == found[-1] and was_cut_short(path):
+            logger.warning("%s is removed: its save was cut short.", path)
+            remove_checkpoint(path)
+        else:
+            logger.warning("%s was moved to %s: %s.", path, set_aside(path, f"{path.name}.damaged").name, fault)
+    if found[-1] in faults:
+        folder.finished.unlink(missing_ok=True)  # after updates that are to be done again
+    # The end of the run averages the checkpoints of these updates, as far as one can tell now.
+    trained, every = step_of(whole[-1]), int(args.save_steps)
+    end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
+    steps = sorted({*range(every, end + 1, every), end})
+    needed = {f"checkpoint-{step}" for step in (steps[-args.average_last :] if args.average_last else [])} | {best}
+    if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < step_of(whole[-1])):
+        _go_back(folder, whole, lost[0])
+    remove_old_checkpoints(folder.checkpoints, args, best)
+
+
+def none_is_whole(faults: dict[Path, str | None]) -> ValueError:
+    """What is raised where there is nothing to go on from, and nothing was changed."""
+    told = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
+    return ValueError(
+        f"There is no whole checkpoint to go on from ({told}). Nothing was changed: restore one, or choose another "
+        "output folder."
+    )
+
+
+def check_state(checkpoint: Path, trainer: Trainer) -> None:
+    """Raises ValueError if a checkpoint lacks what training needs to go on as it was: Trainer would make it up."""
+    rng = f"rng_state_{trainer.args.process_index}.pth" if trainer.args.world_size > 1 else "rng_state.pth"
+    for name in ("optimizer.bin" if trainer.is_fsdp_enabled else "optimizer.pt", "scheduler.pt", rng):
+        if not (checkpoint / name).exists():
+            raise ValueError(f"{checkpoint} has no {name}: training cannot go on from it as it was.")
+    if trainer.is_fsdp_enabled:
+        return  # what it goes on from is torch's, who is strict
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    with safe_open(checkpoint / WEIGHTS, framework="pt") as file:
+        names = set(file.keys())
+        needed = model.state_dict().keys() - model.all_tied_weights_keys.keys()
+        if missing := sorted(needed - names):
+            raise ValueError(f"{checkpoint / WEIGHTS} lacks {missing[0]}: training cannot go on from it as it was.")
+        for name in sorted(names):
+            if not file.get_tensor(name).isfinite().all():
+                raise ValueError(f"{checkpoint / WEIGHTS} is not finite in {name}: training cannot go on from it.")
+
+
+def _go_back(folder: RunFolder, whole: list[Path], lost: int) -> None:
+    """Moves the checkpoints after the lost one aside, if there is one before it to go on from."""
+    earlier = [path for path in whole if step_of(path) < lost]
+    if not earlier:
+        logger.warning("There is no checkpoint before update %d, and the run ends without that one.", lost)
+        return
+    moved = [set_aside(path, f"{path.name}.later").name for path in whole[len(earlier) :]]
+    folder.finished.unlink(missing_ok=True)
+    logger.warning(
+        "The end of the run needs the checkpoint of update %d: going back to %s. What came after it was moved to %s, "
+        "which can be removed.",
+        lost,
+        earlier[-1],
+        ", ".join(moved),
+    )

@@ -1,22 +1,22 @@
-"""What a person sees of a training run, and how that person can stop it."""
+"""What is seen of a training run: progress, log, learning curve, speed; and how to stop it."""
 
+import _thread
 import json
 import logging
 import math
-import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from accelerate.utils import reduce
 from tqdm import tqdm
 from transformers import TrainerCallback
 
 from ..files import named_in_errors, write_text
 from ..plots import plot_learning_curve
-from .checkpoints import extra_checkpoints, is_regular
+from ..signals import first_signal
 
 
 logger = logging.getLogger(__name__)
@@ -34,17 +34,17 @@ _SHOWN = {
 
 
 class ProgressBar(TrainerCallback):
-    """One line on the terminal: updates done and to do, the time it takes, and the latest of what is logged.
-
-    That is loss, learning rate, target tokens per second, the share of padding, and validation loss and BLEU.
-    """
+    """One line on the terminal: updates done and to do, the time it takes, and the latest of what is logged."""
 
     def __init__(self):
         self.bar: tqdm | None = None
         self.shown: dict[str, str] = {}
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update", dynamic_ncols=True)
+        # Without smoothing: the time left has the validations in it that are to come, and is right after one of them.
+        self.bar = tqdm(
+            total=state.max_steps, initial=state.global_step, unit="update", dynamic_ncols=True, smoothing=0
+        )
 
     def on_step_end(self, args, state, control, **kwargs):
         self.bar.update(state.global_step - self.bar.n)
@@ -58,7 +58,7 @@ class ProgressBar(TrainerCallback):
         for key, (name, form) in _SHOWN.items():
             if key in values:
                 self.shown[name] = form.format(values[key])
-        if self.shown.get("skipped") == "0":  # a word that nobody wants to see without need
+        if self.shown.get("skipped") == "0":  # shown only when there is something to worry about
             del self.shown["skipped"]
         self.bar.set_postfix(self.shown)
 
@@ -114,74 +114,118 @@ def _json_line(record: dict) -> str:
 class StopOnRequest(TrainerCallback):
     """Ends training after the update under way, with a checkpoint, once `requested` is true.
 
-    Such a checkpoint is one more than the run would have: it makes none of the others go, and it goes itself when the
-    resumed run saves its next one, so that the same checkpoints are averaged as without the stop.
-
-    Attributes:
-        on_request: Called at once when somebody asks to stop.
+    `on_request` is called at once, in its own thread if a signal (`signal`) asks.
     """
 
     def __init__(self):
         self.on_request: Callable[[], None] = lambda: None
         self.requested = False
-        self.made_room = 0
+        self.signal: int | None = None
 
     def request(self) -> None:
         self.requested = True
         self.on_request()
 
     @contextmanager
-    def on_interrupt(self) -> Iterator[None]:
-        """The first SIGINT asks training to stop after its update; a second one ends the process as ever."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.getsignal(signal.SIGINT)
+    def on_signal(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks training to stop after its update; a second one ends the process at once."""
 
         def request(number, frame):
-            self.request()
-            signal.signal(signal.SIGINT, before)
-            logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
+            self.signal, self.requested = number, True
+            # In another thread: the interrupted code may hold the very lock that logging needs.
+            _thread.start_new_thread(self._tell, ())
 
-        signal.signal(signal.SIGINT, request)
-        try:
+        with first_signal(request):
             yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+
+    def _tell(self) -> None:
+        self.on_request()
+        logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
 
     def on_step_end(self, args, state, control, **kwargs):
         self.requested = self._any_process_asks(args)
-        if is_regular(state.global_step, args.save_steps):
-            self._make_room(args, len(_extra(args, state)))
-        elif self.requested:
-            self.make_room_for_one(args)
         if self.requested:
             control.should_save = True
             control.should_training_stop = True
 
-    def on_save(self, args, state, control, **kwargs):
-        if is_regular(state.global_step, args.save_steps) and state.is_world_process_zero:
-            for folder in _extra(args, state):
-                shutil.rmtree(folder)
-        self._make_room(args, -self.made_room)
-
-    def make_room_for_one(self, args):
-        """For a checkpoint that is saved now and would not be by the run as planned."""
-        self._make_room(args, 1)
-
     def _any_process_asks(self, args) -> bool:
-        """All processes stop after the same update: whoever went on alone would wait for the others for ever."""
+        """All processes stop after the same update: one that went on alone would wait for the others for ever."""
         if args.world_size == 1:
             return self.requested
         asking = torch.tensor(float(self.requested), device=args.device)
         torch.distributed.all_reduce(asking, torch.distributed.ReduceOp.MAX)
         return bool(asking)
 
-    def _make_room(self, args, checkpoints: int):
-        """So that those that are one more make none of the others go."""
-        args.save_total_limit += checkpoints
-        self.made_room += checkpoints
+
+# -------------------------------------------------------------------------------------------------------------- speed
 
 
-def _extra(args, state) -> list[Path]:
-    return extra_checkpoints(Path(args.output_dir), args.save_steps, state.best_model_checkpoint)
+class TokenCounter:
+    """Counts the cells of the batches that a trainer sees, and those of them that are real tokens.
+
+    Real tokens are summed on the device and read only when they are logged, so training never waits for them.
+    """
+
+    def __init__(self):
+        self.cells = 0
+        self.real: torch.Tensor | None = None  # (2,) source and target tokens
+
+    def saw(self, batch: Mapping[str, torch.Tensor]) -> None:
+        """Counts a batch: `attention_mask` (batch, source) and `labels` (batch, target), -100 where padded."""
+        self.cells += batch["attention_mask"].numel() + batch["labels"].numel()
+        real = torch.stack((batch["attention_mask"].sum(), (batch["labels"] != -100).sum()))
+        self.real = real if self.real is None else self.real + real
+
+    def record(self, seconds: float) -> dict[str, float]:
+        """What belongs into a log record of so many seconds, over all processes; counting begins anew.
+
+        That is `target_tokens_per_second`, and `real_share`: tokens per cell of sources and targets, from 0 to 1.
+        """
+        cells, real = self.cells, self.real
+        self.__init__()
+        if real is None or seconds <= 0:
+            return {}
+        counts = reduce(torch.cat((real, real.new_tensor([cells]))), "sum")
+        source, target, cells = counts.tolist()
+        return {
+            "target_tokens_per_second": round(target / seconds, 1),
+            "real_share": round((source + target) / cells, 4),
+        }
+
+
+class Clock:
+    """Seconds of training: stopped during validation, continued when a run is resumed."""
+
+    def __init__(self):
+        self.before = self.lapped = 0.0
+        self.since: float | None = None
+        self.started = self.resumed = False
+
+    def start(self) -> None:
+        self.__init__()
+        self.started, self.since = True, time.perf_counter()
+
+    def carry_on_from(self, log_history: list[dict]) -> None:
+        if self.started and not self.resumed:
+            self.resumed = True
+            earlier = max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
+            self.before += earlier
+            self.lapped += earlier
+
+    def seconds(self) -> float:
+        return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
+
+    def lap(self) -> float:
+        """Seconds since this was asked last, or since this session began."""
+        lapped, self.lapped = self.lapped, self.seconds()
+        return self.lapped - lapped
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        was_running = self.since is not None
+        self.before, self.since = self.seconds(), None
+        try:
+            yield
+        finally:
+            if was_running:
+                self.since = time.perf_counter()

@@ -1,52 +1,51 @@
 """From a recipe to a run folder: vocabulary, training, averaging, scores, translations, pictures."""
 
 import contextlib
-import dataclasses
-import json
 import logging
-import os
-import platform
-import shutil
-from importlib.metadata import version
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 
-import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.batch_stream import TokenBatchStream
-from ..data.streams import StreamLostError
-from ..files import alone_in, remove_leftovers, write_json, write_text
+from ..data.known_words import KNOWN_WORDS
+from ..device import chosen_device
+from ..files import alone_in, write_json
+from ..hub import StreamLostError
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..plots import plot_learning_curve
-from ..run_folder import RunFolder
-from ..sharing.publishing import publish
+from ..run.folder import RunFolder
+from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
-from .checkpoints import finish_what_was_cut_short, trainer_state
-from .precision import has_bfloat16, with_usable_precision
+from .checkpoints import check_state, trainer_state
+from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
-from .recipe import Recipe, load_recipe
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
+from .trial import has_bfloat16, tried_arguments, try_decoding, with_usable_precision
 
 
 logger = logging.getLogger(__name__)
 
-# What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
-# the text lies may change because its fingerprint may not.)
-_MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
-    *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
-}
 
+class Interrupted(Exception):  # noqa: N818  (not an error: the user asked for it)
+    """Training was stopped on request; the message says where it goes on from.
 
-class Interrupted(Exception):  # noqa: N818  (no error: somebody asked for it)
-    """Training was stopped on request; the message says where it goes on from."""
+    Attributes:
+        exit_status: What a process that ends with it should end with: as shells count the signal that asked.
+    """
+
+    def __init__(self, message: str, number: int | None = None):
+        super().__init__(message)
+        self.exit_status = 128 + (number or signal.SIGINT)
 
 
 def train(
@@ -56,147 +55,75 @@ def train(
     resume: bool = False,
     show_progress: bool = False,
     command: str | None = None,
+    command_to_resume: str | None = None,
+    device: str = "auto",
+    publish: Callable[..., object] | None = None,
 ) -> RunFolder:
-    """Trains, averages, scores and translates as the recipe says; with `training.push_to_hub` publishes the run too.
+    """Trains, averages, scores and translates as the recipe says.
 
     Args:
         recipe: What to do.
         output: The run folder.
-        resume: Go on from the last complete checkpoint of `output`; begin anew if there is none.
+        resume: Go on from the last complete checkpoint of `output`; begin anew if none was ever saved.
         show_progress: Whether to draw progress bars on the terminal.
         command: What was typed to begin the run: its card says so.
+        command_to_resume: What to type to go on with it: messages say so.
+        device: Where to train, as for `chosen_device`.
+        publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something that is
+            called like it.
 
     Returns:
         The folder, with everything in it.
 
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
-        ValueError: The recipe or the data are not those that `output` was begun with, or the data are bad.
-        FloatingPointError: Too many updates in a row were not finite; a checkpoint was saved.
-        Interrupted: SIGINT came; a checkpoint was saved.
+        ValueError: The recipe or the data are not those that `output` was begun with, the data are bad, or what the run
+            is to go on from is damaged.
+        FloatingPointError: Too many updates in a row were not finite, and a checkpoint was saved; or the weights that
+            the run ended with are not.
+        Interrupted: SIGINT or SIGTERM came; a checkpoint was saved.
         OSError: A checkpoint could not be saved, or the stream or another process is lost; the checkpoints before it
-            are whole.
+            are whole. Or a file of the run cannot be read; nothing was changed.
     """
     folder = RunFolder(output)
-    arguments = _arguments(folder, recipe)
+    how_to_go_on = f"Go on with: {command_to_resume}" if command_to_resume else "Go on with resume=True."
+    arguments = _arguments(folder, recipe, device)
+    if arguments.push_to_hub and publish is None:
+        raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
+    try_decoding(recipe)
     data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
 
         def begin() -> None:
             stack.enter_context(alone_in(folder.path))
-            _open_folder(folder, recipe, data, resume, _environment(arguments, command))
+            open_folder(folder, recipe, data, resume, arguments, command)
             data.make_tokenizer(folder, show_progress)
-            finish_what_was_cut_short(folder, arguments.save_steps, arguments.save_total_limit)
 
         first_alone(arguments, begin)
         set_seed(arguments.seed)
         tokenizer, pairs, validation = data.encode(folder, arguments)
         trainer = _make_trainer(folder, recipe, arguments, tokenizer, pairs, validation, show_progress)
-        _fit(trainer, folder)
+        _fit(trainer, folder, how_to_go_on)
         if arguments.process_index == 0:
-            keep_models(arguments, folder, recipe)
-            score(folder, recipe, data.measured, show_progress)
-            plot_learning_curve(folder.log_records(), folder.learning_curve)
-            draw_attention(folder, recipe)
+            _finish(folder, recipe, data, arguments, show_progress)
             if arguments.push_to_hub:
-                publish(
-                    folder.path,
-                    trainer.hub_model_id,
-                    private=bool(arguments.hub_private_repo),
-                    revision=arguments.hub_revision,
-                )
+                private, branch = bool(arguments.hub_private_repo), arguments.hub_revision
+                publish(folder.path, trainer.hub_model_id, private=private, revision=branch)
     return folder
-
-
-# ------------------------------------------------------------------------------------------------------------- begin
-
-
-def _open_folder(folder: RunFolder, recipe: Recipe, data: RunData, resume: bool, environment: dict) -> None:
-    if folder.environment.exists():
-        remove_leftovers(folder.path)
-    if any(folder.checkpoints.glob("checkpoint-*")) and not resume:
-        raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
-    if folder.good_checkpoints():
-        _check_same_recipe(load_recipe(folder.recipe), recipe, folder.path)
-        _check_same_processes(folder, environment["processes"])
-        data.check_same(folder)
-    else:
-        _clear_failed_start(folder)
-        write_json(folder.environment, environment)
-    write_text(folder.recipe, recipe.to_yaml())
-
-
-def _clear_failed_start(folder: RunFolder) -> None:
-    """A run that ended before its first checkpoint begins anew; a folder that is no run is left alone."""
-    ours = {folder.recipe, folder.environment, folder.data, folder.tokenizer, folder.checkpoints, folder.log}
-    ours |= {folder.learning_curve, folder.not_finite}  # there may be an evaluation before the first checkpoint
-    found = sorted(folder.path.iterdir())
-    strangers = [path.name for path in found if path not in ours]
-    if strangers or (found and not folder.environment.exists()):
-        odd = (strangers or [path.name for path in found])[0]
-        raise FileExistsError(f"{folder.path} is no run folder, it holds {odd}: choose another one.")
-    for path in found:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _check_same_recipe(before: Recipe, now: Recipe, path: Path) -> None:
-    old, new = dataclasses.asdict(before), dataclasses.asdict(now)
-    for section in ("data", "tokenizer", "model", "training"):
-        for name in old[section].keys() | new[section].keys():
-            values = old[section].get(name), new[section].get(name)
-            if values[0] != values[1] and f"{section}.{name}" not in _MAY_CHANGE:
-                raise ValueError(
-                    f"{path} was begun with {section}.{name} = {values[0]!r}, not {values[1]!r}: resume with the same "
-                    "recipe, or choose another output folder."
-                )
-
-
-def _check_same_processes(folder: RunFolder, processes: int) -> None:
-    before = json.loads(folder.environment.read_text(encoding="utf-8")).get("processes", 1)
-    if before != processes:
-        raise ValueError(
-            f"{folder.path} was begun with {before} processes, not {processes}: which pairs come next depends on their "
-            "number. Resume with the same, or choose another output folder."
-        )
-
-
-def _environment(arguments: VanillaTransformerTrainingArguments, command: str | None) -> dict:
-    packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
-    return {
-        "command": command,
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "processes": arguments.world_size,
-        "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "precision": "float32" if arguments.mixed_precision == "no" else arguments.mixed_precision,
-    }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def _arguments(folder: RunFolder, recipe: Recipe) -> VanillaTransformerTrainingArguments:
+def _arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> VanillaTransformerTrainingArguments:
     # Processes wait for one that waits for its stream; after half an hour more it is gone.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
-    defaults = {"disable_tqdm": True, "use_cpu": not torch.cuda.is_available(), "ddp_timeout": timeout}
-    training = {**defaults, **recipe.training}
-    begun_in = None
-    if folder.good_checkpoints():
-        begun_in = json.loads(folder.environment.read_text(encoding="utf-8")).get("precision")
+    on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
+    training = {"disable_tqdm": True, "ddp_timeout": timeout, **on_cpu, **recipe.training}
+    training |= on_cpu if device != "auto" else {}  # what is typed comes before the recipe's `use_cpu`
+    begun_in = folder.began().get("precision") if folder.good_checkpoints() else None
     training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]), begun_in=begun_in)
-    arguments = VanillaTransformerTrainingArguments(str(folder.checkpoints), **training)
+    arguments = tried_arguments(str(folder.checkpoints), recipe.model, training)
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
     if arguments.push_to_hub and not arguments.hub_model_id:
@@ -223,7 +150,8 @@ def _make_trainer(
         eval_dataset=validation,
         processing_class=tokenizer,
         callbacks=[LogFile(folder.log), *([ProgressBar()] if show_progress and arguments.process_index == 0 else [])],
-        files_to_save=(folder.recipe,),
+        files_to_save=(folder.recipe, *([words] if (words := folder.tokenizer / KNOWN_WORDS).is_file() else [])),
+        run_id=folder.began().get("run"),
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
@@ -232,52 +160,50 @@ def _make_trainer(
     return trainer
 
 
-def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder) -> None:
+def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: str) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
     checkpoints, max_steps, is_main = folder.good_checkpoints(), trainer.args.max_steps, trainer.is_world_process_zero()
-    if folder.finished.exists() and json.loads(folder.finished.read_text(encoding="utf-8"))["max_steps"] == max_steps:
-        return
     if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
         if is_main:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
     if checkpoints:
-        for name in ("optimizer.bin" if trainer.is_fsdp_enabled else "optimizer.pt", "scheduler.pt"):
-            if not (checkpoints[-1] / name).exists():
-                raise ValueError(f"{checkpoints[-1]} has no {name}: training cannot go on from it as it was.")
+        check_state(checkpoints[-1], trainer)
         logger.info("Going on from %s.", checkpoints[-1])
     if is_main:
         for stale in (folder.finished, folder.scores):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()
     if trainer.stream is not None and trainer.args.world_size == 1:  # alone it can save without another update
-        stop.on_request = trainer.stream.pairs.stop.set  # whoever stops does not wait until a broken stream is back
+        stop.on_request = trainer.stream.pairs.stop.set  # stopping does not wait for a broken stream to come back
     for callback in (stop, LearningCurve(folder.learning_curve)):
         trainer.add_callback(callback)
     trainer.guard.path, trainer.guard.on_stop = folder.not_finite, stop.request
     try:
-        with stop.on_interrupt():
+        with stop.on_signal():
             trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"{checkpoints[-1]} was not saved by a run: its state holds more than numbers, of which nothing was loaded."
+        ) from error
     except StreamLostError as error:
-        raise StreamLostError(f"{error} {_saved_as_it_is(trainer, stop, folder)}") from error
+        if trainer.args.world_size == 1 and trainer.state.global_step:  # between two updates one process can save
+            trainer.save_checkpoint()
+        saved = folder.good_checkpoints()
+        told = f"The last checkpoint is {saved[-1]}." if saved else "Nothing has been trained yet."
+        raise StreamLostError(f"{error} {told} {how_to_go_on}") from error
     finally:
         for bar in trainer.callback_handler.callbacks:
             if isinstance(bar, ProgressBar):
                 bar.close()
     if stop.requested and trainer.state.global_step < max_steps:
         last = folder.good_checkpoints()[-1]
-        raise Interrupted(f"Stopped after update {trainer.state.global_step}, saved as {last}. Go on with --resume.")
+        said = f"Stopped after update {trainer.state.global_step}, saved as {last}. {how_to_go_on}"
+        raise Interrupted(said, stop.signal)
     if is_main:
         write_json(folder.finished, {"max_steps": max_steps, "step": trainer.state.global_step})
-
-
-def _saved_as_it_is(trainer: VanillaTransformerTrainer, stop: StopOnRequest, folder: RunFolder) -> str:
-    """Saves a checkpoint between two updates, where one process can; says where to go on from."""
-    if trainer.args.world_size == 1 and trainer.state.global_step:
-        stop.make_room_for_one(trainer.args)
-        trainer.save_checkpoint()
-    saved = folder.good_checkpoints()
-    return f"Go on from {saved[-1]} with --resume." if saved else "Nothing has been trained yet."
+    if stop.signal is not None:
+        raise Interrupted(f"Trained to the end, but averaged and scored nothing yet. {how_to_go_on}", stop.signal)
 
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
@@ -286,3 +212,27 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
         return state["global_step"] >= args.max_steps
     waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
     return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
+
+
+def _finish(
+    folder: RunFolder,
+    recipe: Recipe,
+    data: RunData,
+    arguments: VanillaTransformerTrainingArguments,
+    show_progress: bool,
+) -> None:
+    """Models, scores, translations and pictures of a trained run.
+
+    Raises:
+        FloatingPointError: The last validation loss is not finite. (The weights may be, and too large.)
+    """
+    validations = [record for record in folder.log_records() if "eval_loss" in record]
+    if validations and validations[-1]["eval_loss"] is None:
+        raise FloatingPointError(
+            f"The validation loss after update {validations[-1].get('step')} is not finite: the model is of no "
+            "use. Train with a lower rate (training.noam_factor)."
+        )
+    keep_models(arguments, folder, recipe)
+    score(folder, recipe, data.measured, show_progress, arguments.device)
+    plot_learning_curve(folder.log_records(), folder.learning_curve)
+    draw_attention(folder, recipe, arguments.device)

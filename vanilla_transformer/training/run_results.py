@@ -5,72 +5,111 @@ import filecmp
 import json
 import logging
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from datasets import Dataset
 from tqdm import tqdm
+from transformers.utils import CONFIG_NAME
 
-from ..evaluation.attention import attentions
+from ..attention.weights import attentions
+from ..data.corpora import TextCorpus
+from ..evaluation.metrics import METRICS
 from ..evaluation.scores import score_translations
-from ..files import replaced_folder, write_json, write_text
+from ..files import place_beside, replaced_folder, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..plots import plot_attention_maps
-from ..run_folder import WEIGHTS, RunFolder, find_model, load_model
+from ..run.digests import DIGESTS, DamagedError, read_digests, write_digests
+from ..run.folder import WEIGHTS, RunFolder
+from ..run.loading import load_model
+from ..run.recipe import Recipe
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
-from .averaging import average_checkpoints
-from .checkpoints import is_regular, trainer_state
-from .recipe import Recipe
+from .averaging import average_checkpoints, copy_model, is_of_a_model
+from .checkpoints import best_of, is_regular, set_aside
 
 
 logger = logging.getLogger(__name__)
+MADE_MODEL = "model"  # beside which that of the run is made
 
 
 def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
     """Saves the best checkpoint's model and the average of the last ones, ready to use with the recipe's decoding."""
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
-    best = folder.checkpoints / Path(trainer_state(final)["best_model_checkpoint"] or final).name
-    best = best if best in checkpoints else final
-    regular = [c for c in checkpoints if c == final or is_regular(trainer_state(c)["global_step"], args.save_steps)]
+    best = next((path for path in checkpoints if path.name == best_of(final)), final)
+    regular = [c for c in checkpoints if c == final or is_regular(c, args.save_steps)]
     last = regular[-args.average_last :] if args.average_last else []
     for sources, output in (([best], folder.best), (last, folder.averaged)):
-        if not sources:
-            shutil.rmtree(output, ignore_errors=True)
+        others = _others_in(output)
+        if not sources:  # the run is to have no such model any longer
+            for path in output.iterdir() if output.is_dir() else ():
+                if path not in others:
+                    path.unlink()
+            if output.is_dir() and not others:
+                output.rmdir()
             continue
         with replaced_folder(output) as beside:
             average_checkpoints(sources, beside)
-            config = VanillaTransformerConfig.from_pretrained(beside)
-            paper_generation_config(config, **recipe.decoding).save_pretrained(beside)
+            _set_decoding(beside, recipe)
             shutil.copy(folder.recipe, beside)
+            write_digests(beside)
+            for path in others:
+                if not (beside / path.name).exists():
+                    shutil.copytree(path, beside / path.name, symlinks=True) if path.is_dir() else shutil.copy2(
+                        path, beside
+                    )
     logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
 
 
-def _models(folder: RunFolder) -> dict[str, Path]:
-    models = {"averaged": folder.averaged, "best": folder.best, "last": folder.good_checkpoints()[-1]}
-    return {name: path for name, path in models.items() if path.exists()}
+def _set_decoding(model: Path, recipe: Recipe) -> None:
+    config = VanillaTransformerConfig.from_pretrained(model)
+    paper_generation_config(config, **recipe.decoding).save_pretrained(model)
 
 
-def score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_progress: bool) -> None:
-    """Scores every model on every set; keeps the translations of the one that `find_model` finds."""
+def _others_in(folder: Path) -> list[Path]:
+    """Files that the user has put beside a model; models of version 0.1.0 have no list of their own."""
+    ours = {DIGESTS, *_listed(folder)}
+    return [
+        path
+        for path in (folder.iterdir() if folder.is_dir() else ())
+        if path.is_dir() or (path.name not in ours and (len(ours) > 1 or not is_of_a_model(path)))
+    ]
+
+
+def _listed(folder: Path) -> set[str]:
+    """The files that a model was made of, if their list can be read."""
+    try:
+        return set((read_digests(folder) or {"files": ()})["files"])
+    except DamagedError:
+        return set()
+
+
+def score(
+    folder: RunFolder, recipe: Recipe, corpora: dict[str, TextCorpus], show_progress: bool, device="auto"
+) -> None:
+    """Scores every model on every set, and makes the one that is best on the validation set the model of the run.
+
+    Best is by the first metric of the recipe. The run folder becomes that model's folder and keeps its translations.
+    """
     scored: dict[Path, list[dict]] = {}
-    folder.translations.mkdir(exist_ok=True)
-    for model_name, path in _models(folder).items():
+    translations: dict[Path, dict[str, list[str]]] = {}
+    models = {"averaged": folder.averaged, "best": folder.best, "last": folder.good_checkpoints()[-1]}
+    for model_name, path in models.items():
+        if not (path / WEIGHTS).exists():
+            continue
         twins = (other for other in scored if filecmp.cmp(other / WEIGHTS, path / WEIGHTS, shallow=False))
         if twin := next(twins, None):  # the best is the last, or an average of one
             scored[path] = [{**record, "model": model_name} for record in scored[twin]]
             continue
-        scored[path] = []
-        model, tokenizer = load_model(path)
+        scored[path], translations[path] = [], {}
+        model, tokenizer = load_model(path, device)
         model.generation_config = paper_generation_config(model.config, **recipe.decoding)
         for set_name in ("validation", *recipe.data.test):
-            pairs = corpora[set_name]["translation"]
-            sources = [pair[recipe.data.source_language] for pair in pairs]
-            references = [pair[recipe.data.target_language] for pair in pairs]
+            sources, references = map(list, zip(*corpora[set_name].pairs, strict=True))
             bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
             with bar:
-                hypotheses = translate(model, tokenizer, sources, on_progress=bar.update)
+                hypotheses = translations[path][set_name] = translate(model, tokenizer, sources, on_progress=bar.update)
             scores = score_translations(
                 hypotheses,
                 references,
@@ -79,23 +118,62 @@ def score(folder: RunFolder, recipe: Recipe, corpora: dict[str, Dataset], show_p
                 test_set=set_name,
             )
             scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
-            if path == find_model(folder.path):
-                _write_translations(folder.translations / f"{set_name}.jsonl", sources, references, hypotheses)
-    write_json(folder.scores, [record for records in scored.values() for record in records])
+    chosen = best_by_validation(scored, recipe.evaluation.metrics[0])
+    folder.translations.mkdir(exist_ok=True)
+    for set_name, hypotheses in translations[chosen].items():
+        rows = [
+            {"source": source, "reference": reference, "hypothesis": hypothesis}
+            for (source, reference), hypothesis in zip(corpora[set_name].pairs, hypotheses, strict=True)
+        ]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_text(folder.translations / f"{set_name}.jsonl", lines)
+    _make_model_of_the_run(folder, chosen, recipe)
+    records = [{**record, "chosen": path == chosen} for path, records in scored.items() for record in records]
+    write_json(folder.scores, records)
 
 
-def _write_translations(path: Path, sources: list[str], references: list[str], hypotheses: list[str]) -> None:
-    rows = zip(sources, references, hypotheses, strict=True)
-    names = ("source", "reference", "hypothesis")
-    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n" for row in rows]
-    write_text(path, "".join(lines))
+def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) -> Path:
+    """The model whose translations of the validation set score best; the first of equals."""
+    values = {
+        path: next(r["value"] for r in records if r["test_set"] == "validation" and r["metric"] == metric)
+        for path, records in scored.items()
+    }
+    chosen = (min if METRICS[metric].lower_is_better else max)(values, key=values.get)
+    name = scored[chosen][0]["model"]
+    told = ", ".join(f"{records[0]['model']} {values[path]:.2f}" for path, records in scored.items())
+    logger.info("Validation %s: %s. The model of the run is `%s`.", metric, told, name)
+    return chosen
 
 
-def draw_attention(folder: RunFolder, recipe: Recipe) -> None:
+def _make_model_of_the_run(folder: RunFolder, model: Path, recipe: Recipe) -> None:
+    """Gives the run folder the files of one of its models, so that whatever loads a model loads the run's.
+
+    Its `config.json`, by which a model is known, goes first and comes last: a kill leaves no mixture. The list of its
+    files comes first: what has their names and is not on the list before is the user's, and gets another name.
+    """
+    config = folder.path / CONFIG_NAME
+    made = place_beside(folder.path / MADE_MODEL)
+    try:
+        copy_model(model, made)
+        _set_decoding(made, recipe)
+        write_digests(made)
+        ours = _listed(folder.path)
+        ours |= {DIGESTS, folder.recipe.name} if ours else {folder.recipe.name}
+        for path in (folder.path / each.name for each in made.iterdir()):
+            if path.exists() and path.name not in ours:
+                logger.warning("%s is not the run's: it is %s now.", path, set_aside(path, f"{path.name}.kept").name)
+        config.unlink(missing_ok=True)
+        for path in sorted(made.iterdir(), key=lambda path: (path.name == CONFIG_NAME, path.name != DIGESTS)):
+            path.replace(folder.path / path.name)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def draw_attention(folder: RunFolder, recipe: Recipe, device="auto") -> None:
     """Draws what the model looks at while it translates the recipe's first example."""
     examples = recipe.evaluation.examples
     if examples:
-        model, tokenizer = load_model(folder.path)
+        model, tokenizer = load_model(folder.path, device)
         found = attentions(model, tokenizer, examples[0])
         weights, target, source = found.of("cross")
         title = f"Attention on the source, layer {len(weights)} of {len(weights)}"

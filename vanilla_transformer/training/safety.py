@@ -110,13 +110,9 @@ class UpdateGuard(TrainerCallback):
         return loss, norm
 
     def record(self, logs: Mapping[str, float]) -> dict[str, float]:
-        """What belongs into a log record of training: skipped updates, and the loss of those that were not skipped.
+        """What to add to a log record of the Trainer, or to put in its place.
 
-        Args:
-            logs: What the Trainer is about to log.
-
-        Returns:
-            Values to add, or to put in the place of the Trainer's; `skipped_updates` counts from the last such record.
+        Skipped updates since the last record, and the loss of those that were not skipped.
         """
         if "loss" in logs:
             window, skipped = self.window, self.skipped
@@ -142,7 +138,7 @@ class _Mean:
 
 
 def _pairs(batch: Mapping[str, torch.Tensor], tokenizer: PreTrainedTokenizerBase | None, update: int) -> list[dict]:
-    """The text of a batch's pairs; their token ids if nobody can tell the text."""
+    """The text of a batch's pairs; their token ids if there is no tokenizer."""
     sides = {}
     for name, column, padding in (("source", "attention_mask", 0), ("target", "labels", -100)):
         ids = batch["input_ids" if name == "source" else "labels"]

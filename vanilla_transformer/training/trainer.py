@@ -3,8 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +16,17 @@ from transformers.trainer_callback import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..data.batch_stream import TokenBatchStream
-from ..data.batching import TokenBatchSampler
-from ..data.collator import TranslationCollator
+from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
+from ..run.digests import DIGESTS, check_digests, write_digests
+from ..signals import leave_signals_to_parent
 from ..translation import translate
-from .arguments import VanillaTransformerTrainingArguments
-from .checkpoints import saving
+from .arguments import VanillaTransformerTrainingArguments, create_noam_scheduler
+from .checkpoints import remove_old_checkpoints, saving
+from .processes import shard, turn_on_without_gpus, whole
+from .progress import Clock, TokenCounter
 from .safety import UpdateGuard
-from .schedule import create_noam_scheduler
-from .sharding import shard, turn_on_without_gpus, whole
-from .throughput import TokenCounter
 
 
 class VanillaTransformerTrainer(Seq2SeqTrainer):
@@ -41,7 +40,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
+        card: Makes the README.md of `push_to_hub`: `sharing.bare_card.bare_card`, or something that is called like it.
+            None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
+        run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -60,7 +62,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         eval_dataset: Dataset | None = None,
         processing_class: PreTrainedTokenizerFast | None = None,
         callbacks: list[TrainerCallback] | None = None,
+        card: Callable[..., str] | None = None,
         files_to_save: tuple[Path, ...] = (),
+        run_id: str | None = None,
         **kwargs,
     ):
         super().__init__(
@@ -76,7 +80,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         # The model smooths its own loss while training: the Trainer's smoother would need all logits at once.
         model.config.label_smoothing = args.label_smoothing_factor
         self.label_smoother = None
-        self.files_to_save = files_to_save
+        self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
         self.train_batches = None
         if self.stream is not None:
@@ -84,7 +88,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             self.stream_place = _StreamPlace(self.stream)
             self.add_callback(self.stream_place)
         elif train_dataset is not None:
-            self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=_data_seed(args), shuffle=True)
+            self.train_batches = _token_batches(train_dataset, args.max_tokens, seed=args.order_seed, shuffle=True)
             if len(self.train_batches) < args.world_size:
                 raise ValueError(
                     f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
@@ -92,7 +96,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
-        self._clock = _Clock()
+        self._clock = Clock()
         self._tokens = TokenCounter()
         self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
         self.add_callback(self.guard)
@@ -162,6 +166,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
+            worker_init_fn=leave_signals_to_parent if self.args.dataloader_num_workers else None,
         )
         loader = self.accelerator.prepare(loader)
         # Trainer (5.17 to 5.23) tells the first two samplers which epoch it is. With several processes ours is behind
@@ -187,6 +192,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def compute_loss_context_manager(self):
         """accelerate puts autocast round the forward pass of every model but a sharded one."""
         return self.accelerator.autocast() if self.is_fsdp_enabled else super().compute_loss_context_manager()
+
+    def compute_loss(self, model: torch.nn.Module, inputs: dict, return_outputs: bool = False, **kwargs):
+        """As in Trainer. Where the outputs are not asked for, the model skips the logits, the largest of them."""
+        if model.training and not return_outputs:
+            inputs = {**inputs, "return_logits": False}
+        return super().compute_loss(model, inputs, return_outputs, **kwargs)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(model, inputs, *args, **kwargs)
@@ -238,12 +249,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def _loss_per_token(self, model: PreTrainedModel, dataset: Dataset) -> float:
         was_training = model.training
         model.eval()
-        sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # nats, tokens
+        exact = torch.float32 if self.args.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+        sums = torch.zeros(2, dtype=exact, device=self.args.device)  # nats, tokens
         for batch in self.get_eval_dataloader(dataset):
             batch = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
                 nats = model(**batch, num_items_in_batch=1).loss
-            sums += torch.stack((nats.double(), (batch["labels"] != -100).sum().double()))
+            sums += torch.stack((nats.to(exact), (batch["labels"] != -100).sum().to(exact)))
         model.train(was_training)
         nats, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         return nats / tokens
@@ -262,9 +274,16 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     # ----------------------------------------------------------------------------------- what is kept of it
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
-        """As in Trainer; a stream goes on where the checkpoint left it."""
+        """As in Trainer; a stream goes on where the checkpoint left it.
+
+        Raises:
+            DamagedError: A file of the checkpoint is not the one that was saved.
+            FloatingPointError: Too many updates in a row were not finite.
+        """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
+        if resume_from_checkpoint:
+            check_digests(Path(resume_from_checkpoint))
         if self.stream is not None and resume_from_checkpoint:
             path = Path(resume_from_checkpoint) / self._stream_file
             if not path.exists():
@@ -292,26 +311,20 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """transformers 5.17 to 5.23 lays a checkpoint's files in the folder that it may still be sending."""
+        self._list_digests(Path(checkpoint_folder))  # so that they are sent too
         if self.args.hub_always_push:
             self._finish_current_push()
         super()._push_from_checkpoint(checkpoint_folder)
 
     def create_model_card(self, license: str | None = None, model_name: str | None = None, **kwargs) -> None:
-        """Writes our card beside the model: Trainer's own knows neither the data nor how a score was computed.
-
-        Args:
-            license: Name of the licence of the model, as the Hub knows it.
-            model_name: The card's heading; the name of the repository if it is not given.
-            **kwargs: What Trainer's own takes beside these; it has no part in ours.
-        """
-        from ..sharing.bare_card import bare_card
-
-        if not self.is_world_process_zero():
-            return
-        output = Path(self.args.output_dir)
-        repository = self.hub_model_id or self.args.hub_model_id or output.resolve().name
-        title = model_name or repository.rpartition("/")[2]
-        write_text(output / "README.md", bare_card(output, title=title, repository=repository, license=license))
+        """Writes the card beside the model; without `card` it is Trainer's own."""
+        if self.card is None:
+            super().create_model_card(license=license, model_name=model_name, **kwargs)
+        elif self.is_world_process_zero():
+            output = Path(self.args.output_dir)
+            repository = self.hub_model_id or self.args.hub_model_id or output.resolve().name
+            title = model_name or repository.rpartition("/")[2]
+            write_text(output / "README.md", self.card(output, title=title, repository=repository, license=license))
 
     def save_checkpoint(self) -> None:
         """Saves a checkpoint of the last update now. Only between updates, and with one process."""
@@ -331,9 +344,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with more of each training record: see `UpdateGuard.record` and `TokenCounter.record`.
+        """As in Trainer, with what `UpdateGuard` and `TokenCounter` know, and `elapsed_seconds`.
 
-        Every record has `elapsed_seconds` of training without validation, over all sessions of a resumed run.
+        These are seconds of training without validation, over all sessions of a resumed run.
         """
         self._clock.carry_on_from(self.state.log_history)
         logs = {**logs, **self.guard.record(logs)}
@@ -341,10 +354,28 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             logs |= self._tokens.record(self._clock.lap())
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
 
-    def _save_checkpoint(self, *args, **kwargs) -> None:
-        """transformers 5.17 to 5.23 writes all of a checkpoint here."""
-        with saving(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}")):
-            super()._save_checkpoint(*args, **kwargs)
+    def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:
+        """transformers 5.17 to 5.23 writes all of a checkpoint here, and removes old ones by their time.
+
+        Which ones go is up to `remove_old_checkpoints`, so it is told to keep all.
+        """
+        folder = Path(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            with saving(folder):
+                (folder / DIGESTS).unlink(missing_ok=True)  # of a checkpoint that is written once more
+                super()._save_checkpoint(model, trial)
+                self._list_digests(folder)
+        finally:
+            self.args.save_total_limit = limit
+        if self.args.should_save:
+            best = self.state.best_model_checkpoint
+            remove_old_checkpoints(folder.parent, self.args, Path(best).name if best else None)
+
+    def _list_digests(self, checkpoint: Path) -> None:
+        """Of all files, as the last of them: it makes a checkpoint complete."""
+        if self.args.should_save and not (checkpoint / DIGESTS).exists():
+            write_digests(checkpoint, run=self.run_id, step=self.state.global_step)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
         if self.is_fsdp_enabled and state_dict is not None:  # it was gathered name by name
@@ -367,44 +398,6 @@ class _StreamPlace(TrainerCallback):
         self.state = self.stream.state_dict()
 
 
-class _Clock:
-    """Seconds of training: stopped during validation, continued when a run is resumed."""
-
-    def __init__(self):
-        self.before = self.lapped = 0.0
-        self.since: float | None = None
-        self.started = self.resumed = False
-
-    def start(self) -> None:
-        self.__init__()
-        self.started, self.since = True, time.perf_counter()
-
-    def carry_on_from(self, log_history: list[dict]) -> None:
-        if self.started and not self.resumed:
-            self.resumed = True
-            earlier = max((record.get("elapsed_seconds", 0.0) for record in log_history), default=0.0)
-            self.before += earlier
-            self.lapped += earlier
-
-    def seconds(self) -> float:
-        return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
-
-    def lap(self) -> float:
-        """Seconds since this was asked last, or since this session began."""
-        lapped, self.lapped = self.lapped, self.seconds()
-        return self.lapped - lapped
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        was_running = self.since is not None
-        self.before, self.since = self.seconds(), None
-        try:
-            yield
-        finally:
-            if was_running:
-                self.since = time.perf_counter()
-
-
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
     lengths = (_lengths(dataset, "input_ids", "source_length"), _lengths(dataset, "labels", "target_length"))
     return TokenBatchSampler(*lengths, max_tokens, seed=seed, shuffle=shuffle)
@@ -415,7 +408,3 @@ def _lengths(dataset: Dataset, tokens: str, length: str) -> np.ndarray:
     if length in dataset.column_names:
         return dataset.with_format("numpy", columns=[length])[:][length]
     return np.array([len(row) for row in dataset[tokens]], dtype=np.int64)
-
-
-def _data_seed(args: VanillaTransformerTrainingArguments) -> int:
-    return args.seed if args.data_seed is None else args.data_seed

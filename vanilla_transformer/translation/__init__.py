@@ -1,15 +1,22 @@
-"""From sentences to translations and what can be said of them."""
+"""From lines to translations.
+
+[`translate`] and [`translate_lines`] cut lines into sentences and these into batches, settle in a [`Decoding`] how to
+translate, and hand both to an engine. An engine is a class made of a model, a tokenizer and a `Decoding`, with
+`at_work(workers)` and `translate(batches)`; a new one is a file like `by_onnx.py` and a line in `sentences.py`.
+"""
 
 from .by_ctranslate2 import ExportedModel
-from .hypotheses import Hypothesis
+from .by_onnx import OnnxTranslator
+from .decoding import Decoding, Hypothesis
 from .lines import as_they_come, in_blocks
-from .scoring import PairScore, score_pairs
-from .sentences import translate, translate_lines
+from .sentences import PairScore, score_pairs, translate, translate_lines
 
 
 __all__ = [
+    "Decoding",
     "ExportedModel",
     "Hypothesis",
+    "OnnxTranslator",
     "PairScore",
     "as_they_come",
     "in_blocks",

@@ -1,54 +1,62 @@
-"""The engine that calls `generate()` of a model of torch."""
+"""The engine that calls `generate()` of a model of torch, in this process or in several that share its weights."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from multiprocessing import get_all_start_methods
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, StoppingCriteriaList
 
-from ..evaluation.attention import WordAlignment, align_words
-from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, SourceLengthLimit
-from .hypotheses import Batch, Hypothesis
-from .workers import map_with_workers
+from ..attention.weights import align_words
+from ..model.generation_vanilla_transformer import SourceLengthLimit
+from ..worker_processes import worker_processes
+from .decoding import Batch, Decoding, Hypothesis
 
 
-@dataclass
 class TorchEngine:
-    """Translates batches with `generate()`."""
+    """Translates batches with `generate()` of any sequence-to-sequence model of transformers."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerFast
-    options: dict
-    prefix: str = ""
-    align: bool = False
-
-    @property
-    def blank(self) -> Hypothesis:
-        """The translation of a blank sentence."""
-        score = 0.0 if self.options.get("return_dict_in_generate") else None
-        return Hypothesis("", score, WordAlignment([], [], [], []) if self.align else None)
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
+        self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
+        self._submit: Callable | None = None
 
     @contextmanager
-    def at_work(self, workers: int) -> Iterator[Callable[[Sequence[Batch]], Iterable[list[Hypothesis]]]]:
-        """Gives a function from batches to the hypotheses of each, the first sentence's first.
+    def at_work(self, workers: int) -> Iterator[None]:
+        """Keeps worker processes ready to translate; 1 is this process.
 
         Raises:
             ValueError: Workers are asked for where there can be none.
         """
-        with map_with_workers(self, workers, self.model.device) as in_order:
+        if workers == 1:
+            yield
+            return
+        if workers < 1:
+            raise ValueError(f"There must be at least 1 worker, not {workers}.")
+        if self.model.device.type != "cpu" or "fork" not in get_all_start_methods():
+            raise ValueError("Several workers are for a CPU, on a system where processes fork (Linux, macOS).")
+        # Forked processes share the weights, which are never written. They all fork now: later a thread reads standard
+        # input, and they would inherit its lock.
+        with worker_processes(self._translate, workers, begin=_one_thread, start_method="fork") as self._submit:
+            yield
 
-            def translated(batches: Sequence[Batch]) -> Iterable[list[Hypothesis]]:
-                if self.options.get("do_sample"):
-                    # Samples are drawn from a seed of their own for each batch, whoever translates it.
-                    for batch, seed in zip(batches, torch.randint(2**62, (len(batches),)).tolist(), strict=True):
-                        batch.seed = seed
-                return in_order(self, batches)
+    def translate(self, batches: Sequence[Batch]) -> Iterable[list[Hypothesis]]:
+        """The hypotheses of each batch, the first sentence's first.
 
-            yield translated
+        Raises:
+            ChildProcessError: A worker died.
+        """
+        if self.decoding.do_sample:
+            # Each batch has a seed of its own, so that the draws do not depend on the worker.
+            seeds = torch.randint(2**62, (len(batches),)).tolist()
+            batches = [replace(batch, seed=seed) for batch, seed in zip(batches, seeds, strict=True)]
+        if self._submit is None:
+            return map(self._translate, batches)
+        return (done.result() for done in [self._submit(batch) for batch in batches])
 
     @torch.no_grad()
-    def __call__(self, batch: Batch) -> list[Hypothesis]:
+    def _translate(self, batch: Batch) -> list[Hypothesis]:
         if batch.seed is None:
             return self._hypotheses(batch)
         devices = [] if self.model.device.type == "cpu" else [self.model.device]
@@ -57,12 +65,16 @@ class TorchEngine:
             return self._hypotheses(batch)
 
     def _hypotheses(self, batch: Batch) -> list[Hypothesis]:
-        model, tokenizer = self.model, self.tokenizer
+        model, tokenizer, given = self.model, self.tokenizer, self.decoding.given
         inputs = tokenizer.pad({"input_ids": batch.sources}, return_tensors="pt").to(model.device)
+        beginning = {}
+        if batch.prefix:
+            ids = [model.generation_config.decoder_start_token_id, *batch.prefix]
+            beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
         was_training = model.training
         model.eval()
         try:
-            output = model.generate(**inputs, **self._limits(inputs), **self._beginning(batch), **self.options)
+            output = model.generate(**inputs, **self._limits(batch, inputs["attention_mask"]), **beginning, **given)
         finally:
             model.train(was_training)
         scores = None
@@ -71,26 +83,23 @@ class TorchEngine:
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
         alignments = [None] * len(texts)
-        if self.align:
+        if self.decoding.align:
             each = len(texts) // len(batch.texts)
             sources = [text for text in batch.texts for _ in range(each)]
             alignments = align_words(model, tokenizer, list(zip(sources, texts, strict=True)))
         return [Hypothesis(*each) for each in zip(texts, scores, alignments, strict=True)]
 
-    def _limits(self, inputs) -> dict:
-        """Section 6.1's limit, for a model that has none of its own."""
-        bounds = {"max_length", "max_new_tokens", "stopping_criteria", "generation_config"}
-        if hasattr(self.model.generation_config, "max_length_offset") or bounds & self.options.keys():
+    def _limits(self, batch: Batch, mask: torch.Tensor) -> dict:
+        """The options that limit each output by its source, unless `generate()` does that itself or the call did."""
+        ours, offset = hasattr(self.model.generation_config, "max_length_offset"), self.decoding.max_length_offset
+        if ours or offset is None or {"stopping_criteria", "generation_config"} & self.decoding.given.keys():
             return {}
-        lengths = inputs["attention_mask"].sum(dim=1)
         return {
-            "max_length": 1 + int(lengths.max()) + MAX_LENGTH_OFFSET,  # with the start token
-            "stopping_criteria": StoppingCriteriaList([SourceLengthLimit(lengths)]),
+            "max_length": 1 + max(self.decoding.longest(len(source)) for source in batch.sources),  # with the start
+            "stopping_criteria": StoppingCriteriaList([SourceLengthLimit(mask.sum(dim=1), offset)]),
         }
 
-    def _beginning(self, batch: Batch) -> dict:
-        if not self.prefix or not batch.begins:
-            return {}
-        start = self.model.generation_config.decoder_start_token_id
-        ids = [start, *self.tokenizer(text_target=self.prefix, add_special_tokens=False).input_ids]
-        return {"decoder_input_ids": torch.tensor([ids] * len(batch.texts), device=self.model.device)}
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # more would compete with the other workers, and a fork has none of its parent's threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -6,9 +6,6 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..model.modeling_vanilla_transformer import VanillaTransformerAttention
-from ..model.stepwise_vanilla_transformer import query_key_value
-
 
 def quantize_int8(model: PreTrainedModel) -> None:
     """Rounds the matrices of a model to 8 bits, to translate faster and in less memory on a CPU.
@@ -26,9 +23,6 @@ def quantize_int8(model: PreTrainedModel) -> None:
     _largest_weight()
     model.to("cpu", torch.float32).eval()
     for module in list(model.modules()):
-        if isinstance(module, VanillaTransformerAttention) and module.is_causal and type(module.q_proj) is nn.Linear:
-            # Our search wants all three at once; transformers' calls each by itself.
-            module.query_key_value = Int8Linear(*query_key_value(module))
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear:
                 setattr(module, name, Int8Linear(child.weight, child.bias))
@@ -51,8 +45,6 @@ class Int8Linear(nn.Module):
         weight: (out_features, in_features).
         bias: (out_features,), or None.
     """
-
-    each_row_alone = True  # so that our search may use it
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None):
         super().__init__()

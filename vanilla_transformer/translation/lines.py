@@ -1,10 +1,18 @@
-"""Lines on their way in: in blocks, as they come, in pieces, in batches."""
+"""Lines on their way in: in blocks, as they come, in pieces, in batches, and what a model cannot know in them."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from queue import Empty, Queue
 from threading import Thread
+
+from transformers import PreTrainedTokenizerFast
+
+
+logger = logging.getLogger(__name__)
+
+MOST_LINES, MOST_WORDS, LONGEST = 20, 8, 40  # named in warnings: lines, words of a line, characters of a word
 
 
 def in_blocks(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
@@ -15,7 +23,7 @@ def in_blocks(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
 
 
 def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
-    """Lists of the lines that have arrived, up to `size`: a line is never held back for the next one.
+    """Lists of the lines that have arrived, up to `size`: a line never waits for the next one.
 
     Raises:
         Exception: What reading `lines` raised, after the lines before it.
@@ -48,11 +56,59 @@ def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
         raise last
 
 
+class Pieces:
+    """Cuts lines into what is translated at a time, and counts them.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        split: Language whose sentences are translated one by one, say "en"; None: lines are not split.
+        longest: Tokens of a piece, `</s>` included. A longer sentence is cut, with a warning. None: any number.
+
+    Raises:
+        ImportError: Lines are to be split, and `sentencex` is not installed.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, split: str | None, longest: int | None):
+        self.tokenizer, self.split, self.longest, self.lines = tokenizer, split, longest, 0
+        if split:
+            try:
+                from sentencex import segment
+            except ImportError as error:
+                message = 'Splitting sentences needs sentencex: pip install "vanilla-transformer[split]"'
+                raise ImportError(message) from error
+            self._segment = segment
+
+    def __call__(self, line: str) -> list[str]:
+        """The pieces of the next line; a blank line is one."""
+        self.lines += 1
+        if not line.strip():
+            return [line]
+        sentences = [line]
+        if self.split:
+            sentences = [each.strip() for each in self._segment(self.split, line) if each.strip()] or [line]
+        return sentences if self.longest is None else [piece for each in sentences for piece in self._short(each)]
+
+    def _short(self, sentence: str) -> list[str]:
+        if len(sentence.encode()) + 2 <= self.longest:  # a token is a byte or more
+            return [sentence]
+        pieces = in_pieces(sentence, self._tokens_of, self.longest)
+        if len(pieces) > 1:
+            tokens = self._tokens_of(sentence)
+            logger.warning(
+                f"Line {self.lines:,} has {tokens:,} tokens at a stretch, more than {self.longest:,}: "
+                f"translated in {len(pieces)} pieces."
+            )
+        return pieces
+
+    def _tokens_of(self, text: str) -> int:
+        return len(self.tokenizer(text).input_ids)
+
+
 def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[str]:
     """A text that has more than `longest` tokens, in pieces that do not.
 
-    It is halved as long as need be: behind the end of a sentence if there is one in its middle half, else at a space
-    there, else in the middle. Spaces between pieces are left out.
+    It is halved until it fits: at the end of a sentence if there is one in its middle half, else at a space there, else
+    in the middle. Spaces between pieces are left out.
 
     Args:
         text: A line.
@@ -71,24 +127,8 @@ def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[
     return [piece for half in halves for piece in in_pieces(half, tokens_of, longest)]
 
 
-def sentence_splitter(language: str) -> Callable[[str], list[str]]:
-    """A function that splits a text of a language into its sentences.
-
-    Args:
-        language: Its ISO 639-1 code, say "en".
-
-    Raises:
-        ImportError: `sentencex` is not installed.
-    """
-    try:
-        from sentencex import segment
-    except ImportError as error:
-        raise ImportError('Splitting sentences needs sentencex: pip install "vanilla-transformer[split]"') from error
-    return lambda text: [sentence.strip() for sentence in segment(language, text) if sentence.strip()] or [text]
-
-
 def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Puts what is chosen together by length, longest first: memory runs out early or never.
+    """Batches of texts of similar length, longest first: memory runs out early or never.
 
     Args:
         chosen: Numbers of texts.
@@ -108,3 +148,44 @@ def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_token
         batch.append(i)
     if batch:
         yield batch
+
+
+class UnknownWordsWarnings:
+    """Warns once for each line with unknown words; after the first such lines it only counts them.
+
+    Args:
+        unknown: Finds the unknown words of a line, as [`UnknownWords`] does.
+    """
+
+    def __init__(self, unknown: Callable[[str], list[str]]):
+        self.unknown = unknown
+        self.lines = self.with_unknown = 0
+
+    def look_at(self, line: str) -> None:
+        """Warns of the next line, if it has such words."""
+        self.lines += 1
+        words = self.unknown(line)
+        if not words:
+            return
+        self.with_unknown += 1
+        if self.with_unknown <= MOST_LINES:
+            more = f" and {len(words) - MOST_WORDS:,} more" if len(words) > MOST_WORDS else ""
+            named = ", ".join(map(_quoted, words[:MOST_WORDS]))
+            logger.warning(
+                f"Line {self.lines:,}: the model has not learned {named}{more}: the translation may be wrong."
+            )
+        if self.with_unknown == MOST_LINES:
+            logger.warning("Further lines with words that the model has not learned are only counted.")
+
+    def sum_up(self) -> None:
+        """Says how many lines had such words, if not each was named."""
+        if self.with_unknown > MOST_LINES:
+            logger.warning(
+                f"{self.with_unknown:,} of {self.lines:,} lines have words that the model has not learned: their "
+                "translations may be wrong."
+            )
+
+
+def _quoted(word: str) -> str:
+    word = word if len(word) <= LONGEST else f"{word[:LONGEST]}…"
+    return f'"{word}"' if word.isprintable() else ascii(word)  # or it could command the terminal

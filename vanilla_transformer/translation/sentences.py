@@ -1,24 +1,31 @@
-"""From sentences to translations: batches by length, order restored, any number of lines in constant memory."""
+"""From sentences to translations, in batches by length and in order again; and how likely given translations are."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
+from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
-from .hypotheses import Batch, Hypothesis
-from .lines import batches_by_length, in_pieces, sentence_splitter
+from .decoding import Batch, Decoding, Hypothesis
+from .lines import Pieces, batches_by_length
 
 
-logger = logging.getLogger(__name__)
+# What runs models that are not torch's.
+_ENGINES = {ExportedModel: Ctranslate2Engine, OnnxTranslator: OnnxEngine}
+
+Model = PreTrainedModel | ExportedModel | OnnxTranslator
+Engine = TorchEngine | Ctranslate2Engine | OnnxEngine
 
 
 def translate(
-    model: PreTrainedModel | ExportedModel,
+    model: Model,
     tokenizer: PreTrainedTokenizerFast,
     sentences: Sequence[str],
     *,
@@ -32,29 +39,28 @@ def translate(
 
     Args:
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode. Or one that
-            CTranslate2 is to run.
+            CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
         sentences: Source texts.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
             `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1), or as many
-            as the model's own `max_length_offset` says. CTranslate2 takes those of [`Ctranslate2Engine`].
+            as the model's own `max_length_offset` says. CTranslate2 takes those that [`Decoding`] has fields for, and
+            ONNX only searches greedily.
 
     Returns:
         One translation per sentence.
 
     Raises:
-        ValueError: CTranslate2 cannot do what is asked of it.
+        ValueError: The engine cannot do what is asked of it.
     """
-    engine = _engine(model, tokenizer, generate_options)
-    with engine.at_work(workers=1) as translated:
-        found = _translations(engine, translated, list(sentences), batch_tokens, on_progress)
-    return [best.text for best, *_ in found]
+    options = {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
 def translate_lines(
-    model: PreTrainedModel | ExportedModel,
+    model: Model,
     tokenizer: PreTrainedTokenizerFast,
     blocks: Iterable[Sequence[str]],
     *,
@@ -75,99 +81,131 @@ def translate_lines(
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
             and put together again.
-        longest: Tokens that a sentence may have, `</s>` included; a longer one is translated in pieces, as
-            [`in_pieces`] cuts it, and its line's number is logged as a warning. None: any number.
+        longest: Tokens that a sentence may have, `</s>` included, or as many as the model has positions for. A longer
+            one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
+            number.
         align: Whether hypotheses are to have an `alignment`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
             they share the weights.
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
 
     Yields:
-        For each line, in order, its translations, best first. Of a blank line the only one is blank. Of a line in
-        several pieces the best consists of the best of each, and so on.
+        For each line, in order, its translations, best first. A blank line has a single blank one. Of a line in several
+        pieces the best consists of the best of each, and so on.
 
     Raises:
-        ValueError: Workers are asked for where there can be none, or of CTranslate2 what it cannot do.
+        ValueError: The engine cannot do what is asked of it, or not with this number of workers.
         ImportError: Lines are to be split, and `sentencex` is not installed.
     """
-    engine = _engine(model, tokenizer, generate_options, prefix, align)
-    pieces_of = _Pieces(tokenizer, sentence_splitter(split) if split else None, longest)
-    with engine.at_work(workers) as translated:
+    config = getattr(model, "config", None)
+    learned = getattr(config, "position_embedding_type", None) == "learned"
+    positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
+    given = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
+    decoding = Decoding.resolve(
+        generate_options, model.generation_config, positions=positions, prefix=given, align=align
+    )
+    kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
+    engine = kind(model, tokenizer, decoding)
+    pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
+    with engine.at_work(workers):
         for block in blocks:
             lines = [pieces_of(line) for line in block]
             pieces = [piece for line in lines for piece in line]
-            begins = [position == 0 for line in lines for position in range(len(line))]
-            found = iter(_translations(engine, translated, pieces, batch_tokens, on_progress, begins))
+            begin = [position == 0 for line in lines for position in range(len(line))]
+            found = iter(_translations(engine, pieces, begin, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
                 yield [reduce(add, each) for each in zip(*of_pieces, strict=True)]
 
 
-@dataclass
-class _Pieces:
-    """Cuts lines into what is translated at a time, and counts them."""
-
-    tokenizer: PreTrainedTokenizerFast
-    split: Callable[[str], list[str]] | None
-    longest: int | None
-    lines: int = 0
-
-    def __call__(self, line: str) -> list[str]:
-        self.lines += 1
-        if not line.strip():
-            return [line]
-        sentences = self.split(line) if self.split else [line]
-        return sentences if self.longest is None else [piece for each in sentences for piece in self._short(each)]
-
-    def _short(self, sentence: str) -> list[str]:
-        if len(sentence.encode()) + 2 <= self.longest:  # a token is a byte or more
-            return [sentence]
-        pieces = in_pieces(sentence, self._tokens_of, self.longest)
-        if len(pieces) > 1:
-            tokens = self._tokens_of(sentence)
-            logger.warning(
-                f"Line {self.lines:,} has {tokens:,} tokens at a stretch, more than {self.longest:,}: "
-                f"translated in {len(pieces)} pieces."
-            )
-        return pieces
-
-    def _tokens_of(self, text: str) -> int:
-        return len(self.tokenizer(text).input_ids)
-
-
-def _engine(
-    model: PreTrainedModel | ExportedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    options: dict,
-    prefix: str = "",
-    align: bool = False,
-) -> TorchEngine | Ctranslate2Engine:
-    kind = Ctranslate2Engine if isinstance(model, ExportedModel) else TorchEngine
-    return kind(model, tokenizer, options, prefix, align)
-
-
 def _translations(
-    engine: TorchEngine | Ctranslate2Engine,
-    translated: Callable[[Sequence[Batch]], Iterable[list[Hypothesis]]],
+    engine: Engine,
     sentences: Sequence[str],
+    begin: Sequence[bool],
     batch_tokens: int,
     on_progress: Callable[[int], None] | None,
-    begins: Sequence[bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translations of each sentence by an engine, which is at work; `begins` says which begin with the prefix (all)."""
-    found = [[engine.blank] for _ in sentences]
-    sources = engine.tokenizer(list(sentences)).input_ids if sentences else []
+    """Translations of each sentence by an engine that is at work; `begin` says which begin with the prefix."""
+    decoding = engine.decoding
+    found = [[decoding.blank] for _ in sentences]
+    sources = engine.tokenizer(sentences).input_ids if sentences else []
     lengths = [len(source) for source in sources]
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
     batches = []
-    for beginning in (True, False):
-        chosen = [i for i in todo if (begins is None or begins[i] or not engine.prefix) == beginning]
+    for prefix in dict.fromkeys((decoding.prefix, ())):
+        chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
-            batches.append(Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], beginning))
-    for batch, hypotheses in zip(batches, translated(batches), strict=True):
+            batches.append(Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix))
+    for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
         each = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
             found[i] = hypotheses[n * each : (n + 1) * each]
         if on_progress is not None:
             on_progress(len(batch.numbers))
     return found
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """How likely a model finds a translation.
+
+    `log_probability` is of the whole translation, `</s>` included, in nats; `tokens` is how many tokens that is;
+    `score` is the log-probability divided by the model's length penalty, as beam search ranks translations.
+    """
+
+    log_probability: float
+    tokens: int
+    score: float
+
+    @property
+    def per_token(self) -> float:
+        """Log-probability of a token, on average."""
+        return self.log_probability / self.tokens
+
+
+@torch.no_grad()
+def score_pairs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int = 2048,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[PairScore]:
+    """Scores given translations.
+
+    Args:
+        model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
+        tokenizer: The model's tokenizer.
+        pairs: Source and translation of each.
+        batch_tokens: Padded tokens of a batch, at most; a longer pair is a batch of its own.
+        on_progress: Called after every batch with the number of pairs that it finished.
+
+    Returns:
+        One score per pair, in the order given.
+    """
+    if not pairs:
+        return []
+    sources = tokenizer([source for source, _ in pairs]).input_ids
+    targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
+    decoding = Decoding.resolve({}, model.generation_config)
+    found: dict[int, PairScore] = {}
+    was_training = model.training
+    model.eval()
+    try:
+        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        for batch in batches_by_length(range(len(pairs)), lengths, batch_tokens):
+            inputs = tokenizer.pad({"input_ids": [sources[i] for i in batch]}, return_tensors="pt").to(model.device)
+            labels = pad_sequence([torch.tensor(targets[i]) for i in batch], batch_first=True, padding_value=-100)
+            labels = labels.to(model.device)
+            scores = model(**inputs, labels=labels).logits.float().log_softmax(dim=-1)  # (batch, target, vocabulary)
+            chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
+            for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
+                tokens = len(targets[i])
+                penalty = length_penalty(tokens, decoding.length_penalty, decoding.length_penalty_type)
+                found[i] = PairScore(total, tokens, total / penalty)
+            if on_progress is not None:
+                on_progress(len(batch))
+    finally:
+        model.train(was_training)
+    return [found[i] for i in range(len(pairs))]

@@ -1,0 +1,51 @@
+"""Pieces as people read them, and attention between words instead of pieces."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.attention.pieces import merged, piece_labels
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+
+
+@pytest.fixture(scope="module", params=[("bpe", 290), ("wordpiece", 540)])
+def tokenizer(request):
+    texts = ["The old dogs of the old town", "Die alten Hunde der alten Stadt"] * 3
+    return learn_tokenizer(texts, TokenizerSettings(*request.param))
+
+
+def labels(tokenizer, text):
+    return piece_labels(tokenizer, tokenizer(text).input_ids)
+
+
+def test_bytes_of_a_character_are_shown_as_the_character(tokenizer):
+    assert labels(tokenizer, "日")[-4:] == ["日 1/3", "日 2/3", "日 3/3", "</s>"]
+    assert labels(tokenizer, "ü 🙂")[-5:-1] == ["🙂 1/4", "🙂 2/4", "🙂 3/4", "🙂 4/4"]
+    assert "".join(labels(tokenizer, "The old")).replace("␣", "") == "Theold</s>"
+    assert "␣" in labels(tokenizer, "a  日")
+
+
+def test_bytes_of_no_character_are_shown_in_hexadecimal(tokenizer):
+    first, second, _ = tokenizer("日").input_ids[-4:-1]
+    old = tokenizer("old").input_ids[-2]
+    whole = piece_labels(tokenizer, [old])
+    assert piece_labels(tokenizer, [old, first, old]) == [*whole, "<E6>", *whole]
+    assert piece_labels(tokenizer, [second]) == ["<97>"]
+    assert piece_labels(tokenizer, []) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text(max_size=12))
+def test_there_is_a_label_for_every_piece_and_the_text_is_in_them(tokenizer, text):
+    ids = tokenizer(text).input_ids
+    found = piece_labels(tokenizer, ids)
+    assert len(found) == len(ids)
+    assert all(found)
+
+
+def test_merging_sums_over_what_is_looked_at_and_averages_over_what_looks():
+    weights = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.0, 1.0, 0.0]])
+    expected = torch.tensor([[0.45, 0.55], [1.0, 0.0]])
+    torch.testing.assert_close(merged(weights, [[0, 1], [2]], [[0, 1], [2]]), expected)
+    torch.testing.assert_close(merged(weights[None, None], [[0, 1], [2]], [[0, 1], [2]])[0, 0], expected)

@@ -1,0 +1,154 @@
+"""Words and what the model looked at when it wrote them."""
+
+import json
+
+import pytest
+import torch
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+from vanilla_transformer.attention.weights import WordAlignment, align_words, attentions
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+
+from ..model.conftest import build_model
+
+
+TEXTS = ["A man's dog, 3 € !", "Der Hund eines Mannes"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(TEXTS, TokenizerSettings(vocab_size=265))
+
+
+class Looking(torch.nn.Module):
+    """Its heads look at known places of the source."""
+
+    def __init__(self, attention: torch.Tensor):
+        super().__init__()
+        self.config, self.device, self.attention, self.set_to = build_model().config, torch.device("cpu"), attention, []
+
+    def set_attn_implementation(self, name):
+        self.set_to.append(name)
+
+    def forward(self, input_ids, attention_mask, labels, output_attentions):
+        assert output_attentions
+        assert not self.training
+        return Seq2SeqLMOutput(cross_attentions=(None, self.attention))
+
+
+def test_a_word_is_aligned_with_the_word_most_looked_at(tokenizer):
+    source, target = "dog man", "Hund Mann"
+    pieces = [len(tokenizer(word, add_special_tokens=False).input_ids) for word in ("dog", "man", "Hund", "Mann")]
+    assert min(pieces) > 1
+    attention = torch.zeros(1, 2, pieces[2] + pieces[3] + 1, pieces[0] + pieces[1] + 1)
+    attention[0, :, :, -1] = 0.9  # the end is looked at most, and is no word
+    attention[0, 0, : pieces[2], pieces[0] : -1] = 0.1 / pieces[1]  # Hund: on man, shared by its pieces
+    attention[0, 1, : pieces[2], 0] = 0.06  # ... and on one piece of dog
+    attention[0, 0, pieces[2] : -1, 0] = 0.1
+    model = Looking(attention).train()
+    [found] = align_words(model, tokenizer, [(source, target)])
+    assert found.source == ["dog", "man"]
+    assert found.target == ["Hund", "Mann"]
+    assert found.links == [1, 0]
+    assert found.weights == pytest.approx([0.05, 0.05])
+    assert str(found) == "Hund=man Mann=dog"
+    assert model.training
+    assert model.set_to == ["eager", model.config._attn_implementation]
+
+
+def test_one_behind_the_other():
+    first, second = WordAlignment(["a", "b"], ["x"], [1], [0.5]), WordAlignment(["c"], ["y", "z"], [0, 0], [0.1, 0.2])
+    assert first + second == WordAlignment(["a", "b", "c"], ["x", "y", "z"], [1, 2, 2], [0.5, 0.1, 0.2])
+
+
+def test_words_of_any_text(tokenizer):
+    [found] = align_words(build_model(vocab_size=265), tokenizer, [tuple(TEXTS)])
+    assert found.source == ["A", "man", "'s", "dog", ",", "3", "€", "!"]
+    assert found.target == ["Der", "Hund", "eines", "Mannes"]
+
+
+def test_texts_of_a_batch_are_aligned_as_alone(tokenizer):
+    model = build_model(vocab_size=265)
+    pairs = [tuple(TEXTS), ("A dog", "Hund"), ("", "Hund"), ("A", "")]
+    together = align_words(model, tokenizer, pairs)
+    for pair, found in zip(pairs, together, strict=True):
+        [alone] = align_words(model, tokenizer, [pair])
+        assert (found.target, found.links) == (alone.target, alone.links)
+        assert found.weights == pytest.approx(alone.weights, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model(vocab_size=265)
+
+
+def test_attentions_are_those_of_the_forward_pass(model, tokenizer):
+    found = attentions(model, tokenizer, *TEXTS)
+    source, target = tokenizer(TEXTS[0], return_tensors="pt"), tokenizer(text_target=TEXTS[1], return_tensors="pt")
+    model.set_attn_implementation("eager")
+    outputs = model(**source, labels=target.input_ids, output_attentions=True)
+    model.set_attn_implementation("sdpa")
+    for weights, layers in (
+        (found.encoder, outputs.encoder_attentions),
+        (found.decoder, outputs.decoder_attentions),
+        (found.cross, outputs.cross_attentions),
+    ):
+        torch.testing.assert_close(weights, torch.stack([layer[0] for layer in layers]))
+    assert len(found.source) == source.input_ids.shape[1]
+    assert found.written[-1] == "</s>"
+    assert found.read == ["<s>", *found.written[:-1]]
+    assert (found.decoder.triu(1) == 0).all()
+
+
+def test_the_models_own_translation_is_what_is_looked_at(model, tokenizer):
+    batch = tokenizer([TEXTS[0]], return_tensors="pt")
+    written = tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
+    found, expected = attentions(model, tokenizer, TEXTS[0]), attentions(model, tokenizer, TEXTS[0], written)
+    assert found.written == expected.written
+    torch.testing.assert_close(found.cross, expected.cross)
+    assert model.config._attn_implementation == "sdpa"
+    assert not model.training
+
+
+def test_attention_between_words(model, tokenizer):
+    pieces, found = attentions(model, tokenizer, *TEXTS), attentions(model, tokenizer, *TEXTS, by_words=True)
+    assert found.source == ["A", "man", "'s", "dog", ",", "3", "€", "!", "</s>"]
+    assert found.written == ["Der", "Hund", "eines", "Mannes", "</s>"]
+    assert found.read == ["<s>", "Der", "Hund", "eines", "Mannes"]
+    for attention in ("encoder", "decoder", "cross"):
+        weights, queries, keys = found.of(attention)
+        assert weights.shape[2:] == (len(queries), len(keys))
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
+    assert (found.decoder.triu(1) == 0).all()
+    end = len(pieces.source) - 1
+    torch.testing.assert_close(found.cross[..., -1, -1], pieces.cross[..., -1, end])
+    first = len(tokenizer("Der", add_special_tokens=False).input_ids)
+    torch.testing.assert_close(found.cross[..., 0, -1], pieces.cross[..., :first, end].mean(dim=-1))
+    torch.testing.assert_close(found.decoder[..., 1, 0], pieces.decoder[..., 1 : 1 + first, 0].mean(dim=-1))
+
+
+def test_empty_texts(model, tokenizer):
+    found = attentions(model, tokenizer, "", "", by_words=True)
+    assert (found.source, found.read, found.written) == (["</s>"], ["<s>"], ["</s>"])
+    assert (found.cross == 1).all()
+
+
+def test_there_are_three_attentions(model, tokenizer):
+    with pytest.raises(ValueError, match="no attention 'self': choose encoder, decoder, cross"):
+        attentions(model, tokenizer, *TEXTS).of("self")
+
+
+@pytest.mark.slow  # it needs a package of its own, which nothing else here does
+def test_bertviz_takes_them(model, tokenizer):
+    bertviz = pytest.importorskip("bertviz", reason="bertviz is not installed (pip install bertviz)")
+    seen = attentions(model, tokenizer, *TEXTS)
+    for view in (bertviz.model_view, bertviz.head_view):
+        page = view(
+            encoder_attention=[layer[None] for layer in seen.encoder],
+            decoder_attention=[layer[None] for layer in seen.decoder],
+            cross_attention=[layer[None] for layer in seen.cross],
+            encoder_tokens=seen.source,
+            decoder_tokens=seen.read,
+            html_action="return",
+        )
+        assert json.dumps(seen.source)[1:-1] in page.data

@@ -1,0 +1,101 @@
+"""A folder whose configurations ask for what there is not, or name what is no token: one clear message on loading."""
+
+import json
+
+import pytest
+
+from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.run.loading import load_model
+
+from .conftest import TRANSLATOR, build
+
+
+CONFIG, DECODING, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    model = build(TRANSLATOR, vocab_size=260)
+    model.generation_config = paper_generation_config(model.config)
+    model.save_pretrained(folder)
+    learn_tokenizer(["No."], TokenizerSettings(vocab_size=260)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def changed(saved):
+    """Changes fields of a file for the time of a test."""
+    before = {name: (saved / name).read_text() for name in (CONFIG, DECODING, TOKENIZER)}
+
+    def change(file: str, **fields):
+        (saved / file).write_text(json.dumps(json.loads(before[file]) | fields))
+        return saved
+
+    yield change
+    for name, text in before.items():
+        (saved / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"penalty_alpha": 0.6, "top_k": 4, "num_beams": 1}, "penalty_alpha = 0.6 asks for contrastive search"),
+        ({"num_beam_groups": 2}, "num_beam_groups = 2 asks for a beam search in groups"),
+        ({"force_words_ids": [[5]]}, r"force_words_ids = \[\[5\]\] asks for a constrained beam search"),
+        ({"stop_strings": ["a"]}, r"stop_strings = \['a'\] asks for an end at given strings"),
+        ({"guidance_scale": 2.0}, "guidance_scale = 2.0 asks for guidance"),
+        ({"dola_layers": "low"}, "dola_layers = 'low' asks for"),
+        ({"num_beams": "4"}, "num_beams must be a whole number of at least 1, not '4'"),
+        ({"length_penalty": [1] * 10_000}, r"length_penalty must be a number, not \[1, .{,110}…"),
+        ({"temperature": float("nan")}, "temperature must be a number, not nan"),
+        ({"max_length": 1.5}, "max_length must be a whole number"),
+        ({"eos_token_id": "</s>"}, "eos_token_id must be a token's id, a whole number, not '</s>'"),
+        ({"eos_token_id": [2, None]}, "eos_token_id must be a token's id"),
+        ({"pad_token_id": {"content": 5}}, "pad_token_id must be a token's id"),
+        ({"decoder_start_token_id": 260}, "decoder_start_token_id must be a token's id, from 0 to 259, not 260"),
+        ({"forced_bos_token_id": 10**30}, "forced_bos_token_id must be a token's id, from 0 to 259"),
+    ],
+)
+def test_a_generation_config_is_refused_by_file_and_field(changed, fields, message):
+    with pytest.raises(ValueError, match=rf"generation_config\.json: {message}"):
+        load_model(changed(DECODING, **fields))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "7"])
+def test_what_is_no_generation_config_is_named(changed, text):
+    folder = changed(DECODING)
+    (folder / DECODING).write_text(text)
+    with pytest.raises(ValueError, match=r"generation_config\.json is no (JSON|mapping)"):
+        load_model(folder)
+
+
+def test_what_changes_nothing_is_taken(changed):
+    load_model(changed(DECODING, penalty_alpha=None, num_beam_groups=1, guidance_scale=1.0, eos_token_id=[2, 3]))
+
+
+@pytest.mark.parametrize("name", ["bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id"])
+def test_a_configurations_special_token_is_a_number(changed, name):
+    for value in ("x", 1.5, {"content": 5}, True, ["a"]):
+        with pytest.raises(ValueError, match=f"{name} must be a token's id, a whole number, not "):
+            load_model(changed(CONFIG, **{name: value}))
+
+
+def test_a_start_that_is_in_no_vocabulary_is_named(changed):
+    for value in (-1, 260, 10**30):
+        with pytest.raises(ValueError, match="decoder_start_token_id must be a token's id, from 0 to 259"):
+            load_model(changed(CONFIG, decoder_start_token_id=value))
+
+
+@pytest.mark.parametrize("name", ["bos_token", "pad_token", "eos_token", "unk_token"])
+def test_a_tokenizers_special_token_is_a_text(changed, name):
+    for value in (5, ["a"], {"content": 5}, True):
+        with pytest.raises(ValueError, match=rf"the tokenizer in .* cannot be read \(Special token {name} has to be"):
+            load_model(changed(TOKENIZER, **{name: value}))
+
+
+def test_attention_is_drawn_whatever_generate_is_to_return(changed):
+    model, tokenizer = load_model(changed(DECODING, return_dict_in_generate=True))
+    assert attentions(model, tokenizer, "No.").source[-1] == "</s>"

@@ -1,0 +1,162 @@
+"""A model's folder leads to files of tensors beside it and to attention of torch, or is refused."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel
+
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.conversion_vanilla_transformer import SafeMarianModel
+from vanilla_transformer.run.loading import load_weights
+
+from .conftest import CLASSES, TRANSLATOR, build
+
+
+MODEL, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def marian_in(folder):
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    special = {"pad_token_id": 39, "decoder_start_token_id": 39, "eos_token_id": 0}
+    config = MarianConfig(vocab_size=40, d_model=16, encoder_ffn_dim=8, decoder_ffn_dim=8, **sizes, **special)
+    MarianMTModel(config).save_pretrained(folder)
+
+
+def folders(tmp_path):
+    """A folder of each kind that is loaded here, with its class."""
+    for kind in CLASSES:
+        build(kind).save_pretrained(tmp_path / kind.__name__)
+        yield kind, tmp_path / kind.__name__
+    marian_in(tmp_path / "marian")
+    yield SafeMarianModel, tmp_path / "marian"
+
+
+def pickled(folder, name):
+    """Puts a pickle in the place of a folder's weights; torch would read it."""
+    model = AutoConfig.from_pretrained(folder)
+    state = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
+    (folder / name).parent.mkdir(exist_ok=True)
+    torch.save(state, folder / name)
+
+
+def leading_to(folder, name):
+    model = AutoConfig.from_pretrained(folder)
+    names = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, name)}))
+
+
+@pytest.mark.parametrize("name", ["w.json", "pytorch_model.bin", "sub/model.safetensors", "../model.safetensors", 7])
+def test_an_index_leads_to_no_pickle_and_out_of_no_folder(tmp_path, name):
+    for kind, folder in folders(tmp_path / "models"):
+        if str(name).endswith(".safetensors"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / MODEL).rename(folder / name)
+        else:
+            (folder / MODEL).unlink()
+            pickled(folder, str(name))
+        leading_to(folder, name)
+        for path in (folder, str(folder)):
+            with pytest.raises(ValueError, match=r"index\.json leads to the weights .* only a file NAME\.safetensors"):
+                load_weights(kind, path)
+
+
+def test_nor_by_an_absolute_name(tmp_path):
+    for kind, folder in folders(tmp_path):
+        (folder / MODEL).rename(tmp_path / MODEL)
+        leading_to(folder, str(tmp_path / MODEL))
+        with pytest.raises(ValueError, match=r"only a file NAME\.safetensors beside it"):
+            kind.from_pretrained(folder)
+
+
+def test_a_subfolder_and_a_variant_are_looked_at_too(tmp_path):
+    for kind, folder in folders(tmp_path):
+        (folder / MODEL).unlink()
+        pickled(folder, "w.json")
+        leading_to(folder, "w.json")
+        (folder / INDEX).rename(folder / "model.safetensors.index.half.json")
+        shutil.copytree(folder, folder / "sub")
+        for options in ({"variant": "half"}, {"variant": "half", "subfolder": "sub"}):
+            with pytest.raises(ValueError, match=r"leads to the weights 'w\.json'"):
+                kind.from_pretrained(folder, **options)
+
+
+def test_what_is_no_index_is_named(tmp_path):
+    build(TRANSLATOR).save_pretrained(tmp_path)
+    (tmp_path / MODEL).unlink()
+    for text in ("", "[]", "{}", '{"weight_map": {"a": ["b"]}, "metadata": {}}', '{"weight_map": {}}', "[" * 100_000):
+        (tmp_path / INDEX).write_text(text)
+        with pytest.raises(ValueError, match=r"index\.json is no index of weights"):
+            TRANSLATOR.from_pretrained(tmp_path)
+
+
+def test_shards_with_plain_names_are_read(tmp_path, batch):
+    model = build(TRANSLATOR)
+    model.save_pretrained(tmp_path, max_shard_size=2000)
+    assert (tmp_path / INDEX).exists()
+    for kind in (TRANSLATOR, AutoModelForSeq2SeqLM):
+        assert torch.equal(load_weights(kind, tmp_path)(**batch).logits, model(**batch).logits)
+
+
+def test_a_pickle_alone_is_not_read(tmp_path):
+    for kind, folder in folders(tmp_path):
+        (folder / MODEL).unlink()
+        pickled(folder, "pytorch_model.bin")
+        with pytest.raises(OSError, match="has no weights in safetensors"):
+            kind.from_pretrained(folder)
+        with pytest.raises(ValueError, match=r"leads to the weights 'pytorch_model\.bin'"):
+            kind.from_pretrained(folder / "pytorch_model.bin", config=AutoConfig.from_pretrained(folder))
+
+
+def test_a_configuration_names_no_other_weights(tmp_path):
+    build(TRANSLATOR).save_pretrained(tmp_path)
+    pickled(tmp_path, "adapter_model.bin")  # the one pickle that transformers lets a configuration name
+    fields = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"transformers_weights": "adapter_model.bin"}))
+    with pytest.raises(ValueError, match=r"config\.json leads to the weights 'adapter_model\.bin'"):
+        TRANSLATOR.from_pretrained(tmp_path)
+    config = VanillaTransformerConfig(**fields, transformers_weights="adapter_model.bin")
+    with pytest.raises(ValueError, match=r"leads to the weights 'adapter_model\.bin'"):
+        TRANSLATOR.from_pretrained(tmp_path, config=config)
+
+
+def test_an_adapter_beside_a_model_is_no_pickle(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = build(TRANSLATOR)
+    model.save_pretrained(tmp_path)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
+    adapted.save_pretrained(tmp_path)
+    TRANSLATOR.from_pretrained(tmp_path)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    torch.save(peft.get_peft_model_state_dict(adapted), tmp_path / "adapter_model.bin")
+    with pytest.raises(OSError, match="has no weights in safetensors"):
+        TRANSLATOR.from_pretrained(tmp_path)
+
+
+# ----------------------------------------------------------------------------------------------------------- attention
+
+
+@pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("value", ["somebody/kernel", "somebody/kernel@v1:attend", "flash_attention_2", {"": "a/b"}])
+def test_a_configuration_fetches_no_attention(tmp_path, name, value):
+    for kind in CLASSES:
+        build(kind).save_pretrained(tmp_path)
+        fields = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(fields | {name: value}))
+        for load in (kind, AutoConfig, VanillaTransformerConfig):
+            with pytest.raises(ValueError, match=rf"config\.json asks for {name} = .*may be fetched code: remove it"):
+                load.from_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="may be fetched code"):
+            VanillaTransformerConfig.from_json_file(tmp_path / "config.json")
+
+
+def test_what_the_caller_asks_for_takes_the_place_of_the_files(tmp_path):
+    build(TRANSLATOR).save_pretrained(tmp_path)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    for value in ("eager", "sdpa"):
+        (tmp_path / "config.json").write_text(json.dumps(fields | {"attn_implementation": value}))
+        assert TRANSLATOR.from_pretrained(tmp_path).config._attn_implementation == value
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"attn_implementation": "somebody/kernel"}))
+    for kind in (TRANSLATOR, AutoModelForSeq2SeqLM):
+        assert kind.from_pretrained(tmp_path, attn_implementation="eager").config._attn_implementation == "eager"

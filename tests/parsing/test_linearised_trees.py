@@ -1,0 +1,141 @@
+"""Trees as sequences: exact there and back; whatever is read becomes a tree over all words, with what was mended."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.parsing.linearised_trees import (
+    has_words,
+    linearise,
+    read_linearised,
+    retagged,
+    words_of,
+)
+from vanilla_transformer.parsing.trees import Tree, read_tree
+
+
+SYMBOLS = ["(S", "(NP", "(VP", ")S", ")NP", ")VP", "DT", "NN", "-LRB-", ".", "''"]
+WORDS_AND_TAGS = ["a", "b", "/DT", "/NN", "/.", "/"]
+RUBBISH = ["(", ")", "N(P", "((S", ")NP)", "(S)"]
+
+
+def trees(words: bool):
+    """Trees under TOP; without `words` some have none, and cannot be linearised."""
+    leaves = st.builds(
+        Tree,
+        st.sampled_from(["DT", "NN", "''", "PRP$"]),
+        word=st.sampled_from(["a", "-RRB-", "%", "/", "/NN", "\\/NN"]),
+    )
+    if not words:
+        leaves |= st.builds(Tree, st.sampled_from(["NP", ""]))
+    nodes = st.recursive(
+        leaves,
+        lambda each: st.builds(Tree, st.sampled_from(["S", "NP"]), st.lists(each, min_size=1, max_size=4).map(tuple)),
+    )
+    return st.lists(nodes, min_size=1, max_size=3).map(lambda children: Tree("TOP", tuple(children)))
+
+
+def leaves_of(tree: Tree) -> list[str]:
+    return [leaf.word for leaf in tree.leaves()]
+
+
+def test_by_hand():
+    tree = read_tree("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))")
+    assert linearise(tree) == "(S (NP PRP )NP (VP VBP )VP . )S"
+    assert linearise(tree, with_words=True) == "(S (NP I /PRP )NP (VP am /VBP )VP . /. )S"
+    for words in (False, True):
+        assert read_linearised(linearise(tree, words), ["I", "am", "."]).tree == tree
+
+
+@settings(deadline=None)
+@given(trees(words=True), st.booleans())
+def test_there_and_back(tree, words):
+    text = linearise(tree, words)
+    found = read_linearised(text, leaves_of(tree))
+    assert (found.tree, found.repairs) == (tree, ())
+    assert has_words(text) == words
+    # Whoever has the sequence alone can read it too: with its own words, or with something in their places.
+    assert not words or words_of(text) == leaves_of(tree)
+    alone = read_linearised(text, words_of(text))
+    assert (linearise(alone.tree, words), alone.repairs) == (text, ())
+
+
+@settings(deadline=None)
+@given(trees(words=False).filter(lambda tree: any(node.word is None and not node.children for node, _ in tree.walk())))
+def test_what_would_not_come_back_is_refused(tree):
+    with pytest.raises(ValueError, match="without a label or without words"):
+        linearise(tree)
+
+
+def test_tags_like_those_after_a_word_and_other_roots_are_refused():
+    tree = read_tree("(TOP (S (/NN a)))")
+    with pytest.raises(ValueError, match="begins with a slash"):
+        linearise(tree)
+    assert read_linearised(linearise(tree, with_words=True), ["a"]).tree == tree
+    with pytest.raises(ValueError, match="must be TOP, not 'S'"):
+        linearise(read_tree("(S (NP (PRP I)))"))
+
+
+@settings(deadline=None, max_examples=600)
+@given(
+    st.lists(st.sampled_from([*SYMBOLS, *RUBBISH])) | st.lists(st.sampled_from([*SYMBOLS, *WORDS_AND_TAGS, *RUBBISH])),
+    st.lists(st.sampled_from(["a", "b", "/", "/NN"]), min_size=1, max_size=6),
+)
+def test_anything_becomes_a_tree_over_all_words(symbols, words):
+    text = " ".join(symbols)
+    found = read_linearised(text, words)
+    assert found.tree.label == "TOP"
+    assert leaves_of(found.tree) == words
+    # It is repaired if and only if it was not the sequence of the tree that came out.
+    assert (linearise(found.tree, has_words(text)) == text) == (not found.repairs)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text())
+def test_any_text_becomes_a_tree(text):
+    assert leaves_of(read_linearised(text, ["a", "b"]).tree) == ["a", "b"]
+
+
+def test_repairs():
+    for text, tree, repairs in (
+        ("(S (NP DT NN", "(S (NP (DT a) (NN b)))", ["closed (NP at the end", "closed (S at the end"]),
+        ("(S (NP DT )S NN", "(S (NP (DT a))) (NN b)", ["closed (NP before )S"]),
+        ("(S DT )NP NN )S", "(S (DT a) (NN b))", ["dropped )NP, which closes nothing"]),
+        ("(S (NP )NP DT NN )S", "(S (DT a) (NN b))", ["dropped (NP, which has no words"]),
+        ("(S DT NN NN )S", "(S (DT a) (NN b))", ["dropped NN, for which there is no word"]),
+        ("(S (NP DT )NP )S", "(S (NP (DT a)) (XX b))", ["added the word 'b', which has no tag"]),
+        ("(S ( DT NN )S", "(S (DT a) (NN b))", ["dropped '(', which is no symbol"]),
+        ("", "(XX a) (XX b)", ["added the word 'a', which has no tag", "added the word 'b', which has no tag"]),
+        (
+            "(S NN /VBZ DT DT DT )S",
+            "(S (NN a) (DT b))",
+            ["dropped '/VBZ', which is no symbol", *["dropped DT, for which there is no word"] * 2],
+        ),
+        ("(S DT )S (S NN )S", "(S (DT a)) (S (NN b))", []),
+    ):
+        found = read_linearised(text, ["a", "b"])
+        assert (str(found.tree), list(found.repairs)) == (f"(TOP {tree})", repairs)
+
+
+def test_repairs_of_sequences_with_words():
+    for text, tree, repairs in (
+        ("(S a /DT b /NN c /. )S", "(S (DT a) (NN b) (. c))", []),
+        ("(S a /DT (NP c /NN )NP )S", "(S (DT a) (NP (XX b) (NN c)))", ["added the word 'b', which has no tag"]),
+        ("(S a /DT )S", "(S (DT a) (XX b) (XX c))", [f"added the word {word!r}, which has no tag" for word in "bc"]),
+        ("(S a /DT x /JJ b /NN c /. )S", "(S (DT a) (NN b) (. c))", ["dropped x, for which there is no word"]),
+        ("(S a /DT x /JJ c /. )S", "(S (DT a) (JJ b) (. c))", ["put the word 'b' in the place of 'x'"]),
+        ("(S a /DT /JJ c /. )S", "(S (DT a) (JJ b) (. c))", ["put the word 'b' in the place of ''"]),
+        ("(S a b /NN c /. )S", "(S (XX a) (NN b) (. c))", ["added the word 'a', which has no tag"]),
+    ):
+        found = read_linearised(text, ["a", "b", "c"])
+        assert (str(found.tree), list(found.repairs)) == (f"(TOP {tree})", repairs)
+
+
+def test_a_tree_of_any_depth():
+    text = " ".join(["(S"] * 5000 + ["NN"] + [")S"] * 5000)
+    assert linearise(read_linearised(text, ["a"]).tree) == text
+
+
+def test_other_tags():
+    tree = read_tree("(TOP (S (NP (DT a)) (NN b)))")
+    assert str(retagged(tree, ["X", "Y"])) == "(TOP (S (NP (X a)) (Y b)))"

@@ -1,0 +1,113 @@
+"""Trees in brackets: read and written again without loss, whatever their depth; what is no tree is refused."""
+
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.parsing.trees import Tree, read_tree, read_trees
+
+
+# White space and brackets are what parts names; a no-break space, say, is part of one.
+NAMES = st.text(st.characters(exclude_characters="() \t\n\r\f\v", exclude_categories=["Cs"]), max_size=5)
+TREES = st.recursive(
+    st.builds(lambda label, word: Tree(label, word=word), NAMES, NAMES.filter(bool)),
+    lambda trees: st.builds(Tree, NAMES, st.lists(trees, max_size=4).map(tuple)),
+)
+
+
+def test_a_tree_by_hand():
+    tree = read_tree("(S (NP-SBJ (PRP I))\t(VP (VBP am)\n))")
+    noun, verb = Tree("PRP", word="I"), Tree("VBP", word="am")
+    assert tree == Tree("S", (Tree("NP-SBJ", (noun,)), Tree("VP", (verb,))))
+    assert tree.leaves() == [noun, verb]
+    assert str(tree) == "(S (NP-SBJ (PRP I)) (VP (VBP am)))"
+    assert repr(noun) == "read_tree('(PRP I)')"
+
+
+def test_a_walk_goes_around_the_tree():
+    steps = [
+        tree.label.upper() if down else tree.label.lower() for tree, down in read_tree("(S (A a) (B (C c)))").walk()
+    ]
+    assert steps == ["S", "A", "a", "B", "C", "c", "b", "s"]
+
+
+@settings(deadline=None)
+@given(TREES)
+def test_what_is_written_is_read_again(tree):
+    again = read_tree(str(tree))
+    assert again == tree
+    assert [(each.label, each.word, down) for each, down in again.walk()] == [
+        (each.label, each.word, down) for each, down in tree.walk()
+    ]
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="()a \n"))
+def test_any_text_is_trees_or_refused(text):
+    try:
+        trees = read_trees(text)
+    except ValueError:
+        return
+    assert read_trees(" ".join(map(str, trees))) == trees
+
+
+def test_unusual_trees():
+    for text, written in (
+        ("( (S (A a)) )", "( (S (A a)))"),
+        ("((S (A a)))", "( (S (A a)))"),
+        ("(-LRB- -LRB-)", "(-LRB- -LRB-)"),
+        ("(NN Ünïcödé)(NN 語)", "(NN Ünïcödé) (NN 語)"),
+        ("(NN 10\u00a0000)", "(NN 10\u00a0000)"),
+        ("(())", "( ())"),
+        ("( a)", "( a)"),
+        ("", ""),
+    ):
+        assert " ".join(map(str, read_trees(text))) == written
+
+
+def test_what_is_no_tree_is_refused():
+    for text, message in (
+        ("(S (A a)", "1 of the brackets are not closed"),
+        ("(S (A a)))", "nothing is open that is closed at character 10"),
+        ("(A a) b", "the word 'b' outside brackets at character 7"),
+        ("(A a b)", "the word 'b' has no bracket of its own at character 6"),
+        ("(S (A a) b)", "the word 'b' has no bracket of its own at character 10"),
+        ("(S a (B b))", "a bracket beside the word 'a' at character 6"),
+        ("( S (A a))", "a bracket beside the word 'S' at character 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_trees(text)
+    for text, number in (("", 0), ("(A a) (B b)", 2)):
+        with pytest.raises(ValueError, match=f"there are {number} trees"):
+            read_tree(text)
+
+
+def test_a_tree_that_could_not_be_read_again_cannot_be_made():
+    for arguments in (("A", (), "("), ("A", (), "a b"), ("A", (), ""), ("A B", ()), (")", ())):
+        with pytest.raises(ValueError, match=r"no space or bracket|is empty"):
+            Tree(*arguments)
+    with pytest.raises(ValueError, match="either children or a word"):
+        Tree("A", (Tree("B", word="b"),), "a")
+
+
+def test_a_very_deep_tree():
+    text = "(X " * 50_000 + "(A a)" + ")" * 50_000
+    tree = read_tree(text)
+    assert str(tree) == text
+    assert tree == read_tree(text)
+    assert hash(tree) == hash(read_tree(text))
+    assert tree != tree.children[0]
+    assert tree.leaves() == [Tree("A", word="a")]
+
+
+def test_the_treebank_is_read_and_written(shared):
+    with gzip.open(shared / "treebank_sample" / "wsj_sample.mrg.txt.gz", "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert len(lines) == 3914
+    trees = [read_tree(line) for line in lines]
+    # The sample has lost the space behind its outermost brackets.
+    assert [str(tree).replace("( (", "((") for tree in trees] == lines
+    leaves = [leaf for tree in trees for leaf in tree.leaves()]
+    assert (len(leaves), sum(leaf.label != "-NONE-" for leaf in leaves)) == (100_676, 94_084)

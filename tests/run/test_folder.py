@@ -1,0 +1,134 @@
+"""The run folder: only whole checkpoints count, and damaged records are named. (Checkpoints here have no digests.)"""
+
+import itertools
+import json
+import os
+from pathlib import Path
+from tempfile import gettempdir
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.loading import find_model
+
+from ..warm_python import PACKAGE
+
+
+def checkpoint(run, step, state=None):
+    folder = run / "checkpoints" / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    save_file({"weight": torch.zeros(100)}, folder / "model.safetensors")
+    torch.save({"step": torch.zeros(100)}, folder / "optimizer.pt")
+    torch.save({"cpu": torch.zeros(100)}, folder / "rng_state.pth")
+    torch.save({"step": torch.zeros(100)}, folder / "optimizer.bin")  # of a sharded run
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step}) if state is None else state)
+    return folder
+
+
+# ----------------------------------------------------------------------------------------------------- checkpoints
+
+
+def test_checkpoints_are_sorted_by_number(tmp_path):
+    expected = [checkpoint(tmp_path, step) for step in (10, 9, 100, 1000)]
+    expected = [expected[1], expected[0], *expected[2:]]
+    assert RunFolder(tmp_path).good_checkpoints() == expected
+
+
+def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
+    good = checkpoint(tmp_path, 1)
+    for step, state in enumerate(("", '{"global_step": 2', '{"epoch": 1}', "\0\0\0", "[]", "null"), start=2):
+        checkpoint(tmp_path, step, state)
+    for step, name in enumerate(("model.safetensors", "optimizer.pt", "rng_state.pth", "optimizer.bin"), start=10):
+        cut = checkpoint(tmp_path, step) / name
+        cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    (checkpoint(tmp_path, 20) / "model.safetensors").unlink()
+    (checkpoint(tmp_path, 21) / "trainer_state.json").unlink()
+    run = RunFolder(tmp_path)
+    assert run.good_checkpoints() == [good]
+    assert len(run.bad_checkpoints()) == 12
+    assert RunFolder(tmp_path / "missing").good_checkpoints() == []
+
+
+def test_somebodys_copy_is_no_checkpoint(tmp_path):
+    good = checkpoint(tmp_path, 1)
+    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')
+    assert RunFolder(tmp_path).good_checkpoints() == [good]
+    assert RunFolder(tmp_path).bad_checkpoints() == []
+
+
+# ------------------------------------------------------------------------------------------------------ find_model
+
+
+def test_the_model_of_a_run_comes_before_the_averaged_one_and_that_before_the_best(tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"no model in {tmp_path}: give a run folder, a checkpoint"):
+        find_model(tmp_path)
+    for folder in (tmp_path / "best", tmp_path / "averaged", tmp_path):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text("{}")
+        assert find_model(str(tmp_path)) == find_model(folder) == folder
+
+
+# ------------------------------------------------------------------------------------------------------------- log
+
+
+def test_a_line_that_has_no_end_is_not_read(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "loss": 2.5, "note": "a\xe2\x80\xa8b"}\n{"step": 2, "lo')
+    assert RunFolder(tmp_path).log_records() == [{"step": 1, "loss": 2.5, "note": "a\u2028b"}]
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path):
+    no_records = ("", "[1, 2]", "null", '{"step": "a"}', '{"step": 1, "loss": [2]}', '{"step": 1', "\0")
+    for line in (*no_records, f'{{"step": 1{"0" * 400}}}'):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
+        with pytest.raises(ValueError, match=r"log\.jsonl, line 2: no record of a training log"):
+            RunFolder(tmp_path).log_records()
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n{"a": "\xff"}\n')
+    with pytest.raises(ValueError, match="line 2: no record"):
+        RunFolder(tmp_path).log_records()
+
+
+# --------------------------------------------------------------------------------------------------------- records
+
+
+BROKEN = ["", "{", "[]", "null", "7", "\0\0", '"\\ud800"', "[" * 100_000, '{"a":' * 100_000]
+
+
+def test_a_damaged_record_is_named_with_a_remedy(tmp_path):
+    run = RunFolder(tmp_path)
+    for path, read, remedy in (
+        (run.environment, run.began, "Restore it, or choose another output folder"),
+        (run.data, run.data_record, "Restore it, or remove it"),
+        (run.finished, run.finished_after, "Remove it"),
+    ):
+        more = {run.environment: [], run.data: ['{"train": 1}', '{"train": {"corpus": []}}'], run.finished: ["{}"]}[
+            path
+        ]
+        for content in (*BROKEN, *more):
+            path.write_text(content)
+            with pytest.raises(ValueError, match=rf"{path} is damaged \(.*\)\. {remedy}"):
+                read()
+
+
+def test_somebodys_record_is_not_that_of_a_run(tmp_path):
+    (tmp_path / "environment.json").write_text('{"python": "3.11"}')
+    with pytest.raises(ValueError, match="is not the record of a run"):
+        RunFolder(tmp_path).began()
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(tmp_path):
+    """As another user: nothing is kept from root."""
+    folder = checkpoint(tmp_path, 1)
+    (folder / "model.safetensors").chmod(0o644)
+    (folder / "optimizer.pt").chmod(0)
+    code = (
+        "import os, sys; from vanilla_transformer.run.folder import RunFolder; "
+        "os.geteuid() or os.seteuid(65534); RunFolder(sys.argv[1]).good_checkpoints()"
+    )
+    if os.geteuid() == 0:  # pytest's folders are nobody else's to look into
+        for folder in (tmp_path, *itertools.takewhile(lambda each: each != Path(gettempdir()), tmp_path.parents)):
+            folder.chmod(0o755)
+    done = PACKAGE.run(code, tmp_path)
+    assert done.stderr.splitlines()[-1].startswith("PermissionError")
+    assert "checkpoint-1/optimizer.pt" in done.stderr.splitlines()[-1]

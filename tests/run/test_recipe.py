@@ -1,0 +1,372 @@
+"""Recipes: those that come with the package load, and every slip in one is named with its place."""
+
+import dataclasses
+import time
+
+import pytest
+import yaml
+
+from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.run.folder import list_recipes
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.arguments import (
+    UNDER_NOAM,
+    WITHOUT_EFFECT,
+    VanillaTransformerTrainingArguments,
+)
+
+
+MINIMAL = {
+    "description": "Größe zählt.",
+    "data": {"source_language": "en", "target_language": "de", "train": ["a.en", "a.de"], "validation": "b.tsv"},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a recipe: the minimal one with other sections, or just a text."""
+
+    def write(content=None, **sections):
+        path = tmp_path / "mine.yaml"
+        text = content if isinstance(content, str) else yaml.safe_dump({**MINIMAL, **sections}, allow_unicode=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+# --------------------------------------------------------------------------------------------------------- shipped
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_shipped_recipe_makes_a_model_arguments_and_decoding(name, tmp_path):
+    recipe = load_recipe(name)
+    config = VanillaTransformerConfig(vocab_size=recipe.tokenizer.vocab_size, **recipe.model)
+    paper_generation_config(config, **recipe.decoding).validate(strict=True)
+    # Whether this machine can do bf16 is not the recipe's business.
+    training = {**recipe.training, "use_cpu": True, "bf16": False}
+    assert VanillaTransformerTrainingArguments(str(tmp_path), **training).max_steps > 0
+
+
+def test_shipped_recipes_have_a_line_each():
+    recipes = list_recipes()
+    assert {"multi30k_en_de", "phrasebook"} <= recipes.keys()
+    assert all(line and "\n" not in line for line in recipes.values())
+
+
+def test_name_comes_before_a_file_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "phrasebook").write_text(yaml.safe_dump(MINIMAL))
+    assert load_recipe("phrasebook").description != MINIMAL["description"]
+    assert load_recipe("./phrasebook").description == MINIMAL["description"]
+
+
+def test_unknown_recipe_names_the_known_ones():
+    with pytest.raises(FileNotFoundError, match=r"no recipe 'phrasebok': give a YAML file or one of .*phrasebook"):
+        load_recipe("phrasebok")
+
+
+# ----------------------------------------------------------------------------------------------------------- files
+
+
+def test_minimal_recipe_has_the_defaults(write):
+    recipe = load_recipe(write())
+    assert recipe.description == "Größe zählt."
+    assert recipe.data.limits == PairLimits(256, 256, None)
+    assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == ("bpe", 37_000)
+    assert recipe.model == recipe.training == recipe.decoding == recipe.data.test == {}
+
+
+@pytest.mark.parametrize("name", [*list_recipes(), "mine"])
+def test_yaml_comes_back_as_the_same_recipe(name, write, tmp_path):
+    mine = write(training={"adam_epsilon": 1e-9, "noam_factor": None}, decoding={"num_beams": 2})
+    recipe = load_recipe(mine if name == "mine" else name)
+    (tmp_path / "again.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+    assert load_recipe(tmp_path / "again.yaml") == recipe
+
+
+def test_yaml_keeps_the_order_and_the_letters(write):
+    text = load_recipe(write()).to_yaml()
+    assert text.startswith("description: Größe zählt.\ndata:\n  source_language: en\n")
+
+
+def test_what_is_no_recipe_is_named(write, tmp_path):
+    for text in ("- a\n- b\n", "just text", "", "3"):
+        with pytest.raises(ValueError, match=r"Recipe mine.yaml: a recipe is a mapping with the sections data"):
+            load_recipe(write(text))
+    for text, message in (
+        ("description: x\ndata: [\n", r"(?s)Recipe mine.yaml: .*line 3"),
+        ("description: x\n", r"Recipe mine.yaml: data is missing"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_recipe(write(text))
+    (tmp_path / "l.yaml").write_bytes(b"description: gr\xf6\xdfer\n")
+    with pytest.raises(ValueError, match=r"Recipe l.yaml: "):
+        load_recipe(tmp_path / "l.yaml")
+
+
+def test_description_may_be_left_out(write):
+    recipe = load_recipe(write(yaml.safe_dump({"data": MINIMAL["data"]})))
+    assert (recipe.description, recipe.data.target_language) == ("", "de")
+    assert recipe.to_yaml().startswith("description: ''\ndata:\n")
+
+
+# ---------------------------------------------------------------------------------------------------------- fields
+
+
+def test_unknown_names_say_the_nearest(write):
+    for field, nearest in (
+        ("trainig.max_steps", "training"),
+        ("data.sorce_language", "data.source_language"),
+        ("tokenizer.vocabsize", "tokenizer.vocab_size"),
+        ("model.d_modell", "model.d_model"),
+        ("training.max_step", "training.max_steps"),
+        ("training.max_token", "training.max_tokens"),
+        ("decoding.num_beam", "decoding.num_beams"),
+        ("evaluation.metric", "evaluation.metrics"),
+    ):
+        section, name = field.split(".")
+        unknown = section if section == "trainig" else field
+        with pytest.raises(ValueError, match=rf"Recipe mine.yaml: {unknown} is unknown; did you mean {nearest}\?"):
+            load_recipe(write(**{section: {**MINIMAL.get(section, {}), name: 1}}))
+    with pytest.raises(ValueError, match=r"evaluation.metrics: sacrebleo is unknown; did you mean .*sacrebleu\?"):
+        load_recipe(write(evaluation={"metrics": ["sacrebleo"]}))
+
+
+def test_fields_that_are_somebody_elses_are_unknown(write):
+    """The vocabulary's size is the tokenizer's. The run's folder decides where checkpoints lie."""
+    for section, name in (("model", "vocab_size"), ("training", "output_dir")):
+        with pytest.raises(ValueError, match=rf"{section}.{name} is unknown"):
+            load_recipe(write(**{section: {name: 100}}))
+
+
+def test_missing_field_is_named(write):
+    for name in ("source_language", "target_language", "train", "validation"):
+        data = {key: value for key, value in MINIMAL["data"].items() if key != name}
+        with pytest.raises(ValueError, match=rf"Recipe mine.yaml: data.{name} is missing"):
+            load_recipe(write(data=data))
+        with pytest.raises(ValueError, match=rf"data.{name}"):
+            load_recipe(write(data={**data, name: None}))
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "wanted"),
+    [
+        ("data", "folder", 3, "str"),
+        ("data", "max_source_length", "many", "int"),
+        ("data", "max_source_length", True, "int"),
+        ("data", "source_language", False, "str"),  # what YAML makes of Norwegian's `no`
+        ("data", "test", ["a"], "dict"),
+        ("tokenizer", "lowercase", "yes", "bool"),
+        ("tokenizer", "vocab_size", 1.5, "int"),
+        ("model", "d_model", "wide", "int"),
+        ("model", "dropout", "much", "float or int"),
+        ("training", "max_steps", 1.5, "int"),
+        ("training", "adam_epsilon", "small", "float"),
+        ("training", "noam_factor", "off", "float or null"),
+        ("evaluation", "metrics", "sacrebleu", "list"),
+    ],
+)
+def test_wrong_kind_of_value_is_named(section, name, value, wanted, write):
+    content = {**MINIMAL.get(section, {}), name: value}
+    with pytest.raises(ValueError, match=rf"{section}.{name} must be {wanted}, not {value!r}".replace("[", r"\[")):
+        load_recipe(write(**{section: content}))
+
+
+def test_section_that_is_no_mapping_is_named(write):
+    for section in ("data", "tokenizer", "model", "training", "decoding", "evaluation"):
+        with pytest.raises(ValueError, match=rf"{section} must be a mapping, not \[1\]"):
+            load_recipe(write(**{section: [1]}))
+
+
+def test_names_of_test_sets_and_languages(write):
+    def with_data(**fields):
+        return load_recipe(write(data={**MINIMAL["data"], **fields})).data
+
+    for name in (2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"):  # could be no file's
+        with pytest.raises(ValueError, match=rf"data\.test: {name!r} is no name for a test set"):
+            with_data(test={name: "a.tsv"})
+    for name in ("2016", "test_2016_flickr", "newstest2014", "wmt.14", "a-b"):
+        assert with_data(test={name: "a.tsv"}).test == {name: "a.tsv"}
+    for language in ("", "d", "German", "de/at", "../de", "de "):
+        with pytest.raises(ValueError, match=rf"data.target_language: '{language}' is no language code"):
+            with_data(target_language=language)
+    for language in ("de", "deu", "pt_BR", "zh-Hant"):
+        assert with_data(target_language=language).target_language == language
+
+
+@pytest.mark.parametrize(
+    ("section", "content", "message"),
+    [
+        ("training", {"hub_token": "hf_x"}, "training.hub_token would be stored with the run: log in with"),
+        ("decoding", {"num_beams": 2.5}, "decoding.num_beams must be a whole number"),
+        ("decoding", {"num_beams": 0}, "decoding.num_beams must be a whole number"),
+        ("decoding", {"length_penalty": "much"}, "decoding.length_penalty must be a number"),
+        ("model", {"attn_implementation": "somebody/kernel"}, "model.attn_implementation = 'somebody/kernel' would be"),
+        ("decoding", {"num_beam_groups": 2}, "decoding.num_beam_groups = 2 asks for a beam search in groups"),
+        ("decoding", {"stop_strings": ["."]}, "decoding.stop_strings = .* asks for an end at given strings"),
+        ("decoding", {"eos_token_id": 40_000}, "decoding.eos_token_id must be a token's id, from 0 to 36999"),
+        ("tokenizer", {"vocab_size": 10**9}, "tokenizer.vocab_size is 1,000,000,000; choose at most 1,000,000"),
+        ("decoding", {"num_return_sequences": 9}, "decoding.num_return_sequences: "),
+    ],
+)
+def test_setting_that_would_fail_only_after_training_is_refused(section, content, message, write):
+    with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
+        load_recipe(write(**{section: content}))
+
+
+@pytest.mark.parametrize(
+    ("section", "content", "message"),
+    [
+        ("model", {"d_model": 100, "encoder_attention_heads": 3, "decoder_attention_heads": 3},
+         r"model\.d_model \(100\) is not a multiple of encoder_attention_heads \(3\): choose another number of heads"),
+        ("model", {"activation_function": "rulu"}, "model.activation_function must be one of .*relu"),
+        ("model", {"layer_norm_eps": float("inf")}, "model.layer_norm_eps must be finite, not inf"),
+        ("decoding", {"num_beams": 4, "watermarking_config": 3}, "decoding.watermarking_config"),
+        ("decoding", {"length_penalty": float("nan")}, "decoding.length_penalty must be finite, not nan"),
+        ("data", {"patience": float("inf")}, "data.patience must be finite, not inf"),
+        ("training", {"max_grad_norm": float("inf")}, "training.max_grad_norm must be finite, not inf"),
+        ("training", {"weight_decay": float("nan")}, "training.weight_decay must be finite, not nan"),
+        ("training", {"fsdp_config": 3}, "training.fsdp_config must be dict or null or str, not 3"),
+        ("training", {"save_strategy": 3}, "training.save_strategy must be str, not 3"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named_with_section_and_field(section, content, message, write):
+    with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
+        load_recipe(write(**{section: {**MINIMAL.get(section, {}), **content}}))
+
+
+def test_fields_without_effect_are_refused(write):
+    known = {field.name for field in dataclasses.fields(VanillaTransformerTrainingArguments)}
+    assert {"num_train_epochs", "per_device_train_batch_size"} <= WITHOUT_EFFECT.keys() & known
+    for name in (WITHOUT_EFFECT.keys() | UNDER_NOAM.keys()) & known:
+        default = getattr(VanillaTransformerTrainingArguments("unused", use_cpu=True), name)
+        value = {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {}}.get(name, default)
+        with pytest.raises(ValueError, match=rf"Recipe mine.yaml: training.{name} has no effect, .*(set|leave|use)"):
+            load_recipe(write(training={name: value}))
+    settings = {"noam_factor": None, "lr_scheduler_type": "cosine", "learning_rate": 1e-3}
+    assert load_recipe(write(training=settings)).training == settings
+
+
+def test_whole_number_stands_for_a_float(write):
+    assert load_recipe(write(training={"noam_factor": 2})).training == {"noam_factor": 2}
+
+
+# ------------------------------------------------------------------------------------------------------- overrides
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("training.max_steps", "2000", 2000),
+        ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
+        ("training.noam_factor", "null", None),
+        ("training.bf16", "true", True),
+        ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),
+        ("data.folder", "/data", "/data"),
+        ("data.test.newstest", "[n.en, n.de]", ["n.en", "n.de"]),
+        ("model.dropout", "0.3", 0.3),
+        ("decoding.num_beams", "8", 8),
+        ("description", "other words", "other words"),
+    ],
+)
+def test_override_replaces_one_value(name, text, value, write):
+    content = dataclasses.asdict(load_recipe(write(), {name: text}))
+    for part in name.split("."):
+        content = content[part]
+    assert content == value
+    assert type(content) is type(value)
+
+
+def test_override_keeps_what_is_beside_it(write):
+    path = write(training={"max_steps": 5}, data={**MINIMAL["data"], "test": {"a": "a.tsv"}})
+    recipe = load_recipe(path, {"training.warmup_steps": "7", "data.test.b": "b.tsv"})
+    assert recipe.training == {"max_steps": 5, "warmup_steps": 7}
+    assert recipe.data.test == {"a": "a.tsv", "b": "b.tsv"}
+
+
+def test_override_is_checked_like_the_file(write):
+    for name, text, message in (
+        ("training.max_step", "3", r"training.max_step is unknown; did you mean training.max_steps\?"),
+        ("training.max_steps", "many", r"training.max_steps must be int, not 'many'"),
+        ("description.length", "3", r"description.length is unknown: description has no fields"),
+        ("data.train", "[a", r"data.train: '\[a' is not a YAML value"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_recipe(write(), {name: text})
+
+
+# ------------------------------------------------------------------------------------------------- plain YAML's traps
+
+
+def test_what_stands_twice_is_refused(write):
+    text = yaml.safe_dump(MINIMAL) + "training:\n  max_steps: 10\n  max_steps: 20\n"
+    with pytest.raises(ValueError, match=r"Recipe mine.yaml: max_steps stands twice in one section \(near line \d+\)"):
+        load_recipe(write(text))
+    with pytest.raises(ValueError, match="model stands twice"):
+        load_recipe(write(yaml.safe_dump(MINIMAL) + "model: {}\nmodel: {}\n"))
+
+
+def test_merged_mappings_are_still_yaml(write):
+    text = yaml.safe_dump(MINIMAL) + "training: &t\n  max_steps: 10\ndecoding:\n  <<: {num_beams: 3}\n  num_beams: 2\n"
+    assert load_recipe(write(text)).decoding == {"num_beams": 2}
+
+
+def aliased(levels: int) -> str:
+    """Ten to the power of so many values in a hundred bytes for each."""
+    lists = [f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(levels)]
+    return "\n".join(["data:", *lists, ""])
+
+
+def test_aliases_are_refused(write):
+    merged = "training: &t {max_steps: 10}\ndecoding:\n  <<: *t\n"
+    for text, line in ((aliased(9), 3), ("data: &d [*d]\n", 1), (merged, 3), ("data: &a {x: 1}\n*a : 1\n", 2)):
+        with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: the alias \*\w+ \(line {line}\) is not read: write"):
+            load_recipe(write(text))
+    for name in ("data.test", "training.max_steps", "decoding.num_beams"):
+        with pytest.raises(ValueError, match=rf"{name}: the alias \*b \(line 1\) is not read"):
+            load_recipe(write(), {name: "[&b [1], *b, *b]"})
+
+
+def test_a_recipe_is_written_without_aliases(write):
+    twice = ["a.en", "a.de"]
+    recipe = dataclasses.replace(load_recipe(write()), training={"optim_args": twice, "debug": twice})
+    assert "*" not in recipe.to_yaml()
+
+
+def test_many_fields_are_read_in_no_time(write):
+    text = yaml.safe_dump(MINIMAL) + "training:\n" + "".join(f"  field{n}: 1\n" for n in range(60_000))
+    begun = time.process_time()
+    with pytest.raises(ValueError, match=r"training\.field0 is unknown"):
+        load_recipe(write(text))
+    assert time.process_time() - begun < 20  # to compare each field with each takes minutes
+
+
+def test_what_is_endless_is_refused_in_few_words(write):
+    long = "[" + "1, " * 2_000 + "]"
+    for text, message in (
+        (f"training: {long}\n", "training must be a mapping, not"),
+        (f"training: {{max_steps: {long}}}\n", "training.max_steps must be int, not"),
+        (f"decoding: {{num_beams: {long}}}\n", "decoding.num_beams must be a whole number"),
+        (f"evaluation: {{examples: {long}}}\n", "evaluation.examples must be sentences"),
+        (f"evaluation: {{metrics: [{long}]}}\n", "evaluation.metrics: .* is unknown"),
+        (f"? {'x' * 100_000}\n: 1\n", "x+ is unknown"),
+        (f"training: {{max_steps: 0x{'f' * 100_000}}}\n", "line 1: a number of 100,002 digits"),
+        (f"training: {{max_steps: 1{':1' * 100_000}}}\n", "line 1: a number of 200,001 digits"),
+        (f"training: {{max_steps: 0x{'f' * 4_000}}}\n", "line 1: a number of 4,002 digits"),
+        (f"training: {'[' * 10_000}\n", "sections are nested too deeply"),
+        (f"# {'x' * 1_000_000}\n", "a recipe has at most 1,000,000 bytes, and this file 1,000,"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            load_recipe(write(f"{text}{yaml.safe_dump(MINIMAL, allow_unicode=True)}"))
+        assert len(str(caught.value)) < 1000
+    with pytest.raises(ValueError, match="training must be a mapping") as caught:
+        load_recipe(write(), {"training": long})
+    assert len(str(caught.value)) < 1000
+
+
+def test_section_without_a_field_can_be_given_one(write):
+    path = write(yaml.safe_dump(MINIMAL) + "training:\n")
+    assert load_recipe(path, {"training.max_steps": "7"}).training == {"max_steps": 7}

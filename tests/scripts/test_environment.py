@@ -1,0 +1,37 @@
+"""scripts/environment.sh installs what is asked for and no more, once."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+
+ROOT = Path(__file__).resolve().parents[2]
+# Stands for the interpreter of .venv: notes what it is told.
+PYTHON = '#!/bin/sh\necho "$@" >>"$(dirname "$0")/../../told"\n'
+
+
+def sourced(folder: Path, extras: str) -> list[str]:
+    """What an interpreter in .venv is told by a script that needs these extras."""
+    (folder / "told").unlink(missing_ok=True)
+    script = f'set -euo pipefail\nextras={extras}\n. "{folder}/scripts/environment.sh"'
+    subprocess.run(["bash", "-c", script], check=True, capture_output=True)
+    return (folder / "told").read_text().splitlines() if (folder / "told").exists() else []
+
+
+def test_the_quickstart_installs_no_test_extras_and_the_tests_add_them(tmp_path):
+    for name in ("pyproject.toml", "constraints.txt", "scripts/environment.sh", "scripts/quickstart.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    install = "-m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable"
+    assert "extras=" not in (ROOT / "scripts" / "quickstart.sh").read_text(encoding="utf-8")
+    assert "extras=test\n" in (ROOT / "scripts" / "test.sh").read_text(encoding="utf-8")
+    assert sourced(tmp_path, "") == [f"{install} ."]
+    assert sourced(tmp_path, "") == []
+    assert sourced(tmp_path, "test") == [f"{install} .[test]"]
+    assert sourced(tmp_path, "test") == sourced(tmp_path, "") == []
+    (tmp_path / "constraints.txt").write_text("torch==2.12.0\n")
+    assert sourced(tmp_path, "") == [f"{install} ."]

@@ -1,0 +1,297 @@
+"""The page translates, shows what heads look at and says what is wrong: asked as programs and as people ask it."""
+
+import base64
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from io import BytesIO
+from itertools import combinations
+from pathlib import Path
+
+import httpx
+import pytest
+from matplotlib.image import imread
+
+from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.plots import plot_attention_maps
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.translation import translate_lines
+
+from ..system.conftest import RECIPE, command
+from ..warm_python import CLI, PACKAGE
+
+
+TEXT = "The old dog is looking for his red ball."
+BEAM, SAMPLING = "beam search", "sampling"
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+# Debian's is named first: it is the smallest.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """Imported only here: with gradio that takes seconds, which all processes of the tests would spend."""
+    from vanilla_transformer import demo
+
+    return demo
+
+
+@contextmanager
+def page_of(process):
+    """The URL at which a process shows the page, which is all that it says itself."""
+    try:
+        for line in process.stdout:
+            if found := re.search(r"local URL: +(http://\S+)", line):
+                yield found[1]
+                process.kill()
+                assert process.stdout.read() == ""
+                return
+        raise RuntimeError("the page was not shown")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory):
+    """Where the process of the page puts files, if it does."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def url(random_translator, temporary, tmp_path_factory):
+    model = shutil.copytree(random_translator, tmp_path_factory.mktemp("with_recipe") / "model")
+    (model / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    environment = {**UNBUFFERED, "TMPDIR": str(temporary)}
+    with page_of(PACKAGE.start(CLI, "demo", model, environment=environment, stderr=None)) as url:
+        yield url
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture(scope="module")
+def client(url, tmp_path_factory):
+    from gradio_client import Client
+
+    return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
+
+
+def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2):
+    """The best translation and the rows of the table."""
+    best, table = client.predict(
+        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, api_name="/translate"
+    )
+    return best, table["data"]
+
+
+def test_it_translates_as_the_library_does(client, random_translator):
+    options = {"num_beams": 3, "length_penalty": 0.2, "num_return_sequences": 2, "max_new_tokens": 8}
+    model, tokenizer = load_model(random_translator)
+    [expected] = translate_lines(model, tokenizer, [[TEXT]], return_dict_in_generate=True, **options)
+    best, rows = asked(client, alpha=0.2)
+    assert best == expected[0].text
+    assert [row[2] for row in rows] == [each.text for each in expected]
+    assert [float(row[1]) for row in rows] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_samples_are_drawn_anew_or_again(client):
+    seeded = [asked(client, search=SAMPLING, seed=seed, n=3) for seed in (1, 1, 2)]
+    assert seeded[0] == seeded[1] != seeded[2]
+    assert [row[:2] for row in seeded[0][1]] == [[1, ""], [2, ""], [3, ""]]
+    assert asked(client, search=SAMPLING) != asked(client, search=SAMPLING)
+    assert asked(client, search=SAMPLING, top_k=1, n=1)[0] == asked(client, beams=1, n=1)[0]
+
+
+def test_what_is_wrong_is_said(client):
+    from gradio_client.exceptions import AppError
+
+    for options, message in (
+        ({"text": " \n"}, "no text"),
+        ({"text": "a " * 600}, "1,200 characters: 1,000 at most"),
+        ({"beams": 2, "n": 3}, "3 translations need as many hypotheses"),
+    ):
+        with pytest.raises(AppError, match=message):
+            asked(client, **options)
+        assert asked(client)[0]
+
+
+def png(html):
+    """The picture that stands in a piece of HTML."""
+    return base64.b64decode(re.search(r'src="data:image/png;base64,([^"]+)"', html)[1])
+
+
+@pytest.mark.slow
+def test_pictures_of_attention(client):
+    def picture(attention, layer, head):
+        return imread(BytesIO(png(client.predict(attention, layer, head, api_name="/attention"))))
+
+    asked(client)
+    all_heads = picture("decoder on the source", 3, "all")
+    one_head = picture("decoder on the source", 3, "4")
+    assert all_heads.std() > 0
+    assert all_heads.shape != one_head.shape
+    drawn = [picture(*each) for each in (("encoder", 1, "1"), ("encoder", 2, "1"), ("encoder", 1, "2"))]
+    assert len({each.tobytes() for each in drawn}) == 3
+
+
+def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(demo, random_translator, tmp_path):
+    shown = demo.Demo(random_translator)
+    pair = (TEXT, "Der Hund.")
+    weights, queries, keys = attentions(shown.model, shown.tokenizer, *pair).of("cross")
+    title = "Attention of the decoder on the source, layer 2"
+    plot_attention_maps(weights[1].numpy(), queries, keys, tmp_path / "expected.png", heads=[2], title=title)
+    found = shown.picture(pair, "decoder on the source", 2, "3")
+    assert png(found) == (tmp_path / "expected.png").read_bytes()
+    assert shown.picture(None, "encoder", 1, "all") == ""
+    for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
+        layer, head = shown.layers_and_heads(attention)
+        assert (len(layer.choices), len(head.choices) - 1) == expected
+
+
+def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):
+    assert demo.gradio.analytics.analytics_enabled() is False
+    assert url.startswith("http://127.0.0.1:")
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        for path in ("/gradio_api/upload", "/gradio_api/upload/", "/upload", "/gradio_api//upload"):
+            answer = client.post(path, files={"files": b"x" * 1000})
+            assert answer.status_code == 404, path
+            assert str(temporary) not in answer.text
+        large = {"data": ["x" * 200_000], "fn_index": 0, "session_hash": "a"}
+        assert client.post("/gradio_api/queue/join", json=large).status_code == 413
+        assert client.post("/gradio_api/queue/join", content=iter([b"{}"])).status_code == 413
+        config = client.get("/config")
+        assert config.json()["analytics_enabled"] is False
+        assert str(temporary) not in config.text
+
+
+def test_many_at_once(client):
+    texts = ["A dog.", "The old cat sleeps.", "We read.", "She is here."]
+    alone = [asked(client, text=text) for text in texts]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda text: asked(client, text=text), texts * 4)) == alone * 4
+    assert len({best for best, _ in alone}) > 1
+
+
+def test_a_port_that_is_taken(url, random_translator):
+    port = url.rpartition(":")[2]
+    done = command("demo", random_translator, "--port", port)
+    said = f"vanilla-transformer: Cannot show the page at port {port}, which is taken: choose another --port.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
+def test_without_gradio(demo, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(ImportError, match=r"vanilla-transformer\[demo\]"):
+        importlib.reload(demo)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"there is no browser, none of {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_in_a_browser(url, browser):
+    page = browser.new_page()
+    requested, problems = set(), []
+    page.on("request", lambda request: requested.add(request.url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(url)
+    page.get_by_role("heading", name="English to German").wait_for()
+    text, button = page.get_by_label("Text in English", exact=True), page.get_by_role("button", name="Translate")
+    text.fill(TEXT)
+    button.click()
+    picture = page.locator("#attention img")
+    picture.wait_for()
+    assert page.locator("#translation textarea").input_value()
+    page.locator("td, [role=gridcell]").nth(3 * 4 - 1).wait_for()
+    first = picture.get_attribute("src")
+
+    page.get_by_label("encoder", exact=True).check()
+    changed = "before => ![before, undefined].includes(document.querySelector('#attention img')?.getAttribute('src'))"
+    page.wait_for_function(changed, arg=first)
+    page.get_by_label("Layer").click()
+    assert page.get_by_role("option").count() == 2
+    second = picture.get_attribute("src")
+    page.get_by_role("option", name="1").click()
+    page.wait_for_function(changed, arg=second)
+
+    for wrong, message in ((" ", "There is no text"), ("word " * 300, "1,500 characters: 1,000 at most")):
+        text.fill(wrong)
+        button.click()
+        page.get_by_text(message).wait_for()
+        picture.wait_for(state="detached")
+        assert page.locator("#translation textarea").input_value() == ""
+        assert page.get_by_test_id("toast-body").count() == 1
+        assert page.locator("span.error:visible:not([data-testid=toast-body] *)").count() == 0  # on fields
+        page.locator("#translate:not(.busy)").wait_for()
+        page.get_by_role("button", name="Close").first.click()
+        text.fill(TEXT)
+        button.click()
+        picture.wait_for()
+    assert problems == []
+    assert {address for address in requested if not address.startswith((url, "data:", "blob:"))} == set()
+    page.close()
+
+
+def test_an_example_and_the_keyboard(url, browser):
+    page = browser.new_page()
+    page.goto(url)
+    text, best = page.get_by_label("Text in English"), page.locator("#translation textarea")
+    page.get_by_text("Translation into German").wait_for()
+    assert "Enter translates" in text.get_attribute("placeholder")
+    page.get_by_text("The dog is old.", exact=True).click()
+    page.wait_for_function("document.querySelector('#text textarea').value === 'The dog is old.'")
+    text.press("Shift+Enter")
+    text.press_sequentially("A cat.")
+    assert text.input_value() == "The dog is old.\nA cat."
+    assert best.input_value() == ""
+    text.press("Enter")
+    page.wait_for_function("document.querySelector('#translation textarea').value !== ''")
+    assert text.input_value() == "The dog is old.\nA cat."
+    page.locator("#attention img").wait_for()  # the process is not to be killed while it draws
+    page.close()
+
+
+def test_on_a_telephone(url, browser):
+    """Nothing is wider than the screen, every label has one line, and none lies upon another."""
+    page = browser.new_page(viewport={"width": 375, "height": 700})
+    page.goto(url)
+    page.get_by_text("Options").click()
+    page.get_by_text("Length penalty").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    labels = [each for each in page.locator("[data-testid=block-info], label > span").all() if each.is_visible()]
+    boxes = {label.inner_text(): label.bounding_box() for label in labels}
+    assert {"Hypotheses", "Top k", "decoder on the source", "Head"} <= set(boxes)
+    for name, box in boxes.items():
+        assert box["height"] < 30, name
+        assert box["x"] + box["width"] <= 375, name
+    for first, second in combinations(boxes.values(), 2):
+        apart = [
+            abs(first[x] - second[x]) >= min(first[w], second[w]) / 2 for x, w in (("x", "width"), ("y", "height"))
+        ]
+        assert any(apart), (first, second)
+    page.close()
+
+
+@pytest.mark.slow
+def test_the_file_alone_is_a_space(demo, random_translator, tmp_path):
+    app = shutil.copy(demo.__file__, tmp_path / "app.py")
+    environment = {"MODEL": str(random_translator), "PYTHONPATH": str(Path(demo.__file__).parents[1]), **UNBUFFERED}
+    words, environment = [sys.executable, app], {**os.environ, **environment}
+    with page_of(subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)) as url:
+        assert httpx.get(url, trust_env=False).status_code == 200
+    done = subprocess.run([sys.executable, app], capture_output=True, text=True, timeout=100, check=False)
+    assert "MODEL must say which model" in done.stderr

@@ -1,0 +1,268 @@
+"""The server gives everybody the translation of their own text, refuses what is too much, and ends in good order."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+
+from vanilla_transformer import phrasebook, translate
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
+
+from ..system.conftest import output_of
+from .conftest import ROOT, connected, load, refusals, serving
+
+
+LIMITS = Limits(characters=3000, texts=16, body=40_000, seconds=2, waiting=8)
+OPTIONS = [word for name, value in vars(LIMITS).items() for word in (f"--max-{name}", str(value))]
+OF_THE_SEARCH = ["--max-tokens", "30"]  # the model ends nothing by itself
+
+
+# ------------------------------------------------------------------------------------------------------ the batcher
+
+
+class Translator:
+    """Turns texts round; it notes its batches, and waits with the first one until it may go on."""
+
+    def __init__(self):
+        self.batches, self.begun, self.may_go_on = [], Event(), Event()
+
+    def __call__(self, texts):
+        self.batches.append(list(texts))
+        self.begun.set()
+        assert self.may_go_on.wait(timeout=20)
+        if "bad" in texts:
+            raise ValueError("a bad text")
+        return [text[::-1] for text in texts]
+
+
+@pytest.fixture
+def translator():
+    return Translator()
+
+
+@pytest.fixture
+def batcher(translator):
+    """One whose thread has a first batch in hand until `translator.may_go_on`."""
+    batcher = Batcher(Backend(translator, len), texts=3, tokens=10, seconds=0.05)
+    batcher.submit("first")
+    assert translator.begun.wait(timeout=20)
+    yield batcher
+    translator.may_go_on.set()
+    batcher.close()
+
+
+def answers(futures: list[Future]) -> list[str]:
+    return [future.result(timeout=20) for future in futures]
+
+
+def test_a_batch_ends_with_its_texts_or_its_tokens(batcher, translator):
+    futures = [batcher.submit(text) for text in ("ab", "cd", "ef", "gh", "a long text", "ij", "kl")]
+    translator.may_go_on.set()
+    assert answers(futures) == ["ba", "dc", "fe", "hg", "txet gnol a", "ji", "lk"]
+    assert translator.batches == [["first"], ["ab", "cd", "ef"], ["gh", "a long text"], ["ij", "kl"]]
+
+
+def test_a_batch_waits_for_others_but_not_for_long(translator):
+    translator.may_go_on.set()
+    batcher = Batcher(Backend(translator, len), texts=2, tokens=10, seconds=1.0)
+    assert answers([batcher.submit("ab"), batcher.submit("cd")]) == ["ba", "dc"]
+    assert answers([batcher.submit("ef")]) == ["fe"]
+    batcher.close()
+    assert translator.batches == [["ab", "cd"], ["ef"]]
+
+
+def test_what_is_cancelled_is_not_translated(batcher, translator):
+    futures = [batcher.submit(text) for text in ("ab", "cd")]
+    assert futures[0].cancel()
+    translator.may_go_on.set()
+    assert answers(futures[1:]) == ["dc"]
+    assert translator.batches == [["first"], ["cd"]]
+
+
+def test_a_failure_is_told_and_survived(batcher, translator):
+    failing = [batcher.submit("bad"), batcher.submit("ab"), batcher.submit("cd")]
+    following = batcher.submit("ef")
+    translator.may_go_on.set()
+    assert [str(future.exception(timeout=20)) for future in failing] == ["a bad text"] * 3
+    assert answers([following]) == ["fe"]
+
+
+def test_closing_waits_for_the_answers(batcher, translator):
+    futures = [batcher.submit(str(number)) for number in range(20)]
+    translator.may_go_on.set()
+    batcher.close()
+    assert all(future.done() for future in futures)
+
+
+# ------------------------------------------------------------------------------------------------------- the server
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[str]:
+    return [row["en"] for row in islice(phrasebook("test"), 24)]
+
+
+def by_command_line(folder: Path, texts: list[str]) -> list[str]:
+    output = output_of("translate", "--model", folder, *OF_THE_SEARCH, "--json", *texts)
+    return [json.loads(line)["translations"][0]["text"] for line in output.rstrip("\n").split("\n")]
+
+
+@pytest.fixture(scope="module")
+def expected(random_translator, sources) -> dict[str, str]:
+    """What the command line makes of each source."""
+    found = by_command_line(random_translator, sources)
+    assert len(set(found)) > len(sources) - 3  # so that a wrong answer shows
+    return dict(zip(sources, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def server(random_translator):
+    with serving(str(random_translator), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+        yield url
+
+
+def post(url: str, texts: list[str], **options) -> httpx.Response:
+    return httpx.post(f"{url}/translate", json={"texts": texts}, timeout=60, trust_env=False, **options)
+
+
+def waiting(url: str) -> int:
+    health = httpx.get(f"{url}/health", timeout=60, trust_env=False).json()
+    assert health["status"] == "ok"
+    return health["waiting"]
+
+
+def until(happens) -> None:
+    deadline = time.monotonic() + 20
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_request_of_several_texts(server, expected, sources):
+    answer = post(server, ["", *sources[:8], " "])
+    assert answer.status_code == 200
+    assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
+
+
+def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):
+    text = " ".join(row["en"] for row in islice(phrasebook("test"), 45))
+    [found] = by_command_line(random_translator, [text])
+    assert len(found) > 2 * 30  # of several pieces
+    assert post(server, [text]).json() == {"translations": [found]}
+
+
+def test_everybody_gets_their_own_translation(server, expected, sources):
+    row = asyncio.run(load(server, 8, sources * 2, [expected[source] for source in sources * 2]))
+    assert (row.right, row.wrong, row.losses) == (48, 0, [])
+    assert 0 < row.p50 <= row.p95 <= row.p99
+
+
+def test_what_is_wrong_or_too_large_is_refused(server, expected, sources):
+    for sent, (status, found, said) in refusals(server, LIMITS).items():
+        assert found == status, sent
+        assert said, sent
+    for method, path, status in (("GET", "translate", 405), ("GET", "nothing", 404)):
+        answer = httpx.request(method, f"{server}/{path}", trust_env=False)
+        assert (answer.status_code, bool(answer.json()["error"])) == (status, True)
+    assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
+
+
+def test_it_says_what_it_is(server, sources):
+    with httpx.Client(base_url=server, trust_env=False) as client:
+        assert "Translation" in client.get("/").json()["service"]
+        page = client.get("/docs")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "POST /translate" in page.text
+        assert f"{LIMITS.characters:,}" in page.text
+        assert not re.search("<script|src=|https?://(?!HOST:PORT)", page.text)  # a browser fetches nothing for it
+        described = client.get("/openapi.json").json()
+        assert {"/", "/health", "/translate"} == set(described["paths"])
+        body = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert body["required"] == ["texts"]
+
+
+def test_the_limits_themselves_are_let_in(server):
+    assert post(server, ["a" * LIMITS.characters]).status_code == 200
+    assert post(server, ["a"] * LIMITS.texts).status_code == 200
+
+
+def test_more_requests_than_may_wait(server, expected, sources):
+    with ThreadPoolExecutor(24) as clients:
+        found = list(clients.map(lambda _: post(server, sources[:16]), range(24)))
+    refused = [answer for answer in found if answer.status_code == 503]
+    assert refused
+    assert all(answer.headers["retry-after"] == "1" and "waiting" in answer.json()["error"] for answer in refused)
+    right = {"translations": [expected[source] for source in sources[:16]]}
+    served = [answer for answer in found if answer.status_code == 200]
+    assert len(served) == 24 - len(refused) >= LIMITS.waiting
+    assert all(answer.json() == right for answer in served)
+
+
+def test_clients_that_go_away(server, expected, sources):
+    body = json.dumps({"texts": sources[:16]}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    for sent in (head, head + body[:9], head + body) * 5:
+        with connected(server) as connection:
+            connection.sendall(sent)
+    until(lambda: waiting(server) == 0)
+    assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
+
+
+def test_what_is_under_way_is_answered_before_the_end(random_translator, expected, sources):
+    waiting_for_more = [*OF_THE_SEARCH, "--batch-milliseconds", "3000"]
+    with serving(str(random_translator), *waiting_for_more) as (url, process), ThreadPoolExecutor(8) as clients:
+        answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
+        until(lambda: waiting(url) == 8)
+        process.send_signal(signal.SIGTERM)
+        right = {"translations": [expected[source] for source in sources[:2]]}
+        assert [answer.result().json() for answer in answers] == [right] * 8
+        process.wait(timeout=20)
+        with pytest.raises(httpx.ConnectError):
+            waiting(url)
+
+
+def test_ctranslate2(random_translator, sources, tmp_path):
+    output_of("export", random_translator, "--output", tmp_path / "exported")
+    expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
+    backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
+    assert backend.translate(["", *sources, " "]) == ["", *expected, ""]
+    assert backend.translate([""]) == [""]
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path):
+    for kind, said in (("torch", "no model in"), ("ctranslate2", "write one with `export`")):
+        with pytest.raises(FileNotFoundError, match=said):
+            load_backend(kind, str(tmp_path))
+    with (
+        pytest.raises(RuntimeError, match="--max-texts must be at least 1"),
+        serving("model", "--max-texts", "0"),
+    ):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["torch", "ctranslate2"])
+def test_the_load_test_as_a_script(backend, random_translator, tmp_path):
+    folder, figures = random_translator, tmp_path / "figures.json"
+    if backend == "ctranslate2":
+        folder = tmp_path / "exported"
+        output_of("export", random_translator, "--output", folder)
+    options = [folder, "--backend", backend, *OF_THE_SEARCH, "--requests", "70", "--json", figures]
+    script = [sys.executable, ROOT / "scripts" / "benchmarks" / "server_load.py", *options]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    assert found["distinct_translations"] > 35
+    assert [(row["clients"], row["right"]) for row in found["load"]] == [(1, 70), (8, 70), (64, 70)]
+    assert "| 64 | 70 | 70 | 0 | 0 |" in done.stdout

@@ -1,0 +1,126 @@
+"""SIGTERM, as schedulers and containers send it, ends a command as Ctrl-C does, and nothing is left of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vanilla_transformer.signals import ENDING
+
+from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
+from .conftest import command
+
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+
+SAID = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def children_of(process: WarmProcess) -> list[str]:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+
+def until(condition, process) -> None:
+    """Waits until something is so, or the process has ended."""
+    deadline = time.monotonic() + 100
+    while process.poll() is None and time.monotonic() < deadline and not condition():
+        time.sleep(0.002)
+
+
+def translating(run: Path, output: Path) -> WarmProcess:
+    """A `translate` in the middle of its work, with two workers and a file that is not complete."""
+    words = ["translate", "--model", run, "--workers", "2", "--output", output]
+    process = PACKAGE.start(CLI, *words, stdin=PIPE, new_session=True)
+    process.stdin.write("The dog is old.\n")
+    process.stdin.flush()
+    until(lambda: len(children_of(process)) == 2 and names(output.parent), process)
+    assert process.poll() is None
+    return process
+
+
+def is_gone(pid: str) -> bool:
+    until = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "with its workers"])
+@pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])
+def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
+    with translating(run, tmp_path / "out") as process:
+        workers = children_of(process)
+        assert len(names(tmp_path)) == 1
+        send(process.pid, number)
+        assert process.wait(20) == 128 + number
+        assert process.stderr.read() == SAID[number]
+    assert names(tmp_path) == []
+    assert all(map(is_gone, workers))
+
+
+def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run, tmp_path):
+    with translating(run, tmp_path / "out") as killed:
+        workers = children_of(killed)
+        killed.kill()
+        killed.wait(20)
+    assert all(map(is_gone, workers))
+    with translating(run, tmp_path / "other") as another:
+        left, other = sorted(names(tmp_path), key=lambda name: name.startswith(".other"))
+        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "out").returncode == 0
+        assert names(tmp_path) == sorted([other, "out"])
+        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "other").returncode == 0
+        assert names(tmp_path) == sorted([other, "other", "out"])
+        assert left.startswith(".out.")
+        another.kill()
+
+
+def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp_path):
+    commands = {
+        "prepared": ["prepare", corpus / "recipe.yaml", "--data.folder", corpus, "--workers", "2"],
+        "vocabulary": ["tokenizer", corpus / "train.en", "--vocab-size", "300"],
+        "exported": ["export", run],
+        "model": ["average", run, "--last", "2"],
+        "curves.png": ["plot", "curves", run],
+        "trees": ["translate", "--model", run, "--input", corpus / "test.en", "--workers", "2"],
+    }
+    for name, words in commands.items():
+        place = tmp_path / name
+        place.mkdir()
+        process = PACKAGE.start(CLI, *words, "--output", place / name, new_session=True)
+        until(lambda place=place: any(path.name.startswith(".") for path in place.rglob("*")), process)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=100)
+        assert "Traceback" not in errors, errors
+        assert process.returncode in (143, 0), errors  # it may have been at its end
+        if process.returncode:
+            assert errors.endswith(SAID[signal.SIGTERM])
+            assert not (place / name).is_file()
+        assert not [path for path in place.rglob("*") if path.name.startswith(".")], name
+
+
+def handles_signals(pid: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [caught] = [int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")]
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])
+def test_one_that_comes_while_modules_are_imported(run, tmp_path, number):
+    words = [sys.executable, "-m", "vanilla_transformer.cli", "translate", "A dog.", "--model", run]
+    for wait in (0, 0.05, 0.4, 1):
+        started = [*words, "--output", tmp_path / "out"]
+        with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            until(lambda process=process: handles_signals(process.pid), process)
+            time.sleep(wait)
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=100)
+        assert (output, errors, process.returncode) == ("", SAID[number], 128 + number)
+        assert names(tmp_path) == []

@@ -1,0 +1,248 @@
+"""`train` and `prepare` as processes: what lies in a run folder, and which mistakes are found when."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from datasets import load_from_disk
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+
+from vanilla_transformer import translate
+from vanilla_transformer.data.corpora import TextCorpus
+from vanilla_transformer.run.folder import WEIGHTS, RunFolder
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training import run_results
+
+from .conftest import command, output_of, refused
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def json_of(path: Path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def train(corpus, tmp_path):
+    """The words of `train` with the small recipe into a new folder, to which more are added."""
+    return ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run"]
+
+
+def test_the_run_folder_has_everything(run):
+    models = ("model.safetensors", "config.json", "generation_config.json", "recipe.yaml", "known_words.txt.gz")
+    found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "checkpoints" not in str(path)}
+    assert {
+        "recipe.yaml", "environment.json", "data.json", "finished.json", "log.jsonl", "scores.json",
+        "learning_curve.png", "attention.png", "tokenizer/tokenizer.json", "tokenizer/known_words.txt.gz",
+        "translations/small.jsonl", "translations/validation.jsonl",
+        *(f"{folder}/{name}" for folder in ("averaged", "best") for name in models),
+    } <= found  # fmt: skip
+    assert not [name for name in found if name.startswith(".") or "/." in name]
+
+
+def test_what_the_run_folder_says(run, corpus):
+    scores = json_of(run / "scores.json")
+    assert {(s["model"], s["test_set"], s["metric"]) for s in scores} == {
+        (model, test_set, metric)
+        for model in ("averaged", "best", "last")
+        for test_set in ("validation", "small")
+        for metric in ("sacrebleu", "exact_match")
+    }
+    assert all("version:" in s["signature"] and 0 <= s["value"] <= 100 for s in scores)
+    records = [json.loads(line) for line in lines_of(run / "log.jsonl")]
+    assert [r["step"] for r in records if "loss" in r] == list(range(1, 25))
+    assert [r["step"] for r in records if "eval_bleu" in r] == [8, 16, 24]
+    filtered = json_of(run / "data.json")["train"]
+    assert filtered["pairs"] == 600 == filtered["kept"] + sum(filtered["dropped"].values())
+    decoding = json_of(run / "averaged" / "generation_config.json")
+    assert (decoding["num_beams"], decoding["length_penalty"]) == (2, 0.6)
+    assert yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))["data"]["folder"] == str(corpus)
+
+
+def test_the_run_folder_is_the_model_that_validates_best(run):
+    scores = json_of(run / "scores.json")
+    first = [s for s in scores if (s["test_set"], s["metric"]) == ("validation", "sacrebleu")]
+    [chosen] = {s["model"] for s in scores if s["chosen"]}
+    assert max(s["value"] for s in first) == next(s["value"] for s in first if s["model"] == chosen)
+    folders = {"averaged": run / "averaged", "best": run / "best", "last": RunFolder(run).good_checkpoints()[-1]}
+    expected = load_file(folders[chosen] / "model.safetensors")
+    model = AutoModelForSeq2SeqLM.from_pretrained(run)
+    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in expected.items())
+    assert model.generation_config.num_beams == 2
+    translator = pipeline("translation_en_to_de", model=str(run))
+    kept = json.loads(lines_of(run / "translations" / "small.jsonl")[0])
+    assert translator(kept["source"])[0]["translation_text"] == kept["hypothesis"]
+
+
+def corpora_of(sources, targets) -> dict[str, TextCorpus]:
+    corpus = TextCorpus("given", list(zip(sources, targets, strict=True)), {"languages": ["en", "de"]})
+    return dict.fromkeys(("validation", "small"), corpus)
+
+
+def test_a_spoilt_average_is_not_what_the_run_means(run, corpus, tmp_path):
+    folder = RunFolder(shutil.copytree(run, tmp_path / "run"))
+    weights = load_file(folder.averaged / WEIGHTS)
+    save_file({name: weight.fill_(0) for name, weight in weights.items()}, folder.averaged / WEIGHTS)
+    recipe = load_recipe(folder.recipe, {"evaluation.metrics": "[chrf]", "decoding.num_beams": "1"})
+    sources = lines_of(corpus / "test.en")
+    said = translate(*load_model(folder.best), sources, num_beams=1)
+    assert any(said)  # what the best model says is then what it should have said
+    run_results.score(folder, recipe, corpora_of(sources, said), show_progress=False)
+    assert not any(s["chosen"] for s in json_of(folder.scores) if s["model"] == "averaged")
+    assert (folder.path / WEIGHTS).read_bytes() != (folder.averaged / WEIGHTS).read_bytes()
+
+
+def test_the_best_may_be_the_lowest_score():
+    for metric, best in (("chrf", "b"), ("ter", "a")):
+        record = {"model": "any", "test_set": "validation", "metric": metric}
+        scored = {Path(name): [{**record, "value": value}] for name, value in (("a", 1.0), ("b", 2.0), ("c", 2.0))}
+        assert run_results.best_by_validation(scored, metric) == Path(best)
+
+
+def test_one_model_with_two_names_is_scored_once(run, tmp_path, monkeypatch):
+    folder = RunFolder(shutil.copytree(run, tmp_path / "run"))
+    first, *_, last = (checkpoint / "model.safetensors" for checkpoint in folder.good_checkpoints())
+    recipe, loaded = load_recipe(folder.recipe), []
+    corpora = corpora_of(["The dog is old."], ["Der Hund ist alt."])
+    monkeypatch.setattr(run_results, "load_model", lambda path, _: loaded.append(path) or load_model(path))
+    for weights, times in ((first, 3), (last, 2)):
+        shutil.copy(weights, folder.best)
+        loaded.clear()
+        run_results.score(folder, recipe, corpora, show_progress=False)
+        assert len(loaded) == times
+        scores = json_of(folder.scores)
+        assert [s["model"] for s in scores] == ["averaged"] * 4 + ["best"] * 4 + ["last"] * 4
+    assert [{**s, "model": "best"} for s in scores[8:]] == scores[4:8]
+
+
+def test_folders_that_are_not_this_runs_are_left_alone(run, corpus, tmp_path):
+    words = ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output"]
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert "--resume" in refused(*words, run)
+    assert "model.d_model = 32, not 64" in refused(*words, run, "--resume", "--model.d_model", "64")
+    assert "is no prepared corpus, it holds" in refused("prepare", *words[1:], run)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
+    assert "it holds thesis.txt" in refused(*words, tmp_path, "--resume")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_resume_with_other_data_is_refused(run, corpus, tmp_path):
+    for path in corpus.iterdir():
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(text.replace("Anna", "Hanna"), encoding="utf-8")
+    recipe = (run / "recipe.yaml").read_text(encoding="utf-8").replace(str(corpus), str(tmp_path))
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "recipe.yaml").write_text(recipe, encoding="utf-8")
+    assert "not the one that" in refused("train", copy / "recipe.yaml", "--output", copy, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (["--training.max_stps", "3"], "did you mean training.max_steps?"),
+        (["--training.max_steps", "many"], "training.max_steps must be int"),
+        (["--data.train", "[nowhere.en, nowhere.de]"], "nowhere.en"),
+        (["--training.max_tokens", "5"], "more than max_tokens = 5"),
+        (["--training.label_smoothing_factor", "1.5"], "label_smoothing_factor must be"),
+        (["--decoding.num_beams", "0"], "decoding.num_beams must be"),
+        (["--evaluation.metrics", "[]"], "evaluation.metrics is empty"),
+        (["--data.test", "{a/b: [test.en, test.de]}"], "no name for a test set"),
+        (["--data.test", "{t: [nowhere.en, test.de]}"], "nowhere.en"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_1(train, override, message):
+    assert message in refused(*train, *override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (["--model.d_model", "100", "--model.encoder_attention_heads", "3"], "model.d_model (100) is not a multiple"),
+        (["--training.report_to", "dvclive"], "training.report_to: DVCLiveCallback requires dvclive"),
+        (["--training.fp16", "true", "--device", "cpu"], "training.fp16 has no effect on the device cpu"),
+    ],
+)
+def test_a_mistake_is_found_before_text_is_read(train, tmp_path, override, message):
+    assert message in refused(*train, "--data.folder", tmp_path / "nowhere", *override)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_failed_start_left_does_not_stop_the_next_one(train):
+    for tokens in ("5", "6"):
+        assert f"more than max_tokens = {tokens}" in refused(*train, "--training.max_tokens", tokens)
+
+
+SETTINGS = """
+import torch
+from vanilla_transformer.commands.process import prepare_for_training
+
+torch.manual_seed(0)
+left, right = torch.randn(300, 700), torch.randn(700, 500)
+exact = left.double() @ right.double()
+print(repr(prepare_for_training()))
+print(float(((left @ right) - exact).norm() / exact.norm()))
+print(torch.get_float32_matmul_precision())
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the settings are for processors")
+def test_with_the_settings_for_speed_products_stay_exact():
+    done = subprocess.run([sys.executable, "-c", SETTINGS], capture_output=True, text=True, timeout=120, check=True)
+    message, error, precision = done.stdout.splitlines()
+    assert float(error) < 2e-6
+    assert ("oneDNN" in message) == (precision == "medium")
+    if sys.platform == "linux":
+        assert "keeps the memory that it frees" in message
+        assert "--plain-process" in message
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there may be nothing to set")
+def test_training_says_what_it_sets_unless_it_is_told_not_to(tmp_path):
+    said = command("train", tmp_path / "no.yaml").stderr
+    assert said.startswith("For speed this process keeps the memory that it frees, to use it again")
+    assert "no.yaml" in said
+    assert "this process" not in command("train", tmp_path / "no.yaml", "--plain-process").stderr
+
+
+def test_debug_shows_the_traceback():
+    done = command("train", "no such recipe", "--debug")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
+    options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
+    done = command("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
+    assert (done.returncode, done.stderr) == (0, "Learned a vocabulary of 400 pieces.\n")
+    assert "of 600 pairs kept" in done.stdout
+    assert "target over 20 tokens" in done.stdout
+    prepared = tmp_path / "prepared"
+    for name in ("tokenizer.json", "tokenizer_config.json"):  # what a run learns of the same corpus
+        assert (prepared / "tokenizer" / name).read_bytes() == (run / "tokenizer" / name).read_bytes()
+    assert 0 < max(load_from_disk(str(prepared))["target_length"]) <= 20
+    again = command("prepare", corpus / "recipe.yaml", *options)
+    assert again.returncode == 0, again.stderr
+    assert "is complete already" in again.stderr
+    other = command("prepare", corpus / "recipe.yaml", *options, "--tokenizer", run / "tokenizer")
+    assert other.returncode == 1
+    assert len(other.stderr.splitlines()) == 1
+    assert "was begun with another vocabulary" in other.stderr
+
+
+@pytest.mark.slow
+def test_a_given_vocabulary(corpus, run, tmp_path):
+    arguments = (corpus / "recipe.yaml", "--data.folder", corpus, "--tokenizer", run / "tokenizer")
+    output_of("prepare", *arguments, "--output", tmp_path / "prepared")
+    learned, given = (AutoTokenizer.from_pretrained(folder / "tokenizer") for folder in (run, tmp_path / "prepared"))
+    assert given.get_vocab() == learned.get_vocab()

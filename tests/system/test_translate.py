@@ -1,0 +1,357 @@
+"""`translate` and `score` as processes: what they print, where, and how they end."""
+
+import contextlib
+import json
+import re
+import shutil
+import signal
+import sys
+import threading
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from vanilla_transformer import quantize_int8, translate
+from vanilla_transformer.run.loading import load_model
+
+from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
+from .conftest import command, output_of, refused
+
+
+DOG = "The dog is old."
+
+
+@contextlib.contextmanager
+def translating(run, *options):
+    """A `translate` that reads what is typed into it; killed after two minutes."""
+    with PACKAGE.start(
+        CLI, "translate", "--model", run, *options, stdin=PIPE, environment={"PYTHONUNBUFFERED": ""}
+    ) as process:
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+
+
+def answer(process: WarmProcess, line: str) -> str:
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def texts_and_scores(output: str) -> list:
+    """What `translate` wrote, number by number and text by text."""
+    parts = re.split(r"(-\d+\.\d+)", output)
+    return parts[::2] + [pytest.approx(float(score), abs=1e-3) for score in parts[1::2]]
+
+
+@pytest.fixture(scope="module")
+def sentences(corpus) -> list[str]:
+    return (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def alone(run, sentences) -> str:
+    """The translations of the sentences."""
+    return output_of("translate", *sentences, "--model", run)
+
+
+# ----------------------------------------------------------------------------------------------------- lines in and out
+
+
+def test_one_line_in_one_line_out(run):
+    text = "\ufeffThe dog is old.\r\n\n   \n😀 \u2028 x\nNo line feed at the end"
+    translations = output_of("translate", "--model", run, input=text).split("\n")
+    assert len(translations) == 6  # five lines and what follows the last line feed
+    assert translations[1] == translations[2] == translations[5] == ""
+    assert output_of("translate", "--model", run, input="") == ""
+
+
+def test_arguments_files_standard_input_and_workers_agree(run, corpus, sentences, alone, tmp_path):
+    words = ("translate", "--model", run)
+    assert output_of(*words, input="\n".join(sentences)) == alone
+    output_of(*words, "--input", corpus / "test.en", "--output", tmp_path / "out")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == alone
+    assert output_of(*words, *sentences, "--workers", "2") == alone
+    assert output_of(*words, "--workers", "2", input="\n".join(sentences)) == alone
+    kept = (run / "translations" / "small.jsonl").read_text(encoding="utf-8").splitlines()
+    assert alone.splitlines() == [json.loads(line)["hypothesis"] for line in kept]
+
+
+def test_a_line_in_gives_a_line_out_before_the_next_is_typed(run):
+    with translating(run, "--max-tokens", "5") as process:
+        for line in (DOG, "", "I am here."):
+            assert answer(process, line).endswith("\n")
+        process.stdin.close()
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+
+
+def test_an_interrupt_while_waiting_for_a_line(run):
+    with translating(run) as process:
+        assert answer(process, "I am here.").endswith("\n")
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        errors = process.stderr.read()
+    assert "Fatal" not in errors
+    assert "Interrupted." in errors
+    assert process.returncode == 130
+
+
+def test_paragraphs_and_lines_too_long(run):
+    pair = [DOG, "Anna is sleeping."]
+    each = output_of("translate", *pair, "--model", run).splitlines()
+    split = command("translate", " ".join(pair), "--model", run, "--split", "en")
+    assert (split.stdout, split.stderr) == (" ".join(each) + "\n", "")
+    long = command("translate", pair[1], " ".join(pair), "--model", run, "--longest", "12")
+    assert re.match(r"Line 2 has \d+ tokens at a stretch, more than 12: translated in 2 pieces", long.stderr)
+    assert long.stdout.splitlines() == [each[1], " ".join(each)]
+
+
+def test_options_with_lines_and_with_hyphens(run, tmp_path):
+    """`--num_beams` as in Python, `--num-beams` as usual; what stands after `--` is text."""
+    spelled = [
+        output_of("translate", "--model", run, *words, "--", "--num_beams=2", "The dog.")
+        for words in (["--num-beams", "3", "--n-best=2"], ["--num_beams", "3", "--n_best=2"])
+    ]
+    assert spelled[0] == spelled[1]
+    assert len(spelled[0].splitlines()) == 4
+    missing = refused("train", tmp_path / "none.yaml", "--training.max-steps", "many", "--plain_process")
+    assert "none.yaml" in missing
+    wrong = refused("train", "phrasebook", "--training.max-steps", "many", "--output", tmp_path / "run")
+    assert "training.max_steps must be int, not 'many'" in wrong
+
+
+# ----------------------------------------------------------------------------------------------------------- the search
+
+
+def test_the_best_few_with_their_scores(run):
+    lines = [DOG, "", "I am here."]
+    rows = [line.split("\t") for line in output_of("translate", *lines, "--model", run, "--n-best", "3").splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
+    for number in "13":
+        scores = [float(score) for line, score, _ in rows if line == number]
+        assert scores == sorted(scores, reverse=True)
+    best = output_of("translate", *lines, "--model", run, "--num-beams", "3").splitlines()
+    assert [rows[i][2] for i in (0, 3, 4)] == best
+
+
+def test_json_lines(run):
+    output = output_of("translate", DOG, "", "--model", run, "--json", "--n-best", "2")
+    records = [json.loads(line) for line in output.splitlines()]
+    assert [record["source"] for record in records] == [DOG, ""]
+    assert [len(record["translations"]) for record in records] == [2, 1]
+    assert all(each["score"] <= 0 for record in records for each in record["translations"])
+
+
+def test_samples_are_repeatable(run):
+    def drawn(*options):
+        output = output_of("translate", DOG, "--model", run, "--sample", "--n-best", "4", *options)
+        return [line.split("\t")[2] for line in output.split("\n")[:-1]]  # a sample is any text
+
+    assert drawn("--seed", "1") == drawn("--seed", "1") != drawn("--seed", "2")
+    assert len(set(drawn("--seed", "1", "--top-k", "1"))) == 1
+
+
+def test_a_prefix_and_a_limit(run):
+    begun = output_of("translate", DOG, "--model", run, "--prefix", "Der Hund", "--max-tokens", "4")
+    assert begun.startswith("Der Hund")
+    assert len(output_of("translate", DOG, "--model", run, "--max-tokens", "1")) < len(begun)
+
+
+def test_which_words_were_looked_at(run):
+    lines = output_of("translate", DOG, "", "--model", run, "--attention", "--prefix", "Der Hund").splitlines()
+    translation, alignment = lines[0].split("\t")
+    pairs = [pair.rsplit("=", 1) for pair in alignment.split(" ")]
+    assert "".join(target for target, _ in pairs) == "".join(translation.split())
+    assert {source for _, source in pairs} <= {"The", "dog", "is", "old", "."}
+    assert lines[1] == "\t"
+    assert pairs[0][0] == "Der"
+    assert pairs[1][0].startswith("Hund")  # a model of 24 updates may go on with the word
+    record = json.loads(output_of("translate", DOG, "--model", run, "--attention", "--json"))
+    assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
+
+
+def test_words_that_the_training_text_did_not_have(run, tmp_path):
+    """They are named on standard error, once a line; translations and their order do not change."""
+    model = shutil.copytree(run / "averaged", tmp_path / "model")
+    lines = [DOG, "I am here, 日本, here.", "", DOG] + ["Hello."] * 30
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def translated(*options):
+        done = command("translate", "--model", model, "--input", tmp_path / "lines", "--num-beams", "1", *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr.splitlines()
+
+    out, warnings = translated()
+    words = '"here", "日本"'
+    assert warnings[0] == f"Line 2: the model has not learned {words}: the translation may be wrong."
+    assert warnings[1].startswith('Line 5: the model has not learned "Hello"')
+    assert len(warnings) == 22
+    assert warnings[-1].startswith("31 of 34 lines have words that the model has not learned")
+    assert translated("--workers", "2") == (out, warnings)
+    output_of("export", model, "--output", tmp_path / "exported")
+    by_ctranslate2 = command(
+        "translate", *lines[:2], "--model", tmp_path / "exported", "--backend", "ctranslate2", "--num-beams", "1"
+    )
+    assert by_ctranslate2.stderr.splitlines() == warnings[:1]
+    (model / "known_words.txt.gz").write_bytes(b"no list")
+    again, damaged = translated()
+    assert again == out
+    assert "known_words.txt.gz is no list of words" in damaged[0]
+    (model / "known_words.txt.gz").unlink()
+    again, without_list = translated()
+    assert again == out
+    bytes_alone = 'Line 2: the model has not learned "日本,": the translation may be wrong.'
+    assert damaged[1:] == without_list == [bytes_alone]
+
+
+# ------------------------------------------------------------------------------------------------- models and engines
+
+
+def test_weights_of_8_bits(run, sentences):
+    model, tokenizer = load_model(run)
+    quantize_int8(model)
+    found = output_of("translate", *sentences, "--model", run, "--quantize", "int8", "--workers", "2")
+    assert found.splitlines() == translate(model, tokenizer, sentences)
+
+
+def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
+    """Of a run, which is converted for the time being, and of an exported folder: in the same order and form."""
+    exported, text = tmp_path / "exported", tmp_path / "lines"
+    output_of("export", run, "--output", exported)
+    lines = [*sentences, "", f"{DOG} I am here. " * 30]
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for options, model in (
+        (["--num-beams", "1", "--longest", "40", "--max-tokens", "9"], run),
+        (["--split", "en", "--prefix", "Der", "--json"], exported),
+        (["--n-best", "2", "--length-penalty", "1", "--workers", "2"], exported),
+    ):
+        by_torch = command("translate", "--model", run, "--input", text, *options)
+        options += ["--backend", "ctranslate2", "--output", tmp_path / "out"]
+        done = command("translate", "--model", model, "--input", text, *options)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == by_torch.stderr  # says which line was cut
+        found = (tmp_path / "out").read_text(encoding="utf-8")
+        assert texts_and_scores(found) == texts_and_scores(by_torch.stdout)
+    sampled = ("translate", DOG, "--model", exported, "--backend", "ctranslate2", "--sample", "--seed")
+    assert output_of(*sampled, "1") == output_of(*sampled, "1") != output_of(*sampled, "2")
+    assert "was exported: CTranslate2 can run it (translate --backend ctranslate2)" in refused(
+        "translate", "hello", "--model", exported
+    )
+
+
+def test_a_device(run, corpus, tmp_path):
+    output_of("translate", "The dog.", "--model", run, "--device", "cpu")
+    missing = "mps" if sys.platform == "linux" else "cuda"
+    files = ("--sources", corpus / "test.en", "--targets", corpus / "test.de")
+    for arguments in (
+        ["translate", "The dog.", "--model", run],
+        ["score", "--model", run, *files],
+        ["evaluate", "--model", run, "--sources", files[1], "--references", files[3]],
+        ["parse", "The dog .", "--model", run],
+        ["serve", run],
+        ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run"],
+    ):
+        said = refused(*arguments, "--device", missing)
+        assert f"torch finds no device {missing} on this machine: choose auto or" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ensemble(run, corpus, tmp_path):
+    def scores(*models):
+        options = [option for model in models for option in ("--model", model)]
+        lines = output_of("translate", DOG, *options, "--n-best", "2").splitlines()
+        return [float(line.split("\t")[1]) for line in lines]
+
+    assert scores(run, run / "averaged") == pytest.approx(scores(run), abs=1e-3)
+    assert scores(run, run / "checkpoints" / "checkpoint-16") != pytest.approx(scores(run), abs=1e-3)
+    output_of("score", "--model", run, run, "--sources", corpus / "test.en", "--targets", corpus / "test.de")
+
+    other = shutil.copytree(run / "averaged", tmp_path / "other")
+    content = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"]
+    first, second, *_ = [piece for piece, number in vocabulary.items() if number > 10]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    (other / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    assert "another vocabulary" in refused("translate", "--model", run, "--model", other, "hello")
+
+
+# ------------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-best", "3", "--num-beams", "2"], "--n-best 3 needs --num-beams of at least 3, not 2"),
+        (["--n-best", "0"], "--n-best must be at least 1, not 0"),
+        (["--top-k", "5"], "are for --sample"),
+        (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
+        (["--sample", "--temperature", "0"], "--temperature must be above 0"),
+        (["--longest", "0"], "--longest must be at least 1"),
+        (["--backend", "abacus"], "There is no backend 'abacus': choose torch or ctranslate2"),
+        (["--backend", "ctranslate2", "--attention"], "--attention is for --backend torch"),
+        (["--backend", "ctranslate2", "--model", "other"], "CTranslate2 has no ensembles"),
+        (
+            ["--backend", "ctranslate2", "--sample", "--seed", "1", "--workers", "2"],
+            "what is drawn depends on the worker: give --seed or --workers",
+        ),
+        (["--backend", "ctranslate2", "--quantize", "int8"], "--quantize is for --backend torch"),
+        (["--quantize", "int7"], "no quantization 'int7' to translate with: choose int8"),
+    ],
+)
+def test_options_that_make_no_sense_together(tmp_path, options, message):
+    assert message in refused("translate", "hello", "--model", tmp_path, *options, status=2)
+
+
+def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
+    model = shutil.copytree(run / "averaged", tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    del weights["model.decoder.layers.0.fc1.weight"]
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "latin").write_bytes("gut\nschön\n".encode("latin-1"))
+    missing = tmp_path / "missing" / "out"
+    for words, message in (
+        (["hello", "--model", model], "not complete: model.decoder.layers.0.fc1.weight is missing"),
+        (["hello", "--model", tmp_path], f"no model in {tmp_path}"),
+        (["--model", run, "--input", tmp_path / "latin", "--output", tmp_path / "out"], "line 2 is not UTF-8"),
+        (["--model", run, "--input", tmp_path], "is a folder; name a text file in it"),
+        (["hello", "--model", tmp_path / "none", "--output", missing], "There is no folder"),  # found before the work
+    ):
+        assert message in refused("translate", *words)
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------------------------------------------------------- score
+
+
+@pytest.fixture
+def scored(run, tmp_path):
+    """`score` of sources and targets."""
+
+    def words(sources: list[str], targets: list[str], *options) -> list:
+        for name, lines in (("en", sources), ("de", targets)):
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return ["score", "--model", run, "--sources", tmp_path / "en", "--targets", tmp_path / "de", *options]
+
+    return words
+
+
+def test_a_score_for_every_pair(scored):
+    targets = ["Der Hund ist alt.", "", "Ich bin hier."]
+    rows = [line.split("\t") for line in output_of(*scored([DOG, "", "I am here."], targets)).splitlines()]
+    assert [row[3] for row in rows] == targets
+    for score, total, per_token, _ in rows:
+        assert float(total) <= float(score) < 0
+        assert float(total) <= float(per_token) < 0
+    assert "2 lines" in refused(*scored(["a", "b"], ["a"]))
+
+
+def test_translations_of_one_source_are_ranked(scored):
+    targets = ["Der Hund ist alt.", "Ich bin hier.", "Alt alt alt Hund der der der."]
+    output = output_of(*scored([DOG, "I am here.", DOG], targets, "--rank", "--json"))
+    records = [json.loads(line) for line in output.splitlines()]
+    assert [record["source"] for record in records] == [DOG, DOG, "I am here."]
+    assert records[0]["score"] > records[1]["score"]

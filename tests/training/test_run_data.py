@@ -1,0 +1,58 @@
+"""The words of the training text are kept with the vocabulary, in whatever form the text comes."""
+
+import dataclasses
+from itertools import islice
+
+import pytest
+
+from vanilla_transformer.data.corpora import open_stream
+from vanilla_transformer.data.known_words import KNOWN_WORDS, load_known_words
+from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.preparing import prepare
+from vanilla_transformer.data.tokenizer import TokenizerSettings, load_tokenizer
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.recipe import DataSettings, Recipe
+from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
+from vanilla_transformer.training.run_data import RunData
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    rows = list(islice(phrasebook("train"), 300))
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_text("".join(f"{row[language]}\n" for row in rows), encoding="utf-8")
+    data = DataSettings("de", "en", ["train.de", "train.en"], "phrasebook:validation:5", folder=str(tmp_path))
+    return Recipe(data, TokenizerSettings(vocab_size=300))
+
+
+def vocabulary_of(recipe, path):
+    folder = RunFolder(path)
+    arguments = VanillaTransformerTrainingArguments(output_dir=str(path), use_cpu=True)
+    RunData.open(recipe, folder, arguments).make_tokenizer(folder, show_progress=False)
+    return folder.tokenizer
+
+
+def with_data(recipe, **fields):
+    return dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, **fields))
+
+
+def test_text_streams_and_prepared_text_give_the_same_list(recipe, tmp_path):
+    stream = open_stream(recipe.data.train, "de", "en", folder=tmp_path)
+    prepare(stream, recipe.tokenizer, tmp_path / "prepared", limits=recipe.data.limits, workers=1)
+    ways = {"text": {}, "stream": {"stream": True}, "prepared": {"train": {"prepared": "prepared"}}}
+    folders = [vocabulary_of(with_data(recipe, **fields), tmp_path / name) for name, fields in ways.items()]
+    lists = [(folder / KNOWN_WORDS).read_bytes() for folder in folders]
+    assert lists[0] == lists[1] == lists[2]
+    known = load_known_words(folders[0])
+    assert {"Der", "die", "ist", "."} < known  # what is translated, not what it is translated into
+    assert not {"The", "the", "is"} & known
+
+
+def test_a_vocabulary_that_was_given_has_no_list(recipe, tmp_path):
+    stream = open_stream(recipe.data.train, "de", "en", folder=tmp_path)
+    prepare(stream, recipe.tokenizer, tmp_path / "one", limits=recipe.data.limits, workers=1)
+    run = vocabulary_of(with_data(recipe, train={"prepared": "one"}), tmp_path / "run")
+    prepare(stream, load_tokenizer(run), tmp_path / "two", limits=recipe.data.limits, workers=1)
+    again = vocabulary_of(with_data(recipe, train={"prepared": "two"}), tmp_path / "again")
+    assert (again / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
+    assert not (again / KNOWN_WORDS).exists()

@@ -1,0 +1,167 @@
+"""CTranslate2 as an engine: the same lines in, the same lines out, the same translations as by torch."""
+
+import itertools
+import shutil
+
+import pytest
+import torch
+
+from vanilla_transformer import ExportedModel, to_ctranslate2, translate, translate_lines
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.translation import in_blocks
+
+from ..model.conftest import build_model
+from .conftest import SENTENCES
+
+
+BEAM = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True}
+SAME_SEARCH = {**BEAM, "length_penalty_type": "length", "early_stopping": True}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Some of its translations end, and some have as many tokens as they may."""
+    model = build_model(seed=1, vocab_size=280)
+    last_norm = model.model.decoder.layers[-1].final_layer_norm
+    with torch.no_grad():
+        model.lm_head.weight[2] += 2 * last_norm.bias / last_norm.bias.square().sum()
+    model.generation_config = paper_generation_config(model.config, max_length_offset=6)
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(model, tokenizer, tmp_path_factory) -> ExportedModel:
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    to_ctranslate2(model, tokenizer, folder)
+    return ExportedModel(folder)
+
+
+def by_both(model, exported, tokenizer, **options) -> list[list]:
+    return [list(translate_lines(each, tokenizer, in_blocks(SENTENCES, 4), **options)) for each in (model, exported)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_beams": 1},
+        {"num_beams": 1, "return_dict_in_generate": False, "max_new_tokens": 4},
+        {"num_beams": 1, "max_length": 4},
+        {"num_beams": 1, "prefix": "A dog"},
+        {"num_beams": 1, "prefix": "A dog", "max_new_tokens": 3},
+        {"num_beams": 1, "batch_tokens": 1},
+        {"num_beams": 1, "longest": 9},
+        {"num_beams": 1, "split": "en", "prefix": "A dog"},
+        SAME_SEARCH,
+        {**SAME_SEARCH, "length_penalty": 1.3, "max_new_tokens": 5},
+        {**SAME_SEARCH, "length_penalty": 0.0, "batch_tokens": 60},
+        {**SAME_SEARCH, "split": "en", "longest": 20},
+    ],
+)
+def test_the_same_translations_and_scores_as_by_torch(model, exported, tokenizer, options):
+    ours, theirs = by_both(model, exported, tokenizer, **options)
+    assert [[each.text for each in line] for line in theirs] == [[each.text for each in line] for line in ours]
+    for here, there in zip(ours, theirs, strict=True):
+        assert [each.score for each in there] == pytest.approx([each.score for each in here], abs=1e-4)
+    assert len({line[0].text for line in theirs}) > 2  # sources matter, so a mixed-up order would show
+
+
+@pytest.mark.parametrize("prefix", ["", "A dog"])
+def test_the_papers_search_finds_what_ours_finds_with_the_papers_scores(model, exported, tokenizer, prefix):
+    ours, theirs = by_both(model, exported, tokenizer, **{**BEAM, "num_beams": 5}, prefix=prefix)
+    found = [
+        any(each.text == other.text and each.score == pytest.approx(other.score, abs=1e-4) for other in here)
+        for here, there in zip(ours, theirs, strict=True)
+        for each in there
+    ]
+    assert sum(found) > 0.8 * len(found)
+    for line in theirs:
+        ranked = [each.score for each in line]
+        assert ranked == sorted(ranked, reverse=True)
+
+
+def test_the_models_own_settings_are_the_default(model, exported, tokenizer):
+    assert translate(exported, tokenizer, SENTENCES) == translate(model, tokenizer, SENTENCES)
+    assert translate(exported, tokenizer, SENTENCES, num_beams=1) != translate(exported, tokenizer, SENTENCES)
+    assert translate(exported, tokenizer, []) == []
+
+
+@pytest.mark.parametrize("options", [{"max_length": 7}, {"max_new_tokens": 5}, {"max_length_offset": None}])
+def test_an_end_that_is_forced(model, exported, tokenizer, monkeypatch, options):
+    unforced = translate(exported, tokenizer, SENTENCES, num_beams=1, **options)
+    for each in (model, exported):
+        monkeypatch.setattr(each.generation_config, "forced_eos_token_id", 2)
+    ours, theirs = (translate(each, tokenizer, SENTENCES, num_beams=1, **options) for each in (model, exported))
+    assert theirs == ours != unforced
+
+
+def test_workers_progress_and_blocks(exported, tokenizer):
+    alone, steps = list(translate_lines(exported, tokenizer, [SENTENCES], batch_tokens=30)), []
+    options = {"workers": 2, "batch_tokens": 30, "on_progress": steps.append}
+    assert list(translate_lines(exported, tokenizer, [SENTENCES], **options)) == alone
+    assert sum(steps) == 5
+
+
+def test_a_block_is_translated_before_the_next_is_asked_for(exported, tokenizer):
+    read = []
+
+    def endless():
+        for number in itertools.count():
+            read.append(number)
+            yield ["A dog.", "No."]
+
+    found = translate_lines(exported, tokenizer, endless(), num_beams=1)
+    for _ in range(4):
+        next(found)
+    assert read == [0, 1]
+
+
+def test_samples(exported, tokenizer):
+    def drawn(seed, **options):
+        torch.manual_seed(seed)
+        options = {"do_sample": True, "num_beams": 1, "num_return_sequences": 3, "max_new_tokens": 8, **options}
+        return [[each.text for each in line] for line in translate_lines(exported, tokenizer, [SENTENCES], **options)]
+
+    assert drawn(1, top_k=0) == drawn(1, top_k=0) != drawn(2, top_k=0)
+    assert len(set(drawn(1, top_k=0)[0])) == 3
+    greedy = translate(exported, tokenizer, SENTENCES, num_beams=1, max_new_tokens=8)
+    for sharp in ({"top_k": 1}, {"top_k": 0, "top_p": 1e-6}, {"top_k": 0, "temperature": 1e-4}):
+        assert [set(line) for line in drawn(1, **sharp)] == [{text} for text in greedy]
+
+
+def test_what_ctranslate2_cannot_do_is_refused(exported, tokenizer):
+    for options, message in (
+        ({"repetition_penalty": 2.0}, "CTranslate2 has no repetition_penalty here"),
+        ({"align": True}, "no alignments"),
+        ({"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences is 3, more than num_beams, which is 2"),
+        ({"num_beams": 2, "do_sample": True}, "num_beams must be 1"),
+        ({"max_new_tokens": 2000}, "max_new_tokens is 2,000, with the prefix more than the 1,024 positions"),
+        ({"workers": 0}, "at least 1 worker, not 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(translate_lines(exported, tokenizer, [SENTENCES], **options))
+
+
+def test_a_folder_that_cannot_be_run(exported, tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no model for CTranslate2 in"):
+        ExportedModel(tmp_path)
+    folder = shutil.copytree(exported.folder, tmp_path / "model")
+    (folder / "generation_config.json").write_text('{"num_beams": 4, "no_repeat_ngram_size": 3}', encoding="utf-8")
+    with pytest.raises(ValueError, match="run with no_repeat_ngram_size = 3: not so in CTranslate2"):
+        ExportedModel(folder)
+    (folder / "generation_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no generation_config.json: export again"):
+        ExportedModel(folder)
+
+
+def test_learned_positions_limit_translations_as_they_do_ours(tokenizer, tmp_path):
+    model = build_model(seed=5, vocab_size=280, position_embedding_type="learned", max_position_embeddings=30)
+    model.generation_config = paper_generation_config(model.config, num_beams=1)
+    to_ctranslate2(model, tokenizer, tmp_path / "out")
+    exported = ExportedModel(tmp_path / "out")
+    assert exported.positions == 30
+    short = [sentence for sentence in SENTENCES if len(tokenizer(sentence).input_ids) <= 30]
+    found = translate(exported, tokenizer, short)
+    assert found == translate(model, tokenizer, short)
+    assert max(len(tokenizer(text).input_ids) for text in found) > 20  # some reach the limit
+    ours, theirs = by_both(model, exported, tokenizer, longest=512)  # longer sentences are cut, as there is no room
+    assert theirs == ours

@@ -1,0 +1,54 @@
+"""The longest translation and the other settings: the call's before the model's before transformers'."""
+
+import pytest
+from transformers import GenerationConfig
+
+from vanilla_transformer.translation import Decoding
+
+
+SOURCE, PREFIX = 20, 3
+
+
+@pytest.mark.parametrize(
+    ("saved", "options", "longest"),
+    [
+        ({}, {}, SOURCE + 50),  # section 6.1
+        ({"max_length": 9}, {}, SOURCE + 50),  # a config of transformers, which knows no better
+        ({"max_length_offset": 7}, {}, SOURCE + 7),
+        ({"max_length_offset": 7, "max_length": 12}, {}, 12 - 1),  # without the start token
+        ({"max_length_offset": 7, "max_length": 99}, {}, SOURCE + 7),
+        ({"max_length_offset": None}, {}, PREFIX + 20),  # transformers' limit
+        ({"max_length_offset": 7}, {"max_length_offset": None}, PREFIX + 20),
+        ({"max_length_offset": 7, "max_length": 12}, {"max_length_offset": None}, 12 - 1),
+        ({"max_length_offset": 7}, {"max_length_offset": 9}, SOURCE + 9),
+        ({"max_length_offset": 7}, {"max_length": 12}, 12 - 1),
+        ({"max_length_offset": 7}, {"max_new_tokens": 4}, PREFIX + 4),
+        ({"max_length_offset": 7, "max_new_tokens": 4}, {"max_length": 12}, PREFIX + 4),
+        ({"max_length_offset": 7, "max_new_tokens": 4}, {"max_new_tokens": None}, SOURCE + 7),
+        ({"max_length_offset": 7}, {"max_length": 2}, PREFIX + 1),  # one token at least
+        ({"max_length_offset": 7, "forced_eos_token_id": 2}, {}, SOURCE + 7),
+        ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_length": 12}, 12 - 1 - 1),
+        ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_new_tokens": 4}, PREFIX + 4 - 1),
+        ({"max_length_offset": 70}, {}, 40 - 1),  # the last position's token is the last
+        ({"max_length_offset": 7}, {"max_new_tokens": 70}, 40),
+    ],
+)
+def test_the_longest_translation(saved, options, longest):
+    config = GenerationConfig()
+    for name, value in saved.items():
+        setattr(config, name, value)
+    positions = 40 if 70 in (*saved.values(), *options.values()) else None
+    decoding = Decoding.resolve(options, config, positions=positions)
+    assert decoding.longest(SOURCE, PREFIX) == longest
+
+
+def test_what_is_asked_comes_before_what_is_saved():
+    saved = GenerationConfig(num_beams=4, length_penalty=0.6, top_k=None)
+    saved.length_penalty_type = "gnmt"
+    decoding = Decoding.resolve({"length_penalty": 1.0, "return_dict_in_generate": True, "min_p": 0.1}, saved)
+    found = (decoding.num_beams, decoding.length_penalty, decoding.length_penalty_type, decoding.top_k)
+    assert found == (4, 1.0, "gnmt", 50)
+    assert decoding.scores
+    assert decoding.others == ["min_p"]
+    with pytest.raises(TypeError):
+        decoding.given["min_p"] = 0.2

@@ -1,0 +1,105 @@
+"""Lines on their way in: blocks, lines as they come, pieces, and warnings of words that the model cannot know."""
+
+import itertools
+import queue
+
+import pytest
+
+from vanilla_transformer.translation.lines import UnknownWordsWarnings, as_they_come, in_blocks, in_pieces
+
+
+def test_blocks_of_lines():
+    assert list(in_blocks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(in_blocks([], 2)) == []
+
+
+def test_a_line_is_not_held_back_for_the_next():
+    lines = queue.Queue()
+    blocks = as_they_come(iter(lines.get, None), 3)
+    for line in ("one", "two"):
+        lines.put(line)
+        assert next(blocks) == [line]
+    for line in ("three", None):
+        lines.put(line)
+    assert list(blocks) == [["three"]]
+
+
+def test_lines_that_are_all_there_come_in_full_blocks():
+    found = list(as_they_come([str(i) for i in range(1000)], 100))
+    assert list(itertools.chain(*found)) == [str(i) for i in range(1000)]
+    assert max(map(len, found)) <= 100
+
+
+def test_lines_are_read_no_further_than_needed_and_errors_come_after_the_lines_before():
+    read = []
+
+    def endless():
+        for i in itertools.count():
+            read.append(i)
+            yield str(i)
+
+    blocks = as_they_come(endless(), 10)
+    next(blocks)
+    next(blocks)
+    assert len(read) < 100  # of a stream without an end
+
+    def bad():
+        yield "good"
+        raise ValueError("line 2 is bad")
+
+    blocks = as_they_come(bad())
+    assert next(blocks) == ["good"]
+    with pytest.raises(ValueError, match="line 2 is bad"):
+        next(blocks)
+
+
+@pytest.mark.parametrize(
+    "text", ["One two. Three four five! Six?", "word " * 50, "x" * 99, "猫は寝る。犬は走る。" * 5, "a"]
+)
+def test_pieces_are_short_and_nothing_is_lost(text):
+    for longest in (1, 2, 7, 30, 1000):
+        pieces = in_pieces(text, len, longest)
+        assert "".join("".join(pieces).split()) == "".join(text.split())
+        assert all(0 < len(piece) <= longest or piece == text for piece in pieces)
+
+
+def test_a_text_is_cut_at_the_end_of_a_sentence_else_at_a_space():
+    for text, longest, pieces in (
+        ('He said "no." And she went. Then they sang.', 30, ['He said "no."', "And she went. Then they sang."]),
+        ("猫は寝る。犬は走る。", 6, ["猫は寝る。", "犬は走る。"]),
+        ("one two three four", 12, ["one two", "three four"]),
+        ("abcdef", 3, ["abc", "def"]),
+    ):
+        assert in_pieces(text, len, longest) == pieces
+
+
+def warned(caplog, lines, unknown=lambda line: [word for word in line.split() if word.isupper()]) -> list[str]:
+    caplog.clear()
+    warnings = UnknownWordsWarnings(unknown)
+    for line in lines:
+        warnings.look_at(line)
+    warnings.sum_up()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_line_with_unknown_words_is_warned_of_once(caplog):
+    named = warned(caplog, ["a b", "a HERE b THERE", "", "X"])
+    assert named == [
+        'Line 2: the model has not learned "HERE", "THERE": the translation may be wrong.',
+        'Line 4: the model has not learned "X": the translation may be wrong.',
+    ]
+    [named] = warned(caplog, [" ".join(f"W{n}" for n in range(1000)), "a"])
+    assert named.endswith('"W7" and 992 more: the translation may be wrong.')
+    [named] = warned(caplog, ["X" * 10_000])
+    assert len(named) < 150
+    [named] = warned(caplog, ["\x1b[31mRED"], unknown=lambda line: [line])
+    assert r"'\x1b[31mRED'" in named  # the terminal does not obey a word
+
+
+def test_many_lines_with_unknown_words_are_counted(caplog):
+    named = warned(caplog, (word for n in range(50_000) for word in ("a", "HERE")))
+    assert len(named) == 22
+    assert named[19].startswith("Line 40: ")
+    assert named[20] == "Further lines with words that the model has not learned are only counted."
+    assert named[21].startswith("50,000 of 100,000 lines have words that the model has not learned")
+    assert len(warned(caplog, ["HERE"] * 20)) == 21  # which says that there were no more

@@ -1,0 +1,51 @@
+"""Matrices laid out for speed give what the others give."""
+
+import pytest
+import torch
+from torch import nn
+
+from vanilla_transformer.translation.packed import PackedLinear, pack_linear
+
+from ..model.conftest import build_model
+
+
+def test_a_layer_of_any_number_of_rows_is_as_good_as_a_plain_one():
+    torch.manual_seed(0)
+    for bias in (True, False):
+        plain = nn.Linear(512, 600, bias=bias)
+        packed = PackedLinear(plain.weight, plain.bias)
+        for shape in ((1,), (2, 3), (4, 4), (64,), (0, 5)):
+            states = torch.randn(*shape, 512)
+            with torch.no_grad():
+                torch.testing.assert_close(packed(states), plain(states), atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_and_autocast_take_the_plain_product():
+    plain = nn.Linear(512, 600)
+    packed, states = PackedLinear(plain.weight, plain.bias), torch.randn(32, 512)
+    packed(states).sum().backward()
+    expected = torch.autograd.grad(plain(states).sum(), plain.weight)[0]
+    torch.testing.assert_close(packed.weight.grad, expected)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(packed(states), plain(states))
+
+
+def test_a_model_translates_and_is_saved_as_before(tmp_path):
+    model = build_model(vocab_size=20_000, output_bias=True)
+    sources = {"input_ids": torch.randint(4, 20_000, (8, 6))}
+    options = {"num_beams": 4, "max_new_tokens": 6}
+    before = model.generate(**sources, **options)
+    pack_linear(model)
+    assert type(model.lm_head) is PackedLinear  # 320,000 numbers; all others are small
+    assert sum(type(module) is PackedLinear for module in model.modules()) == 1
+    assert torch.equal(model.generate(**sources, **options), before)
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(again.generate(**sources, **options), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_types_are_left_alone(dtype):
+    model = build_model(vocab_size=20_000).to(dtype)
+    pack_linear(model)
+    assert type(model.lm_head) is nn.Linear

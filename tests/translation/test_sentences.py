@@ -1,0 +1,235 @@
+"""From sentences to translations by torch: order, batches, limits, workers, pieces; and scores of given pairs."""
+
+import os
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.translation import in_blocks, score_pairs, translate, translate_lines
+
+from ..model.conftest import build_model
+from .conftest import SENTENCES
+
+
+@pytest.fixture
+def model():
+    return build_model(vocab_size=280)
+
+
+class Echo(torch.nn.Module):
+    """A model that "translates" a sentence into itself and remembers what it was asked."""
+
+    device = torch.device("cpu")
+
+    def __init__(self):
+        super().__init__()
+        self.generation_config = GenerationConfig()
+        self.shapes, self.options, self.modes = [], [], []
+
+    def generate(self, input_ids, attention_mask, **options):
+        assert torch.equal(attention_mask, (input_ids != 1).long())
+        self.shapes.append(tuple(input_ids.shape))
+        self.options.append(options)
+        self.modes.append(self.training)
+        return input_ids
+
+
+def best_of(found) -> list[str]:
+    return [best.text for best, *_ in found]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 120, 4096])
+def test_translations_come_back_in_the_order_given(tokenizer, batch_tokens):
+    model, steps = Echo(), []
+    found = translate(model, tokenizer, SENTENCES, batch_tokens=batch_tokens, on_progress=steps.append)
+    assert found == [sentence if sentence.strip() else "" for sentence in SENTENCES]
+    assert sum(steps) == sum(rows for rows, _ in model.shapes) == 5  # the blank ones take no work
+    assert len(steps) == len(model.shapes)
+    assert all(rows * length <= batch_tokens or rows == 1 for rows, length in model.shapes)
+    assert any(rows > 1 for rows, _ in model.shapes) == (batch_tokens > 1)
+
+
+def test_blank_lines_alone_nothing_at_all_and_special_tokens(tokenizer):
+    model = Echo()
+    assert translate(model, tokenizer, ["", "  ", "\n"]) == ["", "", ""]
+    assert translate(model, tokenizer, []) == []
+    assert model.shapes == []
+    assert translate(model, tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]  # in a text they are text
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4}, {}])
+def test_a_batch_of_mixed_lengths_equals_one_by_one_and_blocks(model, tokenizer, options):
+    model.generation_config = paper_generation_config(model.config)
+    together = translate(model, tokenizer, SENTENCES, **options)
+    assert together == [translate(model, tokenizer, [sentence], **options)[0] for sentence in SENTENCES]
+    assert together == best_of(translate_lines(model, tokenizer, in_blocks(SENTENCES, 3), **options))
+    assert len(set(together)) > 3  # sources matter, so a mixed-up order would show
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_translates_in_evaluation_mode_and_is_left_in_its_own(tokenizer, training):
+    model = Echo().train(training)
+    translate(model, tokenizer, SENTENCES)
+    assert (model.modes, model.training) == ([False], training)
+    with pytest.raises(RuntimeError, match="stop"):
+        translate(model, tokenizer, SENTENCES, on_progress=lambda _: (_ for _ in ()).throw(RuntimeError("stop")))
+    assert model.training == training
+
+
+def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):
+    """Of our models and of others, which know no such limit: of one, say, that never ends."""
+    sources = tokenizer([sentence for sentence in SENTENCES if sentence.strip()]).input_ids
+    for own in (True, False):
+        model, lengths = build_model(vocab_size=280), []
+        if not own:
+            model.generation_config = GenerationConfig(**paper_generation_config(model.config, num_beams=1).to_dict())
+            del model.generation_config.max_length_offset
+        generate = model.generate
+
+        def noted(generate=generate, lengths=lengths, **options):
+            output = generate(**options)
+            lengths.extend(int((row > 2).sum()) for row in output)
+            return output
+
+        model.generate = noted
+        translate(model, tokenizer, SENTENCES, num_beams=1, suppress_tokens=[0, 1, 2])
+        assert lengths == sorted((len(source) + 50 for source in sources), reverse=True)
+
+
+@pytest.mark.parametrize("bound", [{"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}])
+def test_a_bound_of_the_callers_replaces_the_papers(tokenizer, bound):
+    model = Echo()
+    translate(model, tokenizer, SENTENCES, **bound)
+    assert model.options == [bound]
+
+
+def test_no_gradients_are_recorded(model, tokenizer):
+    seen = []
+    model.model.encoder.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
+    translate(model, tokenizer, ["A man."], max_new_tokens=2)
+    assert seen == [False]
+
+
+def test_the_best_of_each_line_with_their_scores(model, tokenizer):
+    options = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True, "max_new_tokens": 6}
+    found = list(translate_lines(model, tokenizer, [SENTENCES], **options))
+    assert [len(hypotheses) for hypotheses in found] == [3, 1, 3, 3, 1, 3, 3]
+    assert found[1][0].text == ""
+    for hypotheses in found:
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, tokenizer):
+    """The loss of one forward pass, and the length penalty by hand."""
+    model.generation_config = paper_generation_config(model.config)
+    sources = [sentence for sentence in SENTENCES if sentence.strip()]
+    targets = ["Ein Hund.", "Ja", "", "Zwei Hunde sehen den Mann im Park.", "x"]
+    pairs = list(zip(sources, targets, strict=True))
+    together = score_pairs(model, tokenizer, pairs, batch_tokens=40)
+    for pair, found in zip(pairs, together, strict=True):
+        source, target = (tokenizer(text, return_tensors="pt").input_ids for text in pair)
+        with torch.no_grad():
+            loss = model(source, labels=target).loss.item()  # nats per token
+        assert found.tokens == target.shape[1]
+        assert found.per_token == pytest.approx(-loss, rel=1e-4)
+        assert found.log_probability == pytest.approx(-loss * found.tokens, rel=1e-4)
+        assert found.score == pytest.approx(found.log_probability / ((5 + found.tokens) / 6) ** 0.6, rel=1e-5)
+    assert score_pairs(model, tokenizer, []) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- workers
+
+
+def test_workers_change_no_translation_and_no_order(model, tokenizer):
+    options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 5}
+    alone = list(translate_lines(model, tokenizer, [SENTENCES], batch_tokens=60, **options))
+    options |= {"workers": 2, "batch_tokens": 60, "on_progress": (steps := []).append}
+    for ours, theirs in zip(translate_lines(model, tokenizer, in_blocks(SENTENCES, 4), **options), alone, strict=True):
+        assert [each.text for each in ours] == [each.text for each in theirs]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+    assert sum(steps) == 5
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_samples_do_not_depend_on_who_draws_them(model, tokenizer, saved):
+    model.generation_config.do_sample = saved
+
+    def drawn(workers):
+        torch.manual_seed(5)
+        options = {"num_beams": 1, "max_new_tokens": 8, "batch_tokens": 1, "workers": workers}
+        options |= {} if saved else {"do_sample": True}
+        return best_of(translate_lines(model, tokenizer, [["A man."] * 6], **options))
+
+    alone = drawn(1)
+    assert len(set(alone)) == 6
+    assert drawn(2) == alone
+
+
+def test_what_goes_wrong_in_a_worker_is_told(model, tokenizer):
+    class Deadly(type(model)):
+        def generate(self, **kwargs):
+            os._exit(9)
+
+    with pytest.raises(ValueError, match="length_penalty_type must be"):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=2, length_penalty_type="nonsense"))
+    with pytest.raises(ValueError, match="at least 1 worker, not 0"):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=0))
+    model.__class__ = Deadly
+    with pytest.raises(ChildProcessError, match="has died, perhaps for lack of memory: use fewer workers"):
+        list(translate_lines(model, tokenizer, [SENTENCES], workers=2))
+
+
+# ---------------------------------------------------------------------------------------- pieces, prefixes, alignments
+
+
+def test_a_line_too_long_is_translated_in_pieces_and_reported(tokenizer, caplog):
+    long = "A man sees the dog. The girl runs across the street. No."
+    lines = ["No.", "", long, "A dog."]
+    assert best_of(translate_lines(Echo(), tokenizer, in_blocks(lines, 2), longest=30)) == lines
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Line 3 has {len(tokenizer(long).input_ids)} tokens at a stretch, more than 30: translated in 2 pieces."
+    ]
+
+
+def test_a_split_line_is_the_translations_of_its_sentences(model, tokenizer):
+    line = "Mr. Man sees the dog. No. Two men play football in the park."
+    sentences = ["Mr. Man sees the dog.", "No.", "Two men play football in the park."]
+    options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 3}
+    found = list(translate_lines(model, tokenizer, [[line, "", "No."]], split="en", **options))
+    of_sentences = list(translate_lines(model, tokenizer, [sentences], **options))
+    assert found[1][0].text == ""
+    assert found[2] == of_sentences[1]
+    for rank in range(2):
+        assert found[0][rank].text == " ".join(each[rank].text for each in of_sentences)
+        assert found[0][rank].score == pytest.approx(sum(each[rank].score for each in of_sentences))
+
+
+def test_translations_begin_with_the_prefix_and_of_split_lines_the_first_sentence(model, tokenizer):
+    found = best_of(translate_lines(model, tokenizer, [SENTENCES], prefix="A dog", max_new_tokens=5, num_beams=2))
+    assert [text.startswith("A dog") for text in found] == [bool(line.strip()) for line in SENTENCES]
+    line = "A man sees the dog. Two men play football in the park."
+    [[found]] = translate_lines(model, tokenizer, [[line]], split="en", prefix="A dog", max_length_offset=3)
+    [[first], [second]] = translate_lines(model, tokenizer, [[line[:19], line[20:]]], max_length_offset=3)
+    assert found.text.startswith("A dog")
+    assert not first.text.startswith("A dog")
+    assert found.text.endswith(f" {second.text}")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_alignments_come_with_their_translations(model, tokenizer, workers):
+    lines = ["A man sees the dog. No.", "", "Two men play football."]
+    options = {"split": "en", "align": True, "workers": workers, "max_length_offset": 3}
+    found = list(translate_lines(model, tokenizer, [lines], **options))
+    alignments = [best.alignment for best, *_ in found]
+    assert alignments[0].source == ["A", "man", "sees", "the", "dog", ".", "No", "."]
+    assert alignments[1].source == alignments[1].target == []
+    for (best, *_), alignment in zip(found, alignments, strict=True):
+        assert "".join(alignment.target) == "".join(best.text.split())
+        assert len(alignment.links) == len(alignment.weights) == len(alignment.target)
+        assert all(0 <= link < len(alignment.source) for link in alignment.links)
+        assert all(0 < weight <= 1 for weight in alignment.weights)
+    [[second]] = translate_lines(model, tokenizer, [["No."]], align=True, max_length_offset=3)
+    assert alignments[0].links[-len(second.alignment.links) :] == [6 + link for link in second.alignment.links]

@@ -1,0 +1,85 @@
+"""From a tokenizer's pieces to what people read: characters, words, and attention between words."""
+
+from collections.abc import Sequence
+
+import torch
+from tokenizers import pre_tokenizers
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from ..data.tokenizer import CONTINUATION
+
+
+_BROKEN = "�"  # what bytes that are no character decode to
+_LONGEST_CHAIN = 8  # pieces that may share characters: four bytes each, and pieces may end inside the next one
+_BLANK = "␣"
+
+
+def piece_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """A readable label for every piece of a text.
+
+    A piece is shown as its text without blanks, one of nothing but blanks as `␣`. Pieces that make characters only
+    together (a vocabulary of bytes spells a rare one with up to four) are shown as these and counted: `日 1/3`,
+    `日 2/3`, `日 3/3`. Bytes that make no character are written in hexadecimal: `<E6>`.
+    """
+    labels: list[str] = []
+    while len(labels) < len(ids):
+        start = len(labels)
+        for length in range(1, min(_LONGEST_CHAIN, len(ids) - start) + 1):
+            text = tokenizer.decode(ids[start : start + length])
+            if _BROKEN not in text:
+                text = "".join(text.split()) or _BLANK
+                labels += [text] if length == 1 else [f"{text} {i}/{length}" for i in range(1, length + 1)]
+                break
+        else:
+            labels.append(_in_hexadecimal(tokenizer.convert_ids_to_tokens(ids[start])))
+    return labels
+
+
+def _in_hexadecimal(piece: str) -> str:
+    """`<E6 97>` for a piece that is spelt in the characters of byte-level vocabularies; others are readable."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # printable bytes, then characters from 256 on for the rest
+    rest = iter(sorted(set(range(256)) - {ord(character) for character in alphabet}))
+    spelt = piece.removeprefix(CONTINUATION)
+    byte_of = {character: ord(character) if ord(character) < 256 else next(rest) for character in alphabet}
+    if not all(character in byte_of for character in spelt):
+        return piece
+    return f"<{' '.join(f'{byte_of[character]:02X}' for character in spelt)}>"
+
+
+def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) -> list[tuple[str, list[int]]]:
+    """The words of a text of a batch, punctuation marks apart, each with the places of its pieces."""
+    ids, found = encoded.input_ids[row], []
+    if tokenizer.is_fast:
+        numbers = encoded.word_ids(row)
+    else:  # sentencepiece marks where words begin
+        tokens, numbers = tokenizer.convert_ids_to_tokens(ids), []
+        for token, i in zip(tokens, ids, strict=True):
+            begins = token.startswith("▁") or not numbers
+            last = next((n for n in reversed(numbers) if n is not None), -1)
+            numbers.append(None if i in tokenizer.all_special_ids else last + begins)
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers):
+        if number is not None:
+            places.setdefault(number, []).append(place)
+    for each in places.values():
+        if word := "".join(tokenizer.decode([ids[place] for place in each]).split()):
+            found.append((word, each))
+    return found
+
+
+def merged(weights: torch.Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Attention between words from that between their pieces.
+
+    A word's attention to another is summed over the pieces of the other and averaged over its own, so that what sums to
+    1 over pieces also does over words.
+
+    Args:
+        weights: (..., queries, keys) between pieces.
+        rows: The places of the pieces of each word that looks.
+        columns: The places of the pieces of each word that is looked at.
+
+    Returns:
+        (..., words that look, words that are looked at)
+    """
+    by_key = torch.stack([weights[..., list(places)].sum(dim=-1) for places in columns], dim=-1)
+    return torch.stack([by_key[..., list(places), :].mean(dim=-2) for places in rows], dim=-2)

@@ -1,0 +1,172 @@
+"""What a model looks at while it translates (section 3.2.3): for pictures such as the paper's, and word by word."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+
+from .pieces import merged, piece_labels, words
+
+
+@dataclass(frozen=True)
+class Attentions:
+    """What every head of a model looks at while it reads a sentence and writes its translation.
+
+    Each row of weights sums to 1.
+
+    Attributes:
+        encoder: (layers, heads, source, source)
+        decoder: (layers, heads, target, target), 0 above the diagonal; rows are what the decoder reads
+        cross: (layers, heads, target, source); rows are what it writes, each with the weights that predicted it
+        source: Names of the source's pieces, or words.
+        read: Names of what the decoder reads: its start symbol, then the translation.
+        written: Names of what it writes, one step later.
+    """
+
+    encoder: torch.Tensor
+    decoder: torch.Tensor
+    cross: torch.Tensor
+    source: list[str]
+    read: list[str]
+    written: list[str]
+
+    def of(self, attention: str) -> tuple[torch.Tensor, list[str], list[str]]:
+        """The weights (layers, heads, queries, keys) of encoder, decoder or cross, and names of queries and keys.
+
+        Raises:
+            ValueError: There is no such attention.
+        """
+        names = {"encoder": (self.source, self.source), "decoder": (self.read, self.read)}
+        names["cross"] = (self.written, self.source)
+        if attention not in names:
+            raise ValueError(f"There is no attention {attention!r}: choose {', '.join(names)}.")
+        return getattr(self, attention), *names[attention]
+
+
+@torch.no_grad()
+def attentions(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: str,
+    target: str | None = None,
+    *,
+    by_words: bool = False,
+) -> Attentions:
+    """Looks at all heads of a model while it translates a sentence.
+
+    Args:
+        model: A sequence-to-sequence model; it is left as it was.
+        tokenizer: The model's tokenizer.
+        source: The sentence to translate.
+        target: Its translation; the model's own if it is None.
+        by_words: Whether to merge the pieces of a word, as `pieces.merged` does.
+    """
+    sources = tokenizer([source])
+    if target is None:
+        batch = tokenizer([source], return_tensors="pt").to(model.device)
+        ids = model.generate(**batch, return_dict_in_generate=False)[0]  # whatever the model's own setting
+        target = tokenizer.decode(ids, skip_special_tokens=True)
+    targets = tokenizer(text_target=[target])
+    written = targets.input_ids[0]
+    read = [model.config.decoder_start_token_id, *written[:-1]]
+    source_ids, read_ids = (torch.tensor([ids], device=model.device) for ids in (sources.input_ids[0], read))
+    with handing_out_attention(model):
+        outputs = model.base_model(input_ids=source_ids, decoder_input_ids=read_ids, output_attentions=True)
+    heads = (outputs.encoder_attentions, outputs.decoder_attentions, outputs.cross_attentions)
+    weights = [torch.stack([layer[0].float().cpu() for layer in layers]) for layers in heads]
+    if not by_words:
+        return Attentions(*weights, *(piece_labels(tokenizer, ids) for ids in (sources.input_ids[0], read, written)))
+    source_names, source_places = _words_and_the_rest(tokenizer, sources)
+    names, places = _words_and_the_rest(tokenizer, targets)
+    # What is read is what was written, one step later: the end is never read.
+    places_read = [[0], *([place + 1 for place in each] for each in places[:-1])]
+    pairs = ((source_places, source_places), (places_read, places_read), (places, source_places))
+    weights = [merged(each, *pair) for each, pair in zip(weights, pairs, strict=True)]
+    return Attentions(*weights, source_names, [*piece_labels(tokenizer, read[:1]), *names[:-1]], names)
+
+
+def _words_and_the_rest(
+    tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding
+) -> tuple[list[str], list[list[int]]]:
+    """Names and places of the words of a batch's only text; a piece in none, such as `</s>`, counts as a word."""
+    found = words(tokenizer, encoded, 0)
+    in_words = {place for _, places in found for place in places}
+    labels = piece_labels(tokenizer, encoded.input_ids[0])
+    found += [(label, [place]) for place, label in enumerate(labels) if place not in in_words]
+    found.sort(key=lambda word: word[1])
+    return [name for name, _ in found], [places for _, places in found]
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """For every word of a translation the word of its source that the model looked at most.
+
+    `links` are positions in `source`, one for each word of `target`; `weights` are the shares of attention, 0 to 1.
+    Punctuation marks are words too.
+    """
+
+    source: list[str]
+    target: list[str]
+    links: list[int]
+    weights: list[float]
+
+    def __str__(self) -> str:
+        """`Ein=A Mann=man`."""
+        return " ".join(f"{word}={self.source[i]}" for word, i in zip(self.target, self.links, strict=True))
+
+    def __add__(self, other: "WordAlignment") -> "WordAlignment":
+        """The alignment of two texts, one after the other."""
+        links = self.links + [len(self.source) + i for i in other.links]
+        return WordAlignment(
+            self.source + other.source, self.target + other.target, links, self.weights + other.weights
+        )
+
+
+@torch.no_grad()
+def align_words(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], *, layer: int = -1
+) -> list[WordAlignment]:
+    """Aligns translations with their sources by the attention of a decoder layer, averaged over its heads.
+
+    Attention between words is that of `pieces.merged`; `</s>` is left out.
+
+    Args:
+        model: A sequence-to-sequence model; it is left as it was.
+        tokenizer: The model's tokenizer.
+        pairs: Sources and translations, in one batch: memory grows with their number and lengths.
+        layer: Which decoder layer; the last by default.
+    """
+    sources = tokenizer([source for source, _ in pairs])
+    targets = tokenizer(text_target=[target for _, target in pairs])
+    batch = tokenizer.pad({"input_ids": sources.input_ids}, return_tensors="pt").to(model.device)
+    labels = pad_sequence([torch.tensor(ids) for ids in targets.input_ids], batch_first=True, padding_value=-100)
+    with handing_out_attention(model):
+        outputs = model(**batch, labels=labels.to(model.device), output_attentions=True)
+    attention = outputs.cross_attentions[layer].float().mean(dim=1).cpu()  # (pairs, target, source)
+    found = []
+    for i, weights in enumerate(attention):
+        source, target = words(tokenizer, sources, i), words(tokenizer, targets, i)
+        names = [word for word, _ in source]
+        if source and target:
+            between_words = merged(weights, [places for _, places in target], [places for _, places in source])
+            shares, links = (each.tolist() for each in between_words.max(dim=1))
+            found.append(WordAlignment(names, [word for word, _ in target], links, shares))
+        else:
+            found.append(WordAlignment(names, [], [], []))
+    return found
+
+
+@contextmanager
+def handing_out_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Lets the model return its attention weights, which only eager attention has, and restores it afterwards."""
+    before, was_training = model.config._attn_implementation, model.training
+    model.set_attn_implementation("eager")
+    model.eval()
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+        model.train(was_training)

@@ -1,0 +1,173 @@
+"""Functions as commands: which there are, a parser made of their signatures, and what becomes of an error in one."""
+
+import argparse
+import difflib
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import __version__
+from .commands.compare import compare
+from .commands.evalb import evalb
+from .commands.evaluate import evaluate
+from .commands.finetune import finetune
+from .commands.models import average, convert, export, tokenizer
+from .commands.parse import parse
+from .commands.plot import plot
+from .commands.prepare import prepare
+from .commands.process import UsageError, configure_logging, discard_output, output_is_closed
+from .commands.publish import publish
+from .commands.serve import demo, serve
+from .commands.train import recipes, train
+from .commands.translate import score, translate
+
+
+COMMANDS = (
+    recipes, prepare, train, finetune, translate, score, evaluate, compare, parse, evalb, tokenizer, average, convert,
+    export, publish, plot, demo, serve,
+)  # fmt: skip
+# Parameters that take the words that are no options of the command itself.
+_THE_REST = ("overrides", "more_options")
+
+
+def run_command(arguments: list[str] | None = None) -> int:
+    """Runs one command, as `cli.main` says."""
+    parser = command_parser(COMMANDS)
+    options, rest = parser.parse_known_args(arguments)
+    values = vars(options)
+    command, parser, debug = (values.pop(name) for name in ("command", "parser", "debug"))
+    parameters = inspect.signature(command).parameters
+    if "overrides" in parameters:
+        values["overrides"] = overrides_from(parser, rest)
+    elif "more_options" in parameters:
+        values["more_options"] = rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{near_option(parser, rest[0])}")
+    try:
+        configure_logging()
+        command(**values)
+        sys.stdout.flush()
+    except UsageError as error:
+        parser.error(str(error))
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and output_is_closed():
+            discard_output()
+            return 141
+        if debug:
+            raise
+        # These say by themselves what the user can do; of anything else the kind of error is the best hint.
+        speaks = isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
+        kind = "" if speaks else f"{type(error).__name__}: "
+        print(f"vanilla-transformer: {kind}{' '.join(str(error).split())}", file=sys.stderr)
+        return getattr(error, "exit_status", 1)
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes `--num_beams` for `--num-beams`: both spellings are usual; help shows the second."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        return super().parse_known_args([*map(self._as_shown, words[:end]), *words[end:]], namespace)
+
+    def _as_shown(self, word: str) -> str:
+        """The word, or the option that it means. (argparse has no public list of a parser's options.)"""
+        name, equals, value = word.partition("=")
+        dashed = name.replace("_", "-")
+        return dashed + equals + value if name.startswith("--") and dashed in self._option_string_actions else word
+
+
+def command_parser(commands: Iterable[Callable]) -> argparse.ArgumentParser:
+    """A parser whose sub-commands call functions: positional arguments are words, keyword-only ones are options.
+
+    A function's docstring says what it does and, under `Args:`, what each argument means.
+    """
+    parser = _Parser(
+        prog="vanilla-transformer",
+        description='The Transformer of "Attention Is All You Need": train it, translate with it, measure it.',
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for function in commands:
+        _add_command(subparsers, function)
+    return parser
+
+
+def _add_command(commands, function: Callable) -> None:
+    summary, details = _split_docstring(function)
+    command = commands.add_parser(
+        function.__name__,
+        help=summary.splitlines()[0],
+        description=summary,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=function, parser=command)
+    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in _THE_REST]
+    words = [each for each in parameters if each.kind is not each.KEYWORD_ONLY and _kind(each.annotation)[1]]
+    takes_words = any(each.default is not each.empty for each in words)  # those needed stand before the options
+    for parameter in parameters:
+        _add_parameter(command, parameter, details[parameter.name], takes_words)
+
+
+def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Parameter, help: str, takes_words: bool):
+    kind, many = _kind(parameter.annotation)
+    required = parameter.default is inspect.Parameter.empty
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        many_of = ("+" if many else None) if required else ("*" if many else "?")
+        command.add_argument(parameter.name, type=kind, nargs=many_of, help=help)
+        return
+    flag = f"--{parameter.name.replace('_', '-')}"
+    if kind is bool:
+        command.add_argument(flag, action="store_true", help=help)
+        return
+    if parameter.default not in (None, inspect.Parameter.empty):
+        help += f" Default: {parameter.default}."
+    default = None if required else parameter.default
+    several = {}
+    if many:  # `--option A --option B`, and `--option A B` where words that follow can only be the option's
+        several = {"action": "append"} if takes_words else {"action": "extend", "nargs": "+"}
+    command.add_argument(flag, type=kind, required=required, default=default, help=help, **several)
+
+
+def _kind(annotation: Any) -> tuple[type, bool]:
+    """The type of a parameter's values and whether it takes several: `list[Path] | None` is (Path, True)."""
+    if isinstance(annotation, types.UnionType):
+        [annotation] = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
+    if typing.get_origin(annotation) is list:
+        return typing.get_args(annotation)[0], True
+    return annotation, False
+
+
+def _split_docstring(function: Callable) -> tuple[str, dict[str, str]]:
+    """What stands before `Args:` and, by name, what stands there of each argument."""
+    summary, _, arguments = inspect.getdoc(function).partition("\nArgs:\n")
+    found = re.findall(r"^ {4}(\w+): (.+(?:\n {6,}.+)*)", arguments, flags=re.MULTILINE)
+    return summary.strip(), {name: " ".join(text.split()) for name, text in found}
+
+
+def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str, str]:
+    """`--training.max_steps 2000` or `--training.max_steps=2000`, as `{"training.max_steps": "2000"}`."""
+    found, waiting = {}, list(rest)
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if not re.fullmatch(r"--\w[\w-]*(\.[\w-]+)*", name) or (not equals and not waiting):
+            parser.error(f"expected --section.field VALUE, not {name!r}{near_option(parser, name)}")
+        name = name.removeprefix("--")
+        if not name.startswith("data.test."):  # users name test sets as they like
+            name = name.replace("-", "_")
+        found[name] = value if equals else waiting.pop(0)
+    return found
+
+
+def near_option(parser: argparse.ArgumentParser, name: str) -> str:
+    """`; did you mean --model?` if an option is spelled almost like that."""
+    near = difflib.get_close_matches(name.partition("=")[0].replace("_", "-"), parser._option_string_actions, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,162 @@
+"""Where systems differ."""
+
+import json as json_format
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .evaluate import aligned_columns, systems_table
+from .process import UsageError
+from .translate import search_options
+
+
+if TYPE_CHECKING:
+    from .test_sets import ScoredSet
+
+
+logger = logging.getLogger(__name__)
+
+
+def compare(
+    systems: list[str],
+    *,
+    references: list[Path] | None = None,
+    sources: Path | None = None,
+    test_set: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    training_text: list[Path] | None = None,
+    metrics: list[str] | None = None,
+    examples: int = 5,
+    num_beams: int | None = None,
+    plot: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Compares systems with the first of them: scores, significance, where they differ, by length and rarest word.
+
+    Differences of scores are tested by approximate randomisation (p two-sided, the one to report) and by paired
+    bootstrap (p one-sided, about half as large).
+
+    Args:
+        systems: Two systems or more, before the options: models (folders, runs, or USER/NAME of the Hub), or files of
+            translations (text, .jsonl, .sgm).
+        references: Files of reference translations, each with another one of every segment: text, .jsonl or .sgm.
+        sources: File of the source sentences: text, .jsonl or .sgm.
+        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
+            Hub, say wmt/wmt14:de-en; the split is test if it is not given.
+        source_language: Language code of the sources.
+        target_language: Language code of the translations; not needed where `evaluate` does not need it.
+        training_text: Text files of the source side of the training corpus: sentences are grouped by how often their
+            rarest word occurs there.
+        metrics: Which scores, as for `evaluate`; sentences and groups are scored by the first. If they are not given:
+            sacrebleu, chrf and ter.
+        examples: Show this many sentences that a system translates better than the first one, and this many worse.
+        num_beams: Hypotheses kept in beam search; each model's own setting if it is not given.
+        plot: PNG file for a picture of the scores by length and rarest word.
+        json: Print JSON instead of tables.
+    """
+    from ..evaluation.comparison import largest_differences
+    from ..evaluation.scores import compare_systems, score_translations
+    from ..files import text_lines
+    from ..hub import is_of_the_hub
+    from ..plots import plot_score_groups
+    from .test_sets import Languages, model_languages, read_set
+
+    if len(systems) < 2:
+        raise UsageError("Give two systems or more to compare.")
+    if examples < 0:
+        raise UsageError(f"--examples must be at least 0, not {examples}.")
+    training_lines = text_lines(*training_text) if training_text else None  # a missing file shows at once
+    models = [system for system in systems if Path(system).is_dir() or is_of_the_hub(system)]
+    languages = Languages(source_language, target_language)
+    for model in models:
+        languages = model_languages(Path(model), languages)
+    scored_set = read_set(test_set, references, sources, languages)
+    chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
+    if plot is not None and scored_set.sources is None:
+        raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
+    translations = _translations(systems, models, scored_set, search_options(num_beams))
+    lists, language = scored_set.reference_lists, scored_set.language
+    scores = {
+        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language)
+        for name, texts in translations.items()
+    }
+    tests = compare_systems(translations, lists, chosen, **language)
+    groups = _groups(translations, scored_set, chosen[0], training_lines)
+    differences = {
+        name: [_with_texts(asdict(each), translations, scored_set) for each in found]
+        for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
+    }
+    if plot is not None:
+        plot_score_groups(groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
+        logger.info("Drew %s.", plot)
+    if json:
+        content = {
+            "scores": [{"system": name, **asdict(score)} for name, found in scores.items() for score in found],
+            "comparisons": [asdict(each) for each in tests],
+            "groups": {heading: [asdict(each) for each in found] for heading, found in groups.items()},
+            "differences": differences,
+        }
+        print(json_format.dumps(content, indent=2, ensure_ascii=False))
+        return
+    print(systems_table(scores, tests))
+    for heading, found in groups.items():
+        rows = [["", "segments", *found[0].values]]
+        rows += [
+            [each.label, f"{each.segments}", *(f"{value:.2f}" for value in each.values.values())] for each in found
+        ]
+        print(f"\n{chosen[0]} by {heading}:", *aligned_columns(rows), sep="\n")
+    for name, found in differences.items():
+        first = next(iter(translations))
+        print(f"\nWhere {name} differs most from {first}:" if found else f"\n{name} differs nowhere from {first}.")
+        for each in found:
+            print(f"segment {each['segment']}", *_difference_lines(each), sep="\n")
+
+
+def _translations(
+    systems: list[str], models: list[str], scored_set: "ScoredSet", options: dict
+) -> dict[str, list[str]]:
+    from .test_sets import add_system, read_systems, translate_set
+
+    found: dict[str, list[str]] = {}
+    for system in systems:
+        if system in models:
+            texts = {system: translate_set([Path(system)], scored_set, **options)}
+        else:
+            texts = read_systems([Path(system)], scored_set)
+        for name, segments in texts.items():
+            add_system(found, name, segments)
+    return found
+
+
+def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric: str, training_lines) -> dict:
+    """Groups by their heading; none where there is nothing to group by."""
+    from ..evaluation.comparison import frequency_groups, length_groups, scores_by_group
+
+    if scored_set.sources is None:
+        return {}
+    sources = scored_set.sources.segments
+    groupings = {"words in the source": length_groups(sources)}
+    if training_lines is not None:
+        groupings["times its rarest word was trained on"] = frequency_groups(sources, training_lines)
+    return {
+        heading: scores_by_group(translations, scored_set.reference_lists, metric, *grouping, **scored_set.language)
+        for heading, grouping in groupings.items()
+    }
+
+
+def _with_texts(difference: dict, translations: dict[str, list[str]], scored_set: "ScoredSet") -> dict:
+    i = difference["segment"] - 1
+    source = {} if scored_set.sources is None else {"source": scored_set.sources.segments[i]}
+    texts = {system: translations[system][i] for system in difference["values"]}
+    references = [reference[i] for reference in scored_set.reference_lists]
+    return {**difference, **source, "references": references, "hypotheses": texts}
+
+
+def _difference_lines(difference: dict) -> list[str]:
+    rows = [["  source", "", difference["source"]]] if "source" in difference else []
+    rows += [["  reference", "", reference] for reference in difference["references"]]
+    texts = difference["hypotheses"]
+    rows += [[f"  {system}", f"{value:.1f}", texts[system]] for system, value in difference["values"].items()]
+    return aligned_columns(rows)

@@ -1,0 +1,164 @@
+"""How good translations are."""
+
+import json as json_format
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..evaluation.metrics import METRICS
+from .process import UsageError
+from .translate import search_options
+
+
+if TYPE_CHECKING:
+    from ..evaluation.scores import Comparison, Score
+
+DEFAULT_METRICS = ["sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"]
+P_VALUES = ["p (randomisation)", "one-sided p (bootstrap)"]
+
+
+def evaluate(
+    *,
+    hypotheses: list[Path] | None = None,
+    model: list[Path] | None = None,
+    references: list[Path] | None = None,
+    sources: Path | None = None,
+    test_set: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    metrics: list[str] | None = None,
+    resamples: int = 1000,
+    segments: bool = False,
+    num_beams: int | None = None,
+    device: str = "auto",
+    verbose: bool = False,
+    json: bool = False,
+) -> None:
+    """Scores translations: files of them, or what a model makes of a test set; several files are compared.
+
+    Every score comes with its signature and the 95 % interval of a bootstrap. With several files of hypotheses each is
+    tested against the first: by approximate randomisation, whose p-value is two-sided and the one to report, and by
+    paired bootstrap, whose p-value is one-sided: about half as large.
+
+    Args:
+        hypotheses: Files of translations, each of another system: text, .jsonl, or WMT's .sgm.
+        model: A run folder or a model's folder, to translate the sources. Several translate together, as an ensemble.
+        references: Files of reference translations, each with another one of every segment: text, .jsonl or .sgm.
+        sources: File of the sentences to translate: text, .jsonl or .sgm.
+        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
+            Hub, say wmt/wmt14:de-en; the split is test if it is not given.
+        source_language: Language code of the sources.
+        target_language: Language code of the translations. Not needed if a file's ending (newstest2014.de) or the
+            model's recipe has it.
+        metrics: Which scores: METRICS. If they are not given: DEFAULTS.
+        resamples: Bootstrap samples for intervals and tests; 0 for neither.
+        segments: Print the scores of each segment instead, one per line.
+        num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
+        device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
+        verbose: Print what the scores are made of, and the signatures of the tests, below the table.
+        json: Print JSON instead of a table.
+    """
+    from ..evaluation.scores import compare_systems, score_segments, score_translations
+    from .test_sets import Languages, model_languages, perplexity_of, read_set, read_systems, translate_set
+
+    if (hypotheses is None) == (model is None):
+        raise UsageError("Give --hypotheses FILE or --model MODEL.")
+    if resamples < 0 or resamples == 1:
+        raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
+    languages = Languages(source_language, target_language)
+    scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)
+    chosen = scored_set.metrics(metrics or DEFAULT_METRICS)
+    if hypotheses is not None:
+        systems = read_systems(hypotheses, scored_set)
+    else:
+        translations = translate_set(model, scored_set, device=device, **search_options(num_beams))
+        systems = {" + ".join(map(str, model)): translations}
+    lists, language = scored_set.reference_lists, scored_set.language
+    if segments:
+        rows = {name: score_segments(texts, lists, chosen, **language) for name, texts in systems.items()}
+        print(_segments_report(rows, systems, json))
+        return
+    scores = {
+        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=resamples, **language)
+        for name, texts in systems.items()
+    }
+    if model is not None:
+        for found in scores.values():
+            found += perplexity_of(model, scored_set, device)
+    comparisons = []
+    if len(systems) > 1 and resamples:
+        comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language)
+    if json:
+        records = [{"system": name, **asdict(score)} for name, found in scores.items() for score in found]
+        content = {"scores": records, "comparisons": [asdict(each) for each in comparisons]}
+        print(json_format.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        print(systems_table(scores, comparisons, verbose=verbose))
+
+
+evaluate.__doc__ = evaluate.__doc__.replace(
+    "METRICS", ", ".join(name for name, row in METRICS.items() if not row.of_trees)
+).replace("DEFAULTS", f"{', '.join(DEFAULT_METRICS[:-1])} and {DEFAULT_METRICS[-1]}")
+
+
+def systems_table(
+    scores: Mapping[str, Sequence["Score"]], comparisons: Sequence["Comparison"] = (), *, verbose: bool = False
+) -> str:
+    """Scores of systems on one test set in a table for people.
+
+    Args:
+        scores: By system.
+        comparisons: Of the systems with the first one.
+        verbose: Add a table of what BLEU is made of, and one of the signatures of the tests.
+    """
+    tests = {(each.system, each.metric): each for each in comparisons}
+    rows = [["system", "metric", "score", "95 % interval", *(P_VALUES if tests else []), "signature"]]
+    details = [["system", "metric", "made of"]]
+    for system, found in scores.items():
+        for score in found:
+            interval = "" if score.mean is None else f"{score.mean:.2f} ± {score.confidence:.2f}"
+            test = tests.get((system, score.metric))
+            p_values = [f"{test.randomization_p:.4f}", f"{test.bootstrap_p:.4f}"] if test else [""] * 2 * bool(tests)
+            rows.append([system, score.metric, f"{score.value:.2f}", interval, *p_values, score.signature])
+            details += [[system, score.metric, score.detail]] if score.detail else []
+    lines = [f"Scores on {next(iter(scores.values()))[0].test_set}:", *aligned_columns(rows)]
+    if verbose:
+        lines += ["", *aligned_columns(details)]
+    if verbose and comparisons:  # the bootstrap's signature is that of the score
+        randomized = {each.metric: each.signatures[0] for each in comparisons}
+        lines += ["", *aligned_columns([[f"{P_VALUES[0]} of", "signature"], *map(list, randomized.items())])]
+    return "\n".join(lines)
+
+
+def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines whose cells begin at the same places."""
+    columns = max(map(len, rows))
+    filled = [[*row, *[""] * (columns - len(row))] for row in rows]
+    widths = [max(len(row[i]) for row in filled) for i in range(columns)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in filled]
+
+
+def _segments_report(rows: Mapping[str, list[dict[str, float]]], systems: Mapping[str, list[str]], json: bool) -> str:
+    """A line per system and segment: its number, scores, translation. Only JSON keeps tabs and line ends in them."""
+    lines = [] if json else ["\t".join(["system", "segment", *next(iter(rows.values()))[0], "hypothesis"])]
+    for system, segments in rows.items():
+        for number, (scores, text) in enumerate(zip(segments, systems[system], strict=True), start=1):
+            if json:
+                record = {"system": system, "segment": number, **scores, "hypothesis": text}
+                lines.append(json_format.dumps(record, ensure_ascii=False))
+            else:
+                fields = [system, str(number), *(f"{value:.2f}" for value in scores.values()), text]
+                lines.append("\t".join(re.sub(r"[\t\r\n]+", " ", field) for field in fields))
+    return "\n".join(lines)
+
+
+def scores_table(records: list[dict]) -> str:
+    """Scores as a run folder keeps them, in lines for people."""
+    rows = [
+        [f"{r['model']}{' *' * r['chosen']}", r["test_set"], r["metric"], f"{r['value']:.2f}", r["signature"]]
+        for r in records
+    ]
+    table = aligned_columns([["model", "text", "metric", "score", "signature"], *rows])
+    return "\n".join([*table, "* the model of the run: it scores best on the validation set"])

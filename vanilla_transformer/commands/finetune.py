@@ -1,0 +1,70 @@
+"""A model trained further by transformers' own trainer."""
+
+
+def finetune(
+    *,
+    model_name_or_path: str,
+    output_dir: str,
+    source_language: str,
+    target_language: str,
+    train_file: list[str] | None = None,
+    validation_file: list[str] | None = None,
+    dataset_name: str | None = None,
+    dataset_config_name: str | None = None,
+    model_revision: str = "main",
+    trust_remote_code: bool = False,
+    new_tokens: list[str] | None = None,
+    lora_rank: int | None = None,
+    lora_alpha: int | None = None,
+    lora_dropout: float = 0.0,
+    lora_target_modules: list[str] | None = None,
+    merge_adapter: bool = False,
+    max_source_length: int = 256,
+    max_target_length: int = 256,
+    max_train_samples: int | None = None,
+    max_eval_samples: int | None = None,
+    num_beams: int | None = None,
+    metric: list[str] | None = None,
+    more_options: list[str],
+) -> None:
+    """Fine-tunes a translation model with transformers' own Seq2SeqTrainer: one of this package, or Marian's.
+
+    Besides the options below, all of transformers' Seq2SeqTrainingArguments are options: --do_train, --do_eval,
+    --predict_with_generate, --learning_rate 1e-4, --num_train_epochs 3, --resume_from_checkpoint last ...
+
+    A model of this package smooths labels as its configuration says, unless --label_smoothing_factor is given.
+
+    Args:
+        model_name_or_path: A model's id on the Hub, or its folder.
+        output_dir: Folder of the checkpoints and of the model at the end.
+        source_language: Language code of the source, as the data have it.
+        target_language: Language code of the target, as the data have it.
+        train_file: A .jsonl, .tsv or .parquet file, or two line-aligned text files.
+        validation_file: The same for validation.
+        dataset_name: A data set of the Hub with a column `translation`, or one per language.
+        dataset_config_name: Its configuration, say de-en.
+        model_revision: Branch, tag or commit of the model on the Hub.
+        trust_remote_code: Run code that comes with the model; models of this package need none of it.
+        new_tokens: Words to add to the vocabulary, each as one token.
+        lora_rank: Train LoRA adapters of this rank, and the rows of new tokens, alone.
+        lora_alpha: Scale of the adapters; by default twice the rank.
+        lora_dropout: Dropout on the inputs of the adapters.
+        lora_target_modules: Names of the layers that get adapters; by default q_proj and v_proj.
+        merge_adapter: Save the whole model with its adapters merged in, not the adapters.
+        max_source_length: Train on no pair with more source tokens.
+        max_target_length: Train on no pair with more target tokens.
+        max_train_samples: Train on the first pairs, no more than this many.
+        max_eval_samples: Validate on the first pairs, no more than this many.
+        num_beams: Hypotheses of validation's search; by default the model's own setting.
+        metric: Scores, named as in `evaluate`; by default sacrebleu.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    from dataclasses import fields
+
+    from ..training.finetuning import DataArguments, ModelArguments, finetune, training_arguments
+
+    model_args, data_args = (
+        kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
+        for kind in (ModelArguments, DataArguments)
+    )
+    finetune(model_args, data_args, training_arguments(["--output_dir", output_dir, *more_options]))

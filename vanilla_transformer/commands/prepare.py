@@ -1,0 +1,64 @@
+"""From a recipe to its training corpus as token ids."""
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def prepare(
+    recipe: str,
+    *,
+    output: Path,
+    tokenizer: Path | None = None,
+    workers: int | None = None,
+    overrides: dict | None = None,
+) -> None:
+    """Tokenises a recipe's training corpus once, into a folder of Arrow files that training starts from in seconds.
+
+    Run it again to go on with what was interrupted. Any field of the recipe can be set on the command line, as for
+    `train`: --data.folder corpora --tokenizer.vocab_size 32000
+
+    Args:
+        recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
+        output: The folder, which `datasets.load_from_disk` reads too.
+        tokenizer: Folder of a vocabulary to use; if it is not given, one is learned as the recipe says.
+        workers: Processes that tokenise; one for each core if it is not given.
+    """
+    from ..data.corpora import open_stream
+    from ..data.prepared import corpus_begun_with
+    from ..data.preparing import prepare as prepare_corpus
+    from ..data.tokenizer import load_tokenizer
+    from ..run.recipe import load_recipe
+
+    settings = load_recipe(recipe, overrides)
+    data = settings.data
+    vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
+    languages = data.source_language, data.target_language
+    begun = corpus_begun_with(output)
+    stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience, begun=begun)
+    with _progress(stream.pairs) as show:
+        report = prepare_corpus(stream, vocabulary, output, limits=data.limits, workers=workers, on_progress=show)
+    print(f"{report}\nEverything is in {output}.")
+
+
+@contextmanager
+def _progress(total: int | None):
+    """A function that shows on a terminal how many pairs have been read: first to learn from, then to tokenise."""
+    from tqdm import tqdm
+
+    bars: dict[str, tqdm] = {}
+
+    def show(step: str, pairs: int) -> None:
+        if step not in bars:
+            for bar in bars.values():
+                bar.close()
+            bars[step] = tqdm(
+                desc=step, total=total, initial=pairs, unit=" pairs", unit_scale=True, disable=not sys.stderr.isatty()
+            )
+        bars[step].update(pairs - bars[step].n)
+
+    try:
+        yield show
+    finally:
+        for bar in bars.values():
+            bar.close()

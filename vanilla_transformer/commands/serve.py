@@ -1,0 +1,79 @@
+"""A model behind HTTP: as a service for programs, as a page for people."""
+
+from pathlib import Path
+
+from .process import UsageError, use_memory_well
+
+
+def serve(
+    model: str,
+    *,
+    backend: str = "torch",
+    device: str = "auto",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    num_beams: int | None = None,
+    max_tokens: int | None = None,
+    batch_texts: int = 64,
+    batch_tokens: int = 4096,
+    batch_milliseconds: float = 5,
+    max_characters: int = 2000,
+    max_texts: int = 64,
+    max_body: int = 2**20,
+    max_seconds: float = 10,
+    max_waiting: int = 256,
+) -> None:
+    """Translates over HTTP, texts of several requests together in one batch, until SIGTERM or Ctrl-C.
+
+    POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it. There is
+    no TLS and no authentication: put a proxy in front of it for these.
+
+    Args:
+        model: A run folder, a model's folder or USER/NAME of the Hub; with ctranslate2 a folder that `export` has
+            written.
+        backend: torch or ctranslate2.
+        device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
+        host: The address to listen at; 0.0.0.0 is all of this machine's.
+        port: The port to listen at; 0 is a free one.
+        num_beams: Hypotheses kept in beam search; by default the model's own setting.
+        max_tokens: Tokens that a translation may have; by default the model's own limit.
+        batch_texts: Texts translated together.
+        batch_tokens: Tokens after which a batch is full.
+        batch_milliseconds: How long a batch waits for more texts.
+        max_characters: Characters of a text, at most.
+        max_texts: Texts of a request, at most.
+        max_body: Bytes of a request, at most.
+        max_seconds: Seconds until a request has arrived, at most.
+        max_waiting: Requests accepted at a time, at most.
+    """
+    if backend not in ("torch", "ctranslate2"):
+        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
+    numbers = {
+        "num-beams": num_beams, "max-tokens": max_tokens, "batch-texts": batch_texts, "batch-tokens": batch_tokens,
+        "max-characters": max_characters, "max-texts": max_texts, "max-body": max_body, "max-waiting": max_waiting,
+    }  # fmt: skip
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} must be at least 1, not {value}.")
+    from ..serving import server
+
+    use_memory_well()
+    limits = server.Limits(
+        characters=max_characters, texts=max_texts, body=max_body, seconds=max_seconds, waiting=max_waiting
+    )
+    loaded = server.load_backend(backend, model, num_beams, max_tokens, device)
+    server.serve(server.Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
+
+
+def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> None:
+    """Shows a page on which the model translates, with its scores, options and attention, until Ctrl-C.
+
+    Args:
+        model: A run folder or a model's folder.
+        host: The address to listen at; 0.0.0.0 is all of this machine's.
+        port: The port to listen at; by default the first free one from 7860.
+    """
+    from ..demo import show
+
+    use_memory_well()
+    show(model, host, port)

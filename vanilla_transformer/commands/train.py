@@ -1,0 +1,107 @@
+"""From a recipe to a run folder."""
+
+import json
+import logging
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from .evaluate import scores_table
+from .process import UsageError, is_first_process, prepare_for_training
+
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    recipe: str,
+    *,
+    output: Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    plain_process: bool = False,
+    overrides: dict | None = None,
+) -> None:
+    """Trains a translator as a recipe says: vocabulary, training, averaging, scores, pictures.
+
+    Any field of the recipe can be set on the command line: --training.max_steps 2000 --data.folder corpora
+
+    On several devices: torchrun --nproc_per_node 8 -m vanilla_transformer train RECIPE
+
+    Args:
+        recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file; with --resume also a run folder,
+            whose own recipe is taken.
+        output: The run folder; runs/RECIPE if it is not given.
+        resume: Go on with the run in that folder from its last complete checkpoint.
+        device: Where to train: cpu, cuda, mps, or auto, the best there is.
+        plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
+    """
+    from ..data.known_words import count_words, load_known_words
+    from ..run.folder import list_recipes
+    from ..run.recipe import load_recipe
+    from ..sharing.publishing import publish
+    from ..training.run import train as train_recipe
+
+    if not plain_process and (done := prepare_for_training(device)):
+        logger.info("%s", done)
+    if Path(recipe).is_dir() and recipe not in list_recipes():
+        recipe, output = _of_run(Path(recipe), output, resume)
+    output = output or Path("runs") / Path(recipe).stem
+    folder = train_recipe(
+        load_recipe(recipe, overrides),
+        output,
+        resume=resume,
+        show_progress=True,
+        command=shlex.join(["vanilla-transformer", *sys.argv[1:]]),
+        command_to_resume=_command_to_resume(output, plain_process, device),
+        device=device,
+        publish=publish,
+    )
+    if not is_first_process():
+        return
+    print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
+    settings = load_recipe(folder.recipe)
+    if (known := load_known_words(folder.tokenizer)) is not None:
+        language = settings.data.source_language
+        print(f"\nIts training text has {count_words(known):,} words of {language!r}: translate warns of others.")
+    use = "parse" if settings.is_parser else "translate"
+    print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
+    print(f'  vanilla-transformer {use} --model {folder.path} "..."')
+
+
+def _of_run(run: Path, output: Path | None, resume: bool) -> tuple[Path, Path]:
+    """Recipe and folder of a run that is to go on."""
+    if not resume:
+        raise UsageError(f"{run} is a folder: name a recipe, or add --resume to go on with the run in it.")
+    if output is not None and output.resolve() != run.resolve():
+        raise UsageError(f"--resume {run} goes on in that folder: leave --output out.")
+    recipe = run / "recipe.yaml"
+    if not recipe.is_file():
+        raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
+    return recipe, run
+
+
+def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:
+    """What goes on with the run, whatever its first command was."""
+    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    program = ["vanilla-transformer"]
+    if processes != "1":
+        program = ["torchrun", "--nproc_per_node", processes, "-m", "vanilla_transformer"]
+    options = [*["--plain-process"] * plain_process, *(["--device", device] if device != "auto" else [])]
+    return shlex.join([*program, "train", "--resume", str(output), *options])
+
+
+def recipes(name: str | None = None) -> None:
+    """Lists the recipes that come with the package, or prints one.
+
+    Args:
+        name: Of the recipe to print, as YAML: a start for one of your own.
+    """
+    from ..run.folder import find_recipe, list_recipes
+
+    if name is not None:
+        print(find_recipe(name).read_text(encoding="utf-8"), end="")
+        return
+    for each, description in list_recipes().items():
+        print(f"{each:<20} {description}")

@@ -1,0 +1,133 @@
+"""The words of a training text, kept with its vocabulary: translate warns of words that it did not have.
+
+Any text can be spelt in pieces, so a model makes something of every word, and of one that it has never read mostly
+nonsense. The list is made while the vocabulary is learned from the same text: a packed file, a word a line, sorted.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+
+from tokenizers import pre_tokenizers
+from transformers import PreTrainedTokenizerBase
+
+from .tokenizer import CONTINUATION
+
+
+KNOWN_WORDS = "known_words.txt.gz"
+# Of a text with more different strings between blanks no list is kept: its model has learned to put new words together.
+MOST_WORDS = 1_000_000
+MOST_BYTES = 64_000_000  # unpacked; a list may come from strangers
+_NUMBER = "0"  # stands for all numbers, which are spelt in digits
+
+
+class WordList:
+    """What has been read so far: the different strings between blanks, a few million times fewer than there are words.
+
+    Args:
+        most: Of more than so many no list is kept.
+    """
+
+    def __init__(self, most: int = MOST_WORDS):
+        self.most = most
+        self.strings: set[str] | None = set()
+
+    def read(self, text: str) -> None:
+        """Adds a text."""
+        if self.strings is not None:
+            self.strings.update(text.split())
+            if len(self.strings) > self.most:
+                self.strings = None
+
+    def reading(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """The texts of the pairs, source and target by turns; adds the sources."""
+        for source, target in pairs:
+            self.read(source)
+            yield source
+            yield target
+
+    def save(self, folder: str | PathLike[str], tokenizer: PreTrainedTokenizerBase) -> None:
+        """Writes the words, as the tokenizer cuts them, into a folder; nothing if there were too many.
+
+        The same text gives the same bytes, in whatever order it was read.
+        """
+        if self.strings is None:
+            return
+        words = sorted({word for string in self.strings for word in words_of(tokenizer, string)})
+        content = "".join(f"{word}\n" for word in words).encode()
+        if len(content) <= MOST_BYTES:
+            (Path(folder) / KNOWN_WORDS).write_bytes(gzip.compress(content, mtime=0))
+
+
+def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
+    """The words and marks of a text as the tokenizer cuts and writes them. Every number is the same."""
+    backend = tokenizer.backend_tokenizer
+    normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
+    for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(normalized):
+        word = normalized[start:end].strip()
+        if not any(map(str.isalnum, word)):
+            yield from word  # each mark by itself: they stand together in any way
+        else:
+            yield _NUMBER if word.isdecimal() else word
+
+
+def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
+    """The list in a model's folder or a tokenizer's; None if there is none.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    path = Path(folder) / KNOWN_WORDS
+    if not path.is_file():
+        return None
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes")
+        if not content:
+            raise ValueError("it is empty")
+        return frozenset(content.decode().removesuffix("\n").split("\n"))
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no list of words ({error}): remove it.") from error
+
+
+def count_words(known: frozenset[str]) -> int:
+    """How many words with a letter in them a list has; `The` and `the` are one."""
+    return len({word.casefold() for word in known if any(map(str.isalpha, word))})
+
+
+class UnknownWords:
+    """Finds the words of a line that a model cannot know.
+
+    Args:
+        tokenizer: The model's.
+        known: The words of its training text. None: that is not known, and only words count that are spelt in the bytes
+            of a character, or not at all.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: frozenset[str] | None):
+        self.tokenizer, self.known = tokenizer, known
+        self.odd = {tokenizer.unk_token_id} | (_byte_ids(tokenizer) if tokenizer.is_fast else set())
+
+    def __call__(self, line: str) -> list[str]:
+        """The words in their order, each once."""
+        if self.known is not None:
+            return list(dict.fromkeys(word for word in words_of(self.tokenizer, line) if word not in self.known))
+        if not self._is_odd(line):
+            return []
+        return [word for word in dict.fromkeys(line.split()) if self._is_odd(word)]
+
+    def _is_odd(self, text: str) -> bool:
+        return not self.odd.isdisjoint(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def _byte_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Ids of the pieces that are a single byte, of which several make a character."""
+    ascii_signs = {chr(byte) for byte in range(33, 127)} | {chr(256 + byte) for byte in range(34)}  # 0 to 32, and 127
+    high = [sign for sign in pre_tokenizers.ByteLevel.alphabet() if sign not in ascii_signs]
+    pieces = [f"{prefix}{sign}" for prefix in ("", CONTINUATION) for sign in high]
+    vocabulary = tokenizer.get_vocab()
+    return {vocabulary[piece] for piece in pieces if piece in vocabulary}

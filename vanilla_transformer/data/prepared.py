@@ -1,0 +1,186 @@
+"""What `prepare` leaves in a folder: its record, and a corpus of token ids that training starts from in seconds."""
+
+import hashlib
+import json
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..files import write_json
+from .corpora import Corpus
+from .encoding import EncodingReport, PairLimits
+from .known_words import KNOWN_WORDS
+from .tokenizer import TokenizerSettings, load_tokenizer
+
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
+RECORD = "preparation.json"
+TOKENIZER = "tokenizer"
+STATE = "state.json"  # of `save_to_disk`; it is written last: without it the folder is unfinished
+_PACKAGES = ("vanilla-transformer", "tokenizers", "transformers", "datasets")
+
+
+@dataclass
+class Preparation:
+    """What `preparation.json` says: of what the data are made, and how far.
+
+    A file's entry is its name, bytes and CRC-32, and rows if it is a shard. A shard of dropped pairs alone has no file.
+    """
+
+    corpus: dict  # identity of the stream
+    vocabulary: dict  # {"learned": its settings} or {"given": SHA-256 of the tokenizer}
+    limits: dict | None  # fields of `PairLimits`; None if all pairs are kept
+    shard_pairs: int  # pairs of the corpus, those that are dropped too, for each shard
+    versions: dict = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
+    place: tuple[int, int] = (0, 0)  # unit of the stream, and the row in it, behind the last complete shard
+    report: EncodingReport = field(default_factory=EncodingReport)  # of the pairs before that place
+    tokenizer: list[dict] = field(default_factory=list)  # an entry for each file, once they are there
+    shards: list[dict] = field(default_factory=list)  # an entry for each complete one
+
+    def save(self, folder: Path) -> None:
+        with writing(folder):
+            write_json(folder / RECORD, asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> "Preparation":
+        """Raises ValueError if the record is none, or the files are not those that it lists."""
+        try:
+            content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+            found = cls(**{**content, "report": EncodingReport(**content["report"])})
+            files = [(each["file"], each["bytes"], each["crc32"]) for each in (*found.tokenizer, *found.shards)]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{folder / RECORD} is no record of a preparation ({error}): remove {folder}.") from error
+        for name, size, checksum in files:
+            path = folder / name
+            if not path.is_file() or path.stat().st_size != size or _crc32(path) != checksum:
+                raise ValueError(f"{path} is missing or damaged: remove {folder} and prepare the corpus again.")
+        return found
+
+
+def file_entry(folder: Path, path: Path, **facts) -> dict:
+    """What the record says of a file."""
+    file = path.relative_to(folder).as_posix()
+    return {"file": file, **facts, "bytes": path.stat().st_size, "crc32": _crc32(path)}
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written ({error}): what is complete stays; make room and do the same again to go on."
+        ) from error
+
+
+def corpus_begun_with(folder: str | Path) -> dict | None:
+    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
+
+    Raises:
+        ValueError: The folder is damaged.
+    """
+    return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
+
+
+@dataclass
+class PreparedCorpus(Corpus):
+    """What `prepare` made of a training corpus: rows of ids, mapped into memory, their tokenizer, and the record.
+
+    Its batches are those of the same corpus read as text and held in memory, to the last bit. They are not those of the
+    corpus read as a stream: a stream can sort and shuffle only what its buffer holds, a folder all of its pairs.
+    """
+
+    rows: "Dataset"
+    tokenizer: "PreTrainedTokenizerFast"
+    record: dict
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.folder)
+
+    @property
+    def identity(self) -> dict:
+        return self.record["corpus"]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides the rows."""
+        decisive = {name: self.record[name] for name in ("corpus", "vocabulary", "limits")}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """What the ids say: the pairs that were kept."""
+        for row in self.rows:
+            yield tuple(self.tokenizer.decode(row[side], skip_special_tokens=True) for side in ("input_ids", "labels"))
+
+    def encoded(self, tokenizer, limits=None, **batches):
+        """The rows as they are: `check` says whether they are of such a tokenizer and limits."""
+        return self.rows, EncodingReport(**self.record["report"])
+
+    def save_tokenizer(self, folder: Path, settings: TokenizerSettings, *, show_progress: bool = False) -> None:
+        """Copies the tokenizer that it was made with, with its list of words if it has one."""
+        self.tokenizer.save_pretrained(folder)
+        if (words := self.folder / TOKENIZER / KNOWN_WORDS).is_file():
+            shutil.copy(words, folder)
+
+    def check(self, name: str, languages: list[str], limits: PairLimits, settings: TokenizerSettings) -> None:
+        """Raises ValueError if it was prepared otherwise than a recipe wants, which calls this folder `name`."""
+        learned = asdict(settings)
+        for what, prepared, wanted in (
+            ("languages", self.identity["languages"], languages),
+            ("limits", self.record["limits"], asdict(limits)),
+            ("tokenizer", self.record["vocabulary"].get("learned", learned), learned),  # one that was given is right
+        ):
+            if prepared != wanted:
+                raise ValueError(
+                    f"{name} was prepared with the {what} {prepared}, and the recipe has {wanted}: prepare it again, "
+                    "or change the recipe."
+                )
+
+
+def load_prepared(folder: str | Path) -> PreparedCorpus:
+    """The training corpus in a folder of `prepare`.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ValueError: It is none of `prepare`, unfinished or damaged; the message says what to do.
+    """
+    from datasets import load_from_disk
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no folder {folder}: vanilla-transformer prepare RECIPE --output {folder}")
+    if not (folder / RECORD).is_file():
+        raise ValueError(
+            f"{folder} is no prepared corpus, it has no {RECORD}: make one with vanilla-transformer prepare RECIPE "
+            "--output FOLDER"
+        )
+    record = Preparation.load(folder)
+    if not (folder / STATE).is_file():
+        raise ValueError(
+            f"{folder} is not finished, it has {record.report.pairs:,} pairs so far: run the same "
+            f"vanilla-transformer prepare RECIPE --output {folder} again, it goes on from there."
+        )
+    try:
+        rows, tokenizer = load_from_disk(str(folder)), load_tokenizer(folder / TOKENIZER)
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(f"{folder} is damaged ({error}): remove it and prepare the corpus again.") from error
+    return PreparedCorpus(rows, tokenizer, asdict(record), folder)

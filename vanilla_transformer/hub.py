@@ -1,0 +1,301 @@
+"""The one place that talks to the Hub: which revision is read, what is tried again, and what its errors mean."""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitInfo
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT = 1.0  # seconds before the second try; each wait after it is twice as long
+_PATIENCE = 60.0  # seconds for which publishing is tried again
+_LONGEST_WAIT = 300.0  # seconds; the Hub counts requests in windows of five minutes
+_PICKLE = "training_args.bin"  # which Trainer's own pushes leave
+
+
+class StreamLostError(OSError):
+    """A corpus could not be read, or not be read again, for as long as that was to be tried."""
+
+
+class Waits:
+    """Waits between tries, each twice as long as the one before, up to `longest` seconds; a success begins anew."""
+
+    def __init__(self, longest: float = 60.0, pause: Callable[[float], Any] = time.sleep):
+        self.longest, self.pause = longest, pause
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        self.since, self.next = time.monotonic(), FIRST_WAIT
+
+    def seconds(self) -> float:
+        """Since the last success."""
+        return time.monotonic() - self.since
+
+    def wait(self, told: str, *values, at_least: float = 0.0) -> None:
+        """Says how long it waits, in the last place of `told`, and waits."""
+        seconds = max(self.next, at_least)
+        logger.warning(told, *values, seconds)
+        self.pause(seconds)
+        self.next = min(2 * self.next, self.longest)
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+def is_of_the_hub(path: str | Path) -> bool:
+    """Whether `path` can only be USER/NAME or USER/NAME@REVISION: there is no folder USER here."""
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(path))) and not Path(path).parent.exists()
+
+
+def fetched_model(name: str, patterns: Sequence[str]) -> Path:
+    """The cache's folder of the model USER/NAME or USER/NAME@REVISION, with the files that match one of the patterns.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ConnectionError: The Hub cannot be reached.
+        PermissionError: The Hub does not know the token.
+    """
+    from huggingface_hub import is_offline_mode, snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    repository, _, revision = name.partition("@")
+    no_folder = f"There is no folder {name}"
+    try:
+        fetched = snapshot_download(
+            repository,
+            revision=revision or None,
+            allow_patterns=list(patterns),
+            ignore_patterns=["*/*"],  # checkpoints, which a training pushes
+        )
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise FileNotFoundError(
+            f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
+        if is_offline_mode():
+            raise ConnectionError(
+                f"{no_folder} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
+            ) from error
+        if _status(error) in (401, 403):
+            raise PermissionError(
+                f"{no_folder}, and the Hub does not know your token: log in with `hf auth login`."
+            ) from error
+        raise ConnectionError(
+            f"{no_folder}, and the Hub could not be asked for it ({type(error).__name__}): try again."
+        ) from error
+    if not Path(fetched, "config.json").is_file():
+        raise FileNotFoundError(f"{repository} on the Hub holds no model: it has no config.json.")
+    return Path(fetched)
+
+
+def dataset_commit(repository: str, revision: str | None, name: str, patience: float) -> str:
+    """The commit that a branch or tag of a dataset is now. Raises what `persistently` raises."""
+    from huggingface_hub import HfApi
+
+    return persistently(lambda: HfApi().dataset_info(repository, revision=revision).sha, name, patience)
+
+
+def persistently(action: Callable, name: str, patience: float):
+    """What `action()` reads from the Hub; tried again while a connection is broken.
+
+    Raises:
+        FileNotFoundError: `name` was never there: waiting does not help.
+        StreamLostError: It could not be read for `patience` seconds.
+    """
+    waits = Waits()
+    while True:
+        try:
+            return action()
+        except (*broken_connections(), json.JSONDecodeError) as error:  # the latter: something else than the Hub spoke
+            if _was_never_there(error):
+                raise FileNotFoundError(f"There is no {name}, or not for you ({one_line(error)}).") from error
+            if waits.seconds() > patience:
+                raise StreamLostError(f"{name} cannot be reached ({one_line(error)}).") from error
+            waits.wait("%s cannot be reached (%s); trying again in %.0f seconds.", name, one_line(error))
+
+
+def broken_connections() -> tuple[type[Exception], ...]:
+    """What `datasets` and its parts raise when a connection or a server fails, or a file is not whole."""
+    from huggingface_hub.errors import HTTPError
+    from pyarrow import ArrowException
+
+    return (OSError, HTTPError, ArrowException)
+
+
+def one_line(error: Exception) -> str:
+    """An error in at most 300 characters."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def _was_never_there(error: Exception) -> bool:
+    from huggingface_hub.errors import (
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    links = [error]
+    while link := links[-1].__cause__ or links[-1].__context__:
+        links.append(link)
+    if any(isinstance(link, LocalEntryNotFoundError) for link in links):
+        return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
+    never_there = (RepositoryNotFoundError, RevisionNotFoundError, OfflineModeIsEnabled)
+    return _status(error) in (401, 403) or isinstance(error, (FileNotFoundError, PermissionError, *never_there))
+
+
+# ---------------------------------------------------------------------------------------------------------- publishing
+
+
+def check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
+    """Checks what can be checked without asking the Hub.
+
+    Raises:
+        ValueError: A name is not one that the Hub has, or they do not go together.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ValueError(f"{repository!r} is no name on the Hub: {error}") from None
+    if "/" not in repository:
+        raise ValueError(f"{repository!r} is no name on the Hub: give USER/NAME.")
+    if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
+        raise ValueError(f"{revision} is a commit, which cannot be changed: give the name of a branch.")
+    if pull_request and revision is not None:
+        raise ValueError("A pull request is for the main branch: give no other one.")
+    if pull_request and tag is not None:
+        raise ValueError("A pull request is no part of the model yet: give no tag.")
+
+
+def commit_files(
+    repository: str,
+    files: Mapping[str, Path],
+    *,
+    message: str,
+    private: bool = False,
+    revision: str | None = None,
+    tag: str | None = None,
+    pull_request: bool = False,
+) -> "CommitInfo":
+    """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
+
+    Raises:
+        ValueError: The Hub refuses something, or the tag is another commit's.
+        PermissionError: The Hub does not know the token, or it may not write there.
+        ConnectionError: The Hub did not answer for a minute, or answered with errors only.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    api = HfApi()
+    with _explained(repository):
+        _send(lambda: api.create_repo(repository, private=private, exist_ok=True))
+        if revision is not None and not revision.startswith("refs/"):
+            _send(lambda: api.create_branch(repository, branch=revision, exist_ok=True))
+        operations = [CommitOperationAdd(name, file) for name, file in files.items()]
+        if _send(lambda: api.file_exists(repository, _PICKLE, revision=revision)):
+            operations.append(CommitOperationDelete(_PICKLE))
+        commit = _send(
+            lambda: api.create_commit(  # not upload_folder, which makes several if it takes long
+                repository, operations, commit_message=message, revision=revision, create_pr=pull_request
+            )
+        )
+        if tag is not None:  # it may be there already, from a try before this one
+            _send(lambda: api.create_tag(repository, tag=tag, revision=commit.oid, exist_ok=True))
+            named = {ref.name: ref.target_commit for ref in _send(lambda: api.list_repo_refs(repository)).tags}
+            if named.get(tag, commit.oid) != commit.oid:
+                raise ValueError(
+                    f"{repository} was published, as {commit.oid}, but {tag} is already the name of {named[tag]}: "
+                    "publish again with another tag."
+                )
+    return commit
+
+
+def _send(action: Callable[[], Any]) -> Any:
+    """What `action` returns. The client itself tries an upload again, but neither a new repository nor a commit."""
+    waits, begun = Waits(longest=16.0), time.monotonic()
+    while True:
+        try:
+            return action()
+        except Exception as error:
+            asked = _asked_to_wait(error)
+            if not _may_pass(error) or time.monotonic() - begun > _PATIENCE or asked > _LONGEST_WAIT:
+                raise
+            what = f"status {_status(error)}" if _status(error) else type(error).__name__
+            waits.wait("The Hub did not answer as it should (%s); trying again in %.0f seconds.", what, at_least=asked)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it is the Hub's or the line's fault, which waiting may mend."""
+    from huggingface_hub.errors import HTTPError
+
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # of a file that is being sent
+        return _may_pass(error.__cause__)
+    status = _status(error)
+    if status is not None:
+        return status >= 500 or status in (408, 429)
+    return isinstance(error, (HTTPError, ConnectionError, TimeoutError))
+
+
+def _asked_to_wait(error: Exception) -> float:
+    """Seconds that the Hub asks for before the next try; 0 if it does not."""
+    said = error.response.headers.get("Retry-After", "") if _status(error) else ""
+    return float(said) if said.isdecimal() else 0.0  # it may also be a date, which the Hub does not send
+
+
+def _status(error: BaseException | None) -> int | None:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    response = getattr(error, "response", None)
+    return response.status_code if isinstance(error, HfHubHTTPError) and response is not None else None
+
+
+@contextmanager
+def _explained(repository: str) -> Iterator[None]:
+    """The client's errors as what a user can mend.
+
+    They carry the request with them, and so the token: what is raised instead says neither.
+    """
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+    try:
+        yield
+    except LocalTokenNotFoundError:
+        raise PermissionError(
+            f"There is no token to write to {repository} with: log in with `hf auth login`."
+        ) from None
+    except Exception as error:
+        status = _status(error) or _status(error.__cause__)
+        if status in (401, 403, 404):
+            raise PermissionError(
+                f"The Hub does not let you write to {repository} (status {status}): log in with `hf auth login`, with "
+                "a token that may write there."
+            ) from None
+        if _may_pass(error):
+            what = f"status {status}" if status else type(error).__name__
+            later = f"in {asked:.0f} seconds" if (asked := _asked_to_wait(error)) else "later"
+            raise ConnectionError(
+                f"The Hub does not answer as it should ({what}): publish again {later}, which finishes the job."
+            ) from None
+        if status is not None:
+            said = error.server_message if isinstance(error, HfHubHTTPError) else None
+            raise ValueError(
+                f"The Hub refuses this for {repository} (status {status}): {said or 'no reason'}"
+            ) from None
+        raise

@@ -1,0 +1,125 @@
+"""Constituency trees in brackets, as the Penn Treebank writes them: `(S (NP (PRP I)) (VP (VBP am)))`."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+# Only ASCII's white space separates words, as in C: a no-break space may be part of one.
+_TOKEN = re.compile(r"\((?P<label>[^\s()]*)|\)|(?P<word>[^\s()]+)", re.ASCII)
+_NOT_IN_NAMES = re.compile(r"[\s()]", re.ASCII)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Tree:
+    """A constituent with its children, or a tag with its word.
+
+    `str(tree)` is the tree in brackets, which `read_tree` reads again. Trees may have any depth: no method recurses.
+
+    Attributes:
+        label: A phrase's label or a word's tag, with function tags and indices as they were written (`NP-SBJ-1`). Empty
+            for the Penn Treebank's outermost bracket.
+        children: The constituents in it; none if it has a word, or nothing at all.
+        word: The word if this is a tag, its brackets written as `-LRB-` and `-RRB-`.
+
+    Raises:
+        ValueError: A label or word would not be read again as it is, or a word stands beside children.
+    """
+
+    label: str
+    children: tuple["Tree", ...] = ()
+    word: str | None = None
+
+    def __post_init__(self):
+        if self.word is not None and self.children:
+            raise ValueError(f"a constituent has either children or a word, but {self.label!r} has both")
+        for name in (self.label, self.word or ""):
+            if _NOT_IN_NAMES.search(name):
+                raise ValueError(f"no space or bracket can be in a label or a word; write -LRB- for '(', not {name!r}")
+        if self.word == "":
+            raise ValueError(f"the word of {self.label!r} is empty: use None if there is none")
+
+    def walk(self) -> Iterator[tuple["Tree", bool]]:
+        """Goes around the tree from left to right: each constituent with True going down and with False coming up."""
+        waiting = [(self, True)]
+        while waiting:
+            tree, down = waiting.pop()
+            yield tree, down
+            if down:
+                waiting.append((tree, False))
+                waiting.extend((child, True) for child in reversed(tree.children))
+
+    def leaves(self) -> list["Tree"]:
+        """The tags with their words, from left to right."""
+        return [tree for tree, down in self.walk() if down and tree.word is not None]
+
+    def __str__(self) -> str:
+        pieces = []
+        for tree, down in self.walk():
+            pieces.append(f" ({tree.label}" if down else ")")
+            if down and tree.word is not None:
+                pieces.append(f" {tree.word}")
+        return "".join(pieces)[1:]
+
+    def __repr__(self) -> str:
+        return f"read_tree({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, Tree) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def read_tree(text: str) -> Tree:
+    """Reads one tree in brackets.
+
+    Raises:
+        ValueError: As `read_trees`, or there is not exactly one tree.
+    """
+    trees = read_trees(text)
+    if len(trees) != 1:
+        raise ValueError(f"there are {len(trees)} trees, not one")
+    return trees[0]
+
+
+def read_trees(text: str) -> tuple[Tree, ...]:
+    """Reads trees in brackets that stand one after the other, if any; white space between brackets does not matter.
+
+    Raises:
+        ValueError: Brackets are not balanced, or a word stands outside brackets or beside a bracket or another word;
+            the message names the character, counted from 1.
+    """
+    done: list[Tree] = []
+    opened: list[_Opened] = []
+    for token in _TOKEN.finditer(text):
+        label, word = token["label"], token["word"]
+        beside = opened[-1] if opened else None
+        if label is not None:
+            if beside and beside.word is not None:
+                raise ValueError(f"a bracket beside the word {beside.word!r} at character {token.start() + 1}")
+            opened.append(_Opened(label, [], None))
+        elif word is not None:
+            if beside is None:
+                raise ValueError(f"the word {word!r} outside brackets at character {token.start() + 1}")
+            if beside.children or beside.word is not None:
+                raise ValueError(f"the word {word!r} has no bracket of its own at character {token.start() + 1}")
+            beside.word = word
+        else:
+            if beside is None:
+                raise ValueError(f"nothing is open that is closed at character {token.start() + 1}")
+            opened.pop()
+            tree = Tree(beside.label, tuple(beside.children), beside.word)
+            (opened[-1].children if opened else done).append(tree)
+    if opened:
+        raise ValueError(f"{len(opened)} of the brackets are not closed")
+    return tuple(done)
+
+
+@dataclass
+class _Opened:
+    """A constituent whose closing bracket is not read yet."""
+
+    label: str
+    children: list[Tree]
+    word: str | None

@@ -1,0 +1,70 @@
+"""What a folder of ours held when it was written, and whether it still does: the size and SHA-256 of every file."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..files import flush, read_json, sha256_of, write_json
+
+
+DIGESTS = "digests.json"
+
+
+class DamagedError(ValueError):
+    """A file is not the one that was written; the message names it."""
+
+
+def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> None:
+    """Lists files of a folder, all if none are named, with facts on it, in its `digests.json`.
+
+    They are on the disk before: power may go at any time.
+    """
+    found = sorted(path.name for path in folder.iterdir() if path.is_file()) if names is None else sorted(names)
+    files = {}
+    for path in (folder / name for name in found if name != DIGESTS):
+        flush(path)
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    write_json(folder / DIGESTS, {**facts, "files": files})
+
+
+def read_digests(folder: Path) -> dict | None:
+    """What `write_digests` wrote: `files`, and the facts. None if there is no such list; DamagedError if it is none."""
+    path = folder / DIGESTS
+    if not path.is_file():
+        return None
+    try:
+        record = read_json(path)
+    except ValueError as error:
+        raise DamagedError(str(error)) from error
+    files = record.get("files")
+    if not isinstance(files, dict) or not all(_is_entry(name, entry) for name, entry in files.items()):
+        raise DamagedError(f"{path} is damaged: it is no list of files with their digests.")
+    return record
+
+
+def _is_entry(name: str, entry) -> bool:
+    plain = name == Path(name).name and name not in ("", ".", "..")
+    return plain and isinstance(entry, dict) and type(entry.get("bytes")) is int and type(entry.get("sha256")) is str
+
+
+def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:
+    """Compares files of a folder, all if none are named, with its list; files that are not on it are the user's.
+
+    Without `contents` only sizes are compared, for which no file is read.
+
+    Raises:
+        DamagedError: A file is missing or another than was written.
+        OSError: A file cannot be read.
+    """
+    record = read_digests(folder)
+    files = {} if record is None else record["files"]
+    for name in files if names is None else files.keys() & set(names):
+        path = folder / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing.")
+        if path.stat().st_size != files[name]["bytes"]:
+            raise DamagedError(
+                f"{path} is damaged: it has {path.stat().st_size:,} bytes and was written with "
+                f"{files[name]['bytes']:,}."
+            )
+        if contents and sha256_of(path) != files[name]["sha256"]:
+            raise DamagedError(f"{path} is damaged: its content is not what was written.")

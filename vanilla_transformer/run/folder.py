@@ -1,0 +1,211 @@
+"""Where everything lies: the files of a run, and the recipes that come with the package.
+
+Nothing here needs torch or transformers: `vanilla-transformer recipes` answers at once.
+"""
+
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+
+import yaml
+from safetensors import SafetensorError, safe_open
+
+from ..files import read_json
+from .digests import DIGESTS, DamagedError, check_digests, read_digests
+
+
+_RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+WEIGHTS = "model.safetensors"
+MODEL_FILES = (WEIGHTS, "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", DIGESTS)
+_LOGGED_NUMBERS = {"step", "elapsed_seconds", "loss", "eval_loss", "eval_perplexity", "eval_bleu", "skipped_updates"}
+
+
+class RunFolder:
+    """The files of one training run. The folder need not exist yet."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.recipe = self.path / "recipe.yaml"
+        self.environment = self.path / "environment.json"
+        self.data = self.path / "data.json"
+        self.finished = self.path / "finished.json"
+        self.tokenizer = self.path / "tokenizer"
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.path / "best"
+        self.averaged = self.path / "averaged"
+        self.log = self.path / "log.jsonl"
+        self.not_finite = self.path / "not_finite.jsonl"
+        self.scores = self.path / "scores.json"
+        self.translations = self.path / "translations"
+        self.learning_curve = self.path / "learning_curve.png"
+        self.attention = self.path / "attention.png"
+        # All but folders that there may be before the first checkpoint; an evaluation may have drawn a curve.
+        records = (self.recipe, self.environment, self.data, self.log)
+        self.files_of_a_start = (*records, self.learning_curve, self.not_finite)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that a run writes side by side, beside its model."""
+        return [path.name for path in vars(self).values() if isinstance(path, Path) and path != self.path]
+
+    def check_places(self) -> None:
+        """Raises OSError if a file is where a run has a folder, or a folder where it has a file.
+
+        (Only the folder of checkpoints may be a link.)
+        """
+        folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.translations)
+        for path in folders:
+            linked = path.is_symlink() and (path != self.checkpoints or not path.exists())
+            if linked or (path.exists() and not path.is_dir()):
+                kind = "a symbolic link" if path.is_symlink() else "a file"
+                raise NotADirectoryError(f"{path} is {kind}, where a run has a folder: move it elsewhere.")
+        for name in (*self.names, *MODEL_FILES):
+            path = self.path / name
+            if path not in folders and path.is_dir():
+                raise IsADirectoryError(f"{path} is a folder, where a run has a file: move it elsewhere.")
+
+    def log_records(self) -> list[dict]:
+        """What was logged so far. A last line that has no end yet is left out: it is being written, or was cut.
+
+        Raises:
+            FileNotFoundError: Nothing was: this is no run folder, or training has not begun.
+            ValueError: A line is no record of a training log; file and line are named.
+        """
+        if not self.log.is_file():
+            raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
+        *lines, _ = self.log.read_bytes().split(b"\n")
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                records.append(record := json.loads(line))
+                for name in _LOGGED_NUMBERS & record.keys():
+                    if record[name] is not None:  # where it was not finite
+                        math.isfinite(record[name])
+            except (ValueError, AttributeError, TypeError, OverflowError) as error:
+                raise ValueError(f"{self.log}, line {number}: no record of a training log ({error}).") from error
+        return records
+
+    # ------------------------------------------------------------------------------------------------- records
+
+    def began(self) -> dict:
+        """What the run wrote down of itself when it began; empty if it has not; ValueError if that is damaged."""
+        if not self.environment.exists():
+            return {}
+        record = read_json(self.environment, "Restore it, or choose another output folder: a run needs what it says.")
+        packages = record.get("packages")
+        if not isinstance(packages, dict) or "vanilla-transformer" not in packages:
+            raise ValueError(f"{self.environment} is not the record of a run: choose another output folder.")
+        return record
+
+    def data_record(self) -> dict[str, dict]:
+        """The account of the run's text by the names of its sets; empty if there is none; ValueError if damaged."""
+        remedy = "Restore it, or remove it: then nobody compares the text with the one that the run began with."
+        record = read_json(self.data, remedy) if self.data.exists() else {}
+        kinds = {"fingerprint": str, "corpus": dict}
+        if not all(
+            isinstance(each, dict) and all(isinstance(each.get(name, kind()), kind) for name, kind in kinds.items())
+            for each in record.values()
+        ):
+            raise ValueError(f"{self.data} is damaged (it is not the account of a run's text). {remedy}")
+        return record
+
+    def finished_after(self) -> int | None:
+        """The `max_steps` with which training ended; None if it has not; ValueError if the file is damaged."""
+        if not self.finished.exists():
+            return None
+        remedy = "Remove it: the checkpoints say too how far training came."
+        steps = read_json(self.finished, remedy).get("max_steps")
+        if type(steps) is not int:
+            raise ValueError(f"{self.finished} is damaged (it has no max_steps). {remedy}")
+        return steps
+
+    # --------------------------------------------------------------------------------------------- checkpoints
+
+    def checkpoint_folders(self) -> list[Path]:
+        """What has the name of a checkpoint, whole or not, by number of updates."""
+        return checkpoints_in(self.checkpoints)
+
+    def good_checkpoints(self) -> list[Path]:
+        """The complete checkpoints, by number of updates. Digests are not compared: `fault_of` does that."""
+        return [folder for folder in self.checkpoint_folders() if self.fault_of(folder, contents=False) is None]
+
+    def bad_checkpoints(self) -> list[Path]:
+        """Those that `good_checkpoints` leaves out."""
+        return [folder for folder in self.checkpoint_folders() if self.fault_of(folder, contents=False) is not None]
+
+    def fault_of(self, checkpoint: Path, *, contents: bool = True) -> str | None:
+        """What is wrong with a checkpoint of this run, in a sentence; None if nothing is.
+
+        With `contents` all of its files are read, and their digests compared.
+
+        Raises:
+            OSError: A file cannot be read, which is no damage: say that permission is denied.
+        """
+        try:
+            record = read_digests(checkpoint)
+            if record is None:
+                # Runs of version 0.1.0 had no names and their checkpoints no digests.
+                return "its save was cut short" if "run" in self.began() else _fault_without_digests(checkpoint)
+            if record.get("run") != self.began().get("run", record.get("run")):
+                return "it is of another run"
+            if f"checkpoint-{record.get('step')}" != checkpoint.name:
+                return f"it is of update {record.get('step')}"
+            check_digests(checkpoint, contents=contents)
+        except DamagedError as error:
+            return str(error).rstrip(".")
+        return None
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """What has the name of a checkpoint, by number of updates. (`checkpoint-40-copy` is the user's.)"""
+    found = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name):
+            if path.is_symlink() or not path.is_dir():
+                kind = "a symbolic link" if path.is_symlink() else "a file"
+                raise NotADirectoryError(f"{path} is {kind}, not the folder of a checkpoint: move it elsewhere.")
+            found[int(match[1])] = path
+    return [found[step] for step in sorted(found)]
+
+
+def _fault_without_digests(checkpoint: Path) -> str | None:
+    """What shows without digests: states of optimiser, schedule and random numbers that are cut, weights that are."""
+    state = checkpoint / "trainer_state.json"
+    if not state.is_file():  # which the trainer writes last
+        return "its save was cut short"
+    try:
+        if type(read_json(state).get("global_step")) is not int:
+            return f"{state} is damaged"
+        (checkpoint / WEIGHTS).open("rb").close()  # for what safe_open raises does not say why it cannot read
+        with safe_open(checkpoint / WEIGHTS, framework="pt"):
+            pass
+    except (ValueError, FileNotFoundError, SafetensorError) as error:
+        return str(error).rstrip(".")
+    for pattern in ("optimizer.*", "scheduler.pt", "scaler.pt", "rng_state*.pth"):
+        for path in checkpoint.glob(pattern):
+            with path.open("rb") as file:  # given a name, is_zipfile takes what it may not read for no zip
+                if not zipfile.is_zipfile(file):  # as torch.save writes it
+                    return f"{path} is damaged"
+    return None
+
+
+def list_recipes() -> dict[str, str]:
+    """Names of the recipes that come with the package, with one line on each."""
+    contents = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_RECIPES.glob("*.yaml"))}
+    return {name: content.get("description", "") for name, content in contents.items()}
+
+
+def find_recipe(name_or_path: str) -> Path:
+    """The file of a recipe that comes with the package, or the file of that path.
+
+    Raises:
+        FileNotFoundError: There is neither; the message names the recipes there are.
+    """
+    shipped = [_RECIPES / f"{name_or_path}.yaml"] if Path(name_or_path).name == name_or_path else []
+    for path in (*shipped, Path(name_or_path)):
+        if path.is_file():
+            return path
+    known = ", ".join(sorted(path.stem for path in _RECIPES.glob("*.yaml")))
+    raise FileNotFoundError(f"There is no recipe {name_or_path!r}: give a YAML file or one of {known}.")

@@ -1,0 +1,110 @@
+"""Models, tokenizers and ensembles: from a run, from any folder, from the Hub."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from ..data.known_words import KNOWN_WORDS, load_known_words
+from ..data.tokenizer import load_tokenizer
+from ..device import chosen_device
+from ..hub import fetched_model, is_of_the_hub
+from ..model.checks_vanilla_transformer import check_saved_decoding, check_token
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..model.ensemble_vanilla_transformer import EnsembleForConditionalGeneration
+from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from ..translation.by_ctranslate2 import ExportedModel
+from .folder import RunFolder
+
+
+def find_model(path: str | Path) -> Path:
+    """The folder to load a model from: `path` itself, be it a run folder or that of any model.
+
+    A run that version 0.1.0 has made has no model of its own: there it is the averaged one, else the best.
+
+    Args:
+        path: A folder; or USER/NAME, or USER/NAME@REVISION, of a model of the Hub, where there is no folder USER. What
+            it needs is fetched, unless it is in the cache already; none of its code is.
+
+    Raises:
+        FileNotFoundError: There is no model at `path`.
+        ConnectionError: The Hub cannot be reached.
+        PermissionError: The Hub does not know the token.
+    """
+    run = RunFolder(path)
+    for folder in (run.path, run.averaged, run.best):
+        if (folder / "config.json").is_file():
+            return folder
+    if is_of_the_hub(path):
+        return fetched_model(str(path), ("*.json", "*.safetensors", "*.spm", "recipe.yaml", KNOWN_WORDS))
+    if run.checkpoints.is_dir() and run.recipe.is_file():
+        raise FileNotFoundError(
+            f"The run in {path} is not finished, it has no model yet but its checkpoints: give one of them, or go on: "
+            f"vanilla-transformer train --resume {path}"
+        )
+    raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
+
+
+def load_weights(kind: type, path: str | Path, **options):
+    """`kind.from_pretrained(path)`; ValueError if weights are missing, which transformers would make up."""
+    model, report = kind.from_pretrained(path, **options, output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):
+        more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")
+    return model
+
+
+def load_model(
+    path: str | Path, device: str | torch.device = "auto"
+) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
+    """Loads the model that `find_model` finds and its tokenizer.
+
+    Args:
+        path: As for `find_model`.
+        device: Where the model is to be, as for `chosen_device`.
+
+    Raises:
+        FileNotFoundError: There is no model at `path`.
+        ValueError: There is no tokenizer beside it, some of its weights are missing, its configurations ask for what
+            there is not, it is for CTranslate2, or there is no such device.
+    """
+    place = chosen_device(device)
+    found = find_model(path)
+    if ExportedModel.is_in(found):
+        raise ValueError(
+            f"The model in {found} was exported: CTranslate2 can run it (translate --backend ctranslate2)."
+        )
+    config = VanillaTransformerConfig.from_pretrained(found)
+    check_token("decoder_start_token_id", config.decoder_start_token_id, config.vocab_size)
+    check_saved_decoding(found, config.vocab_size)
+    model = load_weights(VanillaTransformerForConditionalGeneration, found)
+    return model.to(place), load_its_tokenizer(found)
+
+
+def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer beside a model: ours, which is checked, or Marian's. Raises ValueError if there is none."""
+    if (folder / "source.spm").is_file():
+        try:
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except TypeError as error:  # a special token that is no text
+            raise ValueError(f"The tokenizer in {folder} cannot be read ({error}): convert the model again.") from error
+    return load_tokenizer(folder)
+
+
+def load_ensemble(
+    paths: Sequence[str | Path],
+    device: str | torch.device = "auto",
+) -> tuple[VanillaTransformerForConditionalGeneration | EnsembleForConditionalGeneration, PreTrainedTokenizerBase]:
+    """Loads a model as `load_model` does, or several of one vocabulary as an ensemble; else ValueError."""
+    models, tokenizers = zip(*(load_model(path, device) for path in paths), strict=True)
+    for path, tokenizer in zip(paths, tokenizers, strict=True):
+        if tokenizer.get_vocab() != tokenizers[0].get_vocab():
+            raise ValueError(f"{path} has another vocabulary than {paths[0]}: an ensemble has one.")
+    return models[0] if len(models) == 1 else EnsembleForConditionalGeneration(list(models)), tokenizers[0]
+
+
+def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:
+    """The words that at least one of several models has learned; None if one of them came without a list."""
+    lists = [load_known_words(find_model(path)) for path in paths]
+    return None if None in lists else frozenset().union(*lists)

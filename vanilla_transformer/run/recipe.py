@@ -1,0 +1,392 @@
+"""A training run described in one YAML file: data, tokenizer, model, training, decoding, evaluation."""
+
+import dataclasses
+import difflib
+import math
+import re
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import GenerationConfig
+from transformers.configuration_utils import PreTrainedConfig
+
+from ..data.encoding import PairLimits
+from ..data.tokenizer import TokenizerSettings
+from ..evaluation.metrics import METRICS
+from ..model.checks_vanilla_transformer import check_decoding
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
+from ..training.arguments import UNDER_NOAM, WITHOUT_EFFECT, VanillaTransformerTrainingArguments
+from .folder import find_recipe
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """The `data` section: where sentence pairs come from and which of them are trained on.
+
+    Attributes:
+        source_language: Language code of the source.
+        target_language: Language code of the target.
+        train: The training corpus, in any form that `load_corpus` reads.
+        validation: What checkpoints are chosen by.
+        test: Names of test sets with their corpora.
+        folder: What relative paths are relative to; the current folder if it is not given.
+        max_source_length: Longest source that is trained on, in tokens with `</s>`.
+        max_target_length: Longest target that is trained on, in tokens with `</s>`.
+        max_length_ratio: How many times longer one side may be than the other; null for any.
+        stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
+        buffer_pairs: With `stream`: pairs that are sorted by length and shuffled together.
+        patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
+    """
+
+    source_language: str
+    target_language: str
+    train: Any
+    validation: Any
+    test: dict = field(default_factory=dict)
+    folder: str = "."
+    max_source_length: int = 256
+    max_target_length: int = 256
+    max_length_ratio: float | None = None
+    stream: bool = False
+    buffer_pairs: int = 200_000
+    patience: float = 3600.0
+
+    def __post_init__(self):
+        for name in ("source_language", "target_language"):
+            if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language := getattr(self, name)):
+                raise ValueError(f"data.{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
+        for name in self.test:
+            if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
+                raise ValueError(
+                    f"data.test: {_shown(name)} is no name for a test set: use letters, digits, '_', '-' and '.' (a "
+                    "number in quotes)"
+                )
+
+    @property
+    def limits(self) -> PairLimits:
+        return PairLimits(self.max_source_length, self.max_target_length, self.max_length_ratio)
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """The `evaluation` section.
+
+    Attributes:
+        metrics: Which scores to compute on validation and test sets.
+        examples: Source sentences; the first is the one whose attention is drawn when the run is done.
+    """
+
+    metrics: list = field(default_factory=lambda: ["sacrebleu", "chrf"])
+    examples: list = field(default_factory=list)
+
+    def __post_init__(self):
+        if not all(isinstance(example, str) for example in self.examples):
+            raise ValueError(f"evaluation.examples must be sentences, not {_shown(self.examples)}")
+        if not self.metrics:
+            raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
+        for metric in self.metrics:
+            _check_known(metric, tuple(METRICS), "evaluation.metrics: ")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run.
+
+    Attributes:
+        description: One line on it, for cards and for `vanilla-transformer recipes`.
+        data: Where the sentence pairs come from.
+        tokenizer: The vocabulary to learn from the training text.
+        model: Fields of `VanillaTransformerConfig` that differ from its defaults, and `attn_implementation`.
+        training: Fields of `VanillaTransformerTrainingArguments` that differ from its defaults.
+        decoding: Fields of transformers' `GenerationConfig` that differ from the paper's decoding.
+        evaluation: What is measured at the end.
+    """
+
+    description: str = field(default="", kw_only=True)
+    data: DataSettings
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    model: dict = field(default_factory=dict)
+    training: dict = field(default_factory=dict)
+    decoding: dict = field(default_factory=dict)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+    def __post_init__(self):
+        if "/" in (attention := self.model.get("attn_implementation") or ""):
+            raise ValueError(
+                f"model.attn_implementation = {_shown(attention)} would be fetched from the Hub and run: choose eager "
+                "or sdpa, which torch has"
+            )
+        naming_the_field("model", self.model, lambda fields: VanillaTransformerConfig(**fields))
+        try:
+            check_decoding(self.decoding, self.tokenizer.vocab_size)
+        except ValueError as error:
+            raise ValueError(f"decoding.{error}") from error
+        naming_the_field(
+            "decoding",
+            self.decoding,
+            lambda fields: paper_generation_config(VanillaTransformerConfig(), **fields).validate(strict=True),
+        )
+        if self.training.get("hub_token") is not None:  # recipes are kept with every checkpoint, and published
+            raise ValueError(
+                "training.hub_token would be stored with the run: log in with `hf auth login` instead, or set HF_TOKEN"
+            )
+        without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
+        for name in self.training.keys() & without.keys():
+            raise ValueError(f"training.{name} has no effect, {without[name]}")
+
+    @property
+    def is_parser(self) -> bool:
+        """Whether it makes trees, and no translations."""
+        return any(METRICS[metric].of_trees for metric in self.evaluation.metrics)
+
+    def to_yaml(self) -> str:
+        """The recipe as a file that `load_recipe` reads back."""
+        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True, width=120)
+
+
+def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Reads and checks a recipe.
+
+    Args:
+        name_or_path: Name of a recipe that comes with the package, or a YAML file.
+        overrides: Values, as they are typed on the command line, by dotted name: `{"training.max_steps": "2000"}`.
+
+    Raises:
+        FileNotFoundError: There is no such recipe; the message names those there are.
+        ValueError: A field is unknown (the message names the nearest known one), missing, or of the wrong kind.
+    """
+    path = find_recipe(str(name_or_path))
+    try:
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise ValueError(f"a recipe has at most {_MOST_BYTES:,} bytes, and this file {size:,}")
+        content = _loaded(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
+        for name, text in (overrides or {}).items():
+            _override(content, name, text)
+        return _build(Recipe, content, "")
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise ValueError(f"Recipe {path.name}: {error}") from error
+
+
+# Recipes come from strangers too, with a model of the Hub: none may take long to read, or much room in a message.
+_MOST_BYTES = 1_000_000
+_MOST_DIGITS = 400
+_MOST_SHOWN = 200
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise ValueError("sections are nested too deeply") from None
+
+
+def _shown(value: Any) -> str:
+    """A value as messages have it: not all of it, if it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python writes; lists in lists in lists
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+def _plain(name: Any) -> str:
+    """The name of a field as messages have it."""
+    return name[:_MOST_SHOWN] if isinstance(name, str) else _shown(name)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a field may stand only once: plain YAML keeps the last one and says nothing.
+
+    Nor are there aliases, by which a file of one kilobyte can have a thousand million values.
+    """
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            name, line = _plain(event.anchor), event.start_mark.line + 1
+            raise ValueError(f"the alias *{name} (line {line}) is not read: write out what it stands for")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key in [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]:
+            name = self.construct_object(key, deep=True)
+            if not isinstance(name, Hashable):
+                break  # the error is plain YAML's
+            if name in seen:
+                raise ValueError(f"{_plain(name)} stands twice in one section (near line {node.start_mark.line + 1})")
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node):
+        if len(node.value) > _MOST_DIGITS:
+            raise ValueError(f"line {node.start_mark.line + 1}: a number of {len(node.value):,} digits")
+        return super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def _override(content: dict, name: str, text: str) -> None:
+    try:
+        value = _loaded(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{name}: {_shown(text)} is not a YAML value ({error})") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    *sections, last = name.split(".")
+    for section in sections:
+        if content.get(section) is None:  # missing, or there without a field
+            content[section] = {}
+        content = content[section]
+        if not isinstance(content, dict):
+            raise ValueError(f"{name} is unknown: {section} has no fields")
+    content[last] = value
+
+
+# ----------------------------------------------------------------------------------------------------------- checking
+
+
+def _build(kind: type, content: Any, prefix: str) -> Any:
+    """Makes a dataclass of plain values, refusing unknown names and wrong kinds of values."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{prefix.rstrip('.')} must be a mapping, not {_shown(content)}")
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for name, value in content.items():
+        _check_known(name, hints, prefix)
+        values[name] = _checked(f"{prefix}{name}", value, hints[name])
+    for each in dataclasses.fields(kind):
+        required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        if required and values.get(each.name) is None:
+            raise ValueError(f"{prefix}{each.name} is missing")
+    return kind(**values)
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, f"{name}.")
+    if name not in _OPEN_SECTIONS:
+        return _of_type(name, value, hint)
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a mapping, not {_shown(value)}")
+    known = _OPEN_SECTIONS[name]()
+    for key in value:
+        _check_known(key, known, f"{name}.")
+    return {key: _of_type(f"{name}.{key}", each, known[key]) for key, each in value.items()}
+
+
+def _model_fields() -> dict[str, Any]:
+    not_ours = {"vocab_size", *(f.name for f in dataclasses.fields(PreTrainedConfig))}
+    own = {f.name: f.type for f in dataclasses.fields(VanillaTransformerConfig) if f.name not in not_ours}
+    return own | {"attn_implementation": str}
+
+
+def _training_fields() -> dict[str, Any]:
+    known = {f.name: f.type for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    del known["output_dir"]  # the run folder says where
+    return known
+
+
+# Sections whose fields are those of a class of transformers; vocab_size is the tokenizer's.
+_OPEN_SECTIONS = {
+    "model": _model_fields,
+    "training": _training_fields,
+    "decoding": lambda: dict.fromkeys((*GenerationConfig().to_dict(), *OUR_GENERATION_FIELDS), Any),
+}
+
+
+def _check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
+    if name in known:
+        return
+    name = _plain(name)
+    near = [f"{prefix}{each}" for each in difflib.get_close_matches(name, list(known), n=1)]
+    sections = {section: fields() for section, fields in _OPEN_SECTIONS.items()}
+    for section, hint in typing.get_type_hints(Recipe).items():
+        if dataclasses.is_dataclass(hint):
+            sections[section] = typing.get_type_hints(hint)
+    if prefix in ("", *(f"{section}." for section in sections)):  # its section may be missing, or be another one
+        fields = {field: f"{section}.{field}" for section, fields in sections.items() for field in fields}
+        near = [fields[name]] if name in fields else near
+        near = near or [fields[each] for each in difflib.get_close_matches(name, list(fields), n=1)]
+    known = list(known)
+    hint = f"; did you mean {near[0]}?" if near else f"; choose of {', '.join(known)}" if len(known) < 20 else ""
+    raise ValueError(f"{prefix}{name} is unknown{hint}")
+
+
+def _of_type(name: str, value: Any, hint: Any) -> Any:
+    """Checks plain values; what else transformers' arguments take is left to transformers."""
+    hints = _plain_types(hint)
+    if not hints <= {bool, int, float, str, list, dict, type(None)}:
+        hints = {type(value)}
+    if float in hints and isinstance(value, str) and str not in hints:
+        with suppress(ValueError):
+            value = float(value)  # YAML takes 1e-9, without a point, for a text
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, not {value}")
+    if float in hints and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if type(value) not in hints:
+        wanted = " or ".join(sorted("null" if h is type(None) else h.__name__ for h in hints))
+        raise ValueError(f"{name} must be {wanted}, not {_shown(value)}")
+    return value
+
+
+def _plain_types(hint: Any) -> set[type]:
+    """The types that YAML has for a hint: `dict[str, Any] | Path | None` is {dict, Path, NoneType}."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return {kind for each in typing.get_args(hint) for kind in _plain_types(each)}
+    if typing.get_origin(hint) is typing.Literal:
+        return {type(value) for value in typing.get_args(hint)}
+    kind = typing.get_origin(hint) or hint
+    return {str if isinstance(kind, type) and issubclass(kind, str) else kind}  # choices of transformers are texts
+
+
+def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """`make(fields)`; if that fails, the error names the section and the field without which it would not.
+
+    What checks a field may not know its name: that of a package that is missing, a file, a key.
+
+    Raises:
+        ValueError: It failed.
+    """
+
+    def fails_without(left_out: str) -> str | None:
+        try:
+            make({name: value for name, value in fields.items() if name != left_out})
+        except Exception as error:
+            return _said(error)
+        return None
+
+    try:
+        return make(fields)
+    except Exception as error:
+        said = _said(error)
+        without = {name: fails_without(name) for name in fields}
+        mended = [name for name in fields if without[name] is None]
+        # Of two mistakes neither mends it; and another error may come just because fields belong together.
+        other = [name for name in fields if without[name] != said and (name in said or str(fields[name]) in said)]
+        if not mended and not other:
+            raise ValueError(f"{section}: {said}") from error
+        name = (mended or other)[0]
+        if said.startswith(name):
+            raise ValueError(f"{section}.{said}") from error
+        if isinstance(error, (ValueError, ImportError, RuntimeError)) or name in said:
+            raise ValueError(f"{section}.{name}: {said}") from error
+        raise ValueError(f"{section}.{name} cannot be {reprlib.repr(fields[name])} ({said})") from error
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    says_all = isinstance(error, (ValueError, OSError, ImportError, RuntimeError))
+    return text if says_all else f"{type(error).__name__}: {text}"

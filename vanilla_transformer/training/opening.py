@@ -1,0 +1,201 @@
+"""Makes a folder ready to train in: for a new run, or one that goes on and must be the same run."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import platform
+import re
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from uuid import uuid4
+
+import torch
+
+from ..files import is_leftover, remove_leftovers, write_json, write_text
+from ..run.digests import DIGESTS, DamagedError, check_digests, read_digests
+from ..run.folder import RunFolder
+from ..run.recipe import Recipe, load_recipe
+from .arguments import VanillaTransformerTrainingArguments
+from .checkpoints import (
+    finish_removals,
+    is_removed_checkpoint,
+    none_is_whole,
+    recover,
+    remove_checkpoint,
+    set_aside,
+    was_cut_short,
+)
+from .run_data import RunData
+from .run_results import MADE_MODEL
+
+
+logger = logging.getLogger(__name__)
+
+# What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
+# the text lies may change because its fingerprint may not.)
+_MAY_CHANGE = {
+    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
+    *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
+}
+
+
+def open_folder(
+    folder: RunFolder,
+    recipe: Recipe,
+    data: RunData,
+    resume: bool,
+    arguments: VanillaTransformerTrainingArguments,
+    command: str | None,
+) -> None:
+    """Makes a folder ready to train in. All checks come before the first change."""
+    if folder.checkpoint_folders() and not resume:
+        raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
+    folder.check_places()
+    if checkpoints := folder.good_checkpoints():
+        if not folder.recipe.is_file():
+            raise FileNotFoundError(
+                f"{folder.recipe} is missing: every checkpoint of the run has a copy, restore that."
+            )
+        folder.finished_after()  # it says so where it is damaged
+        for begun in (folder.recipe, *_copy_in(checkpoints, "recipe.yaml")):
+            _check_same_recipe(load_recipe(begun), recipe, begun)
+        _check_same_vocabulary(folder, checkpoints)
+        before, now = folder.began().get("processes", 1), arguments.world_size
+        if before != now:
+            raise ValueError(
+                f"{folder.path} was begun with {before} processes, not {now}: which pairs come next depends on their "
+                "number. Resume with the same, or choose another output folder."
+            )
+        data.check_same(folder)
+        recover(folder, arguments)
+        remove_leftovers(folder.path, *folder.names, MADE_MODEL)
+        finish_removals(folder.checkpoints)
+    else:
+        _clear_failed_start(folder)
+        write_json(folder.environment, _environment(arguments, command))
+    write_text(folder.recipe, recipe.to_yaml())
+
+
+def _copy_in(checkpoints: list[Path], name: str) -> list[Path]:
+    """The newest copy that a checkpoint has, as it was saved: the run's own may be damaged, or another run's."""
+    for checkpoint in reversed(checkpoints):
+        with contextlib.suppress(DamagedError):
+            check_digests(checkpoint, [name])
+            if (checkpoint / name).is_file():
+                return [checkpoint / name]
+    return []
+
+
+def _check_same_vocabulary(folder: RunFolder, checkpoints: list[Path]) -> None:
+    """Compares with the checkpoints'. (Where the run's own is gone the same is learned again.)"""
+    if not folder.tokenizer.exists():
+        return
+    check_digests(folder.tokenizer)
+    for copy in _copy_in(checkpoints, "tokenizer.json"):
+        own = folder.tokenizer / copy.name
+        if not own.is_file() or own.read_bytes() != copy.read_bytes():
+            raise ValueError(f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy.")
+
+
+def _clear_failed_start(folder: RunFolder) -> None:
+    """A run that ended before its first checkpoint begins anew. Where anything was trained nothing is removed."""
+    found = folder.checkpoint_folders()
+    if len(found) > 1 or not all(map(was_cut_short, found)):
+        raise none_is_whole({path: folder.fault_of(path) for path in found})
+    if folder.finished.exists():
+        raise FileExistsError(
+            f"The run in {folder.path} is finished and its checkpoints are gone: there is nothing to go on from. "
+            "Choose another output folder."
+        )
+    if strangers := _not_of_a_start(folder):
+        name = strangers[0].relative_to(folder.path)
+        raise FileExistsError(f"{folder.path} is no run folder, it holds {name}: choose another one.")
+    remove_leftovers(folder.path, *folder.names, MADE_MODEL)
+    finish_removals(folder.checkpoints)
+    for path in found:  # there may be one, of which a kill has left the beginning
+        logger.warning("Beginning anew: the save of %s was cut short.", path)
+        if (path / "trainer_state.json").exists():  # or nearly all of it
+            set_aside(path, f"{path.name}.damaged")
+        else:
+            remove_checkpoint(path)
+    for path in folder.files_of_a_start:
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder.tokenizer, ignore_errors=True)
+
+
+def _not_of_a_start(folder: RunFolder) -> list[Path]:
+    """What keeps a folder from being one in which a run has begun and saved no checkpoint."""
+    found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
+    try:
+        if found and not folder.began():
+            return found
+    except ValueError:
+        return [folder.environment]
+    tokenizer, checkpoints = folder.tokenizer, folder.checkpoints
+    strangers = [path for path in found if path not in {*folder.files_of_a_start, tokenizer, checkpoints}]
+    for path, read in (
+        (folder.recipe, lambda: load_recipe(folder.recipe)),
+        (folder.data, folder.data_record),
+        (folder.log, folder.log_records),
+    ):
+        try:
+            if path.exists():
+                read()
+        except ValueError:
+            strangers.append(path)
+    if tokenizer.exists():
+        listed = (read_digests(tokenizer) or {}).get("files", ("tokenizer.json", "tokenizer_config.json"))
+        strangers += [p for p in tokenizer.iterdir() if p.name not in (DIGESTS, *listed) or not p.is_file()]
+    if checkpoints.exists():
+        of_runs = re.compile(r"checkpoint-\d+(\.(damaged|kept|later)(-\d+)?)?")
+        strangers += [
+            path
+            for path in checkpoints.iterdir()
+            if not of_runs.fullmatch(path.name) and not is_removed_checkpoint(path)
+        ]
+    return strangers
+
+
+def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
+    """Compares with a recipe that the run has, its own or a checkpoint's."""
+    old, new, path = dataclasses.asdict(before), dataclasses.asdict(now), begun.parent
+    for section in ("data", "tokenizer", "model", "training"):
+        for name in old[section].keys() | new[section].keys():
+            values = old[section].get(name), new[section].get(name)
+            if values[0] == values[1] or f"{section}.{name}" in _MAY_CHANGE:
+                continue
+            was = f"was begun with {section}.{name} = {values[0]!r}, not {values[1]!r}"
+            if path.parent.name == "checkpoints":
+                run = path.parent.parent
+                raise ValueError(
+                    f"The run in {run} {was}, as {begun} says: give that, and if {run / begun.name} differs take that "
+                    "copy of it; or choose another output folder."
+                )
+            raise ValueError(
+                f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume {path}), or "
+                "choose another output folder."
+            )
+
+
+def _environment(arguments: VanillaTransformerTrainingArguments, command: str | None) -> dict:
+    packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
+    processor, device = platform.processor(), arguments.device
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), processor)
+    accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {
+        "run": uuid4().hex,
+        "command": command,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in packages},
+        "platform": platform.platform(),
+        "processor": processor,
+        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processes": arguments.world_size,
+        "threads": torch.get_num_threads(),
+        "accelerator": None if accelerator == "cpu" else accelerator,
+        "precision": "float32" if arguments.mixed_precision == "no" else arguments.mixed_precision,
+    }

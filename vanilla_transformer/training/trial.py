@@ -1,0 +1,142 @@
+"""What a recipe asks of this machine, tried with a model of no size before any text is read.
+
+transformers, torch and accelerate check models, optimizers, schedules, callbacks, precisions and decodings when they
+are made. A run makes them when its text is read and its vocabulary learned, which may take hours.
+"""
+
+import copy
+import logging
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import StoppingCriteria
+
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..model.generation_vanilla_transformer import paper_generation_config
+from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from ..run.recipe import Recipe, naming_the_field
+from .arguments import VanillaTransformerTrainingArguments
+from .trainer import VanillaTransformerTrainer
+
+
+logger = logging.getLogger(__name__)
+
+_TINY = {
+    "d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1, "decoder_attention_heads": 1,
+    "encoder_ffn_dim": 8, "decoder_ffn_dim": 8,
+}  # fmt: skip
+# transformers' search reserves room for as many tokens as these say.
+_LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+_LONG_ENOUGH = 8
+
+
+# ------------------------------------------------------------------------------------------------------------ precision
+
+
+def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
+    """A recipe's training section without `bf16` where the device has no fast way to it: there float32 is far faster.
+
+    A run that goes on stays in the precision it was begun in. `bf16` beside `fp16` stays, for transformers to refuse.
+    """
+    if not training.get("bf16") or training.get("fp16"):
+        return dict(training)
+    if begun_in == "float32":
+        logger.info("training.bf16 is left out: the run was begun in float32.")
+    elif not has_bfloat16:
+        begun = ", although the run was begun in it" if begun_in == "bf16" else ""
+        logger.warning("training.bf16 is left out%s: torch has no fast way to it on this device.", begun)
+    else:
+        return dict(training)
+    return {**training, "bf16": False}
+
+
+def has_bfloat16(use_cpu: bool) -> bool:
+    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
+    if use_cpu:
+        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+# --------------------------------------------------------------------------------------------------- model and trainer
+
+
+def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str, Any]):
+    """The training arguments of a recipe's sections, once a model and a trainer could be made with them.
+
+    Raises:
+        ValueError: Something cannot be had here; section and field are named, and the remedy if there is one.
+    """
+
+    def small_model(fields: Mapping[str, Any]) -> VanillaTransformerForConditionalGeneration:
+        fields = {**fields, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": 8}
+        return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+
+    def tried(fields: Mapping[str, Any]) -> VanillaTransformerTrainingArguments:
+        arguments = VanillaTransformerTrainingArguments(output, **fields)
+        if not arguments.fsdp and not arguments.deepspeed:  # accelerate sets these up once for a process
+            _try_trainer(small_model(model), copy.copy(arguments))
+        return arguments
+
+    naming_the_field("model", model, small_model)
+    return naming_the_field("training", training, tried)
+
+
+def _try_trainer(
+    model: VanillaTransformerForConditionalGeneration, arguments: VanillaTransformerTrainingArguments
+) -> None:
+    rows = Dataset.from_dict({"input_ids": [[4, 2]], "labels": [[5, 2]]})
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.output_dir, arguments.push_to_hub = folder, False
+        trainer = VanillaTransformerTrainer(model, arguments, eval_dataset=rows)
+        precision = arguments.mixed_precision
+        if precision != "no" and not trainer.accelerator.native_amp:  # accelerate would go on in float32
+            raise ValueError(
+                f"{precision} has no effect on the device {arguments.device.type}: leave it out, or take bf16."
+            )
+        trainer.create_optimizer_and_scheduler(arguments.max_steps)
+        trainer.get_eval_dataloader()
+
+
+# ------------------------------------------------------------------------------------------------------------- decoding
+
+
+class _SoonEnough(StoppingCriteria):
+    """Ends a translation after two tokens."""
+
+    def __call__(self, input_ids: torch.LongTensor, scores, **kwargs) -> torch.BoolTensor:
+        return torch.full((len(input_ids),), input_ids.shape[1] > 2, device=input_ids.device)
+
+
+def try_decoding(recipe: Recipe) -> None:
+    """Translates with the recipe's decoding. The paper's own, without a field that differs, needs no trial.
+
+    Raises:
+        ValueError: `generate()` refuses it; the message names the field that alone is to blame, if one is.
+    """
+    decoding, size = recipe.decoding, recipe.tokenizer.vocab_size
+    if not decoding or (error := _refusal(decoding, size)) is None:
+        return
+    others = {name: {other: decoding[other] for other in decoding if other != name} for name in decoding}
+    name = next((name for name in decoding if _refusal(others[name], size) is None), None)
+    field = "decoding" if name is None else f"decoding.{name}"
+    raise ValueError(f"{field}: a trial on a tiny model failed ({type(error).__name__}: {error})") from error
+
+
+@torch.no_grad()
+def _refusal(decoding: dict, vocab_size: int) -> Exception | None:
+    """What `generate()` raises with these fields, if anything. The state of random numbers stays as it was."""
+    config = VanillaTransformerConfig(vocab_size=vocab_size, **_TINY)
+    short = {name: min(decoding[name], _LONG_ENOUGH) for name in _LENGTHS if decoding.get(name) is not None}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = VanillaTransformerForConditionalGeneration(config).eval()
+        try:
+            model.generation_config = paper_generation_config(config, **{**decoding, **short})
+            sources = torch.tensor([[4, 5, config.eos_token_id]])
+            model.generate(sources, attention_mask=torch.ones_like(sources), stopping_criteria=[_SoonEnough()])
+        except Exception as error:
+            return error
+    return None

@@ -1,0 +1,135 @@
+"""The engine that runs, in onnxruntime, the graphs that [`to_onnx`] has written."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
+
+from .decoding import Batch, Decoding, Hypothesis
+
+
+class OnnxTranslator:
+    """Greedy search, which finds the tokens that the model's `generate(num_beams=1)` finds.
+
+    Of the generation config it knows the special tokens, the limits of the length, and bad words of one token.
+
+    Args:
+        folder: What [`to_onnx`] has written.
+        threads: For one product; None: as many as there are cores.
+        providers: What onnxruntime is to compute on, in its terms.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] = ("CPUExecutionProvider",),
+    ):
+        try:
+            from onnxruntime import InferenceSession, SessionOptions
+        except ImportError as error:
+            message = 'Translating by ONNX needs its packages: pip install "vanilla-transformer[onnx]"'
+            raise ImportError(message) from error
+        folder, options = Path(folder), SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        self.encoder, self.decoder = (
+            InferenceSession(folder / name, options, list(providers)) for name in ("encoder.onnx", "decoder.onnx")
+        )
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        saved = self.generation_config = GenerationConfig.from_pretrained(folder)
+        learned = config["position_embedding_type"] == "learned"
+        self.positions = config["max_position_embeddings"] if learned else None
+        for name in ("decoder_start_token_id", "eos_token_id", "bad_words_ids"):  # the generation config comes first
+            if getattr(saved, name) is None:
+                setattr(saved, name, config.get(name))
+        ends = saved.eos_token_id
+        self.ends = {*ends} if isinstance(ends, list) else {ends}
+        bad = [ids[0] for ids in saved.bad_words_ids or [] if len(ids) == 1]
+        self.bad = [token for token in bad if token not in self.ends]  # transformers forbids no end
+        self.decoding = Decoding.resolve({}, saved, positions=self.positions, offset=None)
+
+    def translate(self, sentences: Sequence[str], *, batch_size: int = 32) -> list[str]:
+        """Translations in the order of the sentences, which are sorted by length into batches of `batch_size`."""
+        found = [""] * len(sentences)
+        sources = self.tokenizer(list(sentences)).input_ids if sentences else []
+        todo = sorted((i for i, each in enumerate(sentences) if each.strip()), key=lambda i: len(sources[i]))
+        for begin in range(0, len(todo), batch_size):
+            batch = todo[begin : begin + batch_size]
+            rows = self.translate_ids([sources[i] for i in batch])
+            for i, text in zip(batch, self.tokenizer.batch_decode(rows, skip_special_tokens=True), strict=True):
+                found[i] = text
+        return found
+
+    def translate_ids(
+        self, sources: Sequence[Sequence[int]], decoding: Decoding | None = None, prefix: Sequence[int] = ()
+    ) -> list[list[int]]:
+        """The tokens of each translation, its end token included, of the tokens of each source, all in one batch.
+
+        Args:
+            sources: Token ids.
+            decoding: Whose limits hold; None: the model's own.
+            prefix: Token ids that every translation begins with.
+        """
+        decoding, longest = decoding or self.decoding, max(map(len, sources))
+        start = self.generation_config.decoder_start_token_id
+        mask = np.array([[1] * len(each) + [0] * (longest - len(each)) for each in sources], np.int64)
+        ids = np.array([[*each, *[start] * (longest - len(each))] for each in sources], np.int64)
+        names = [each.name for each in self.encoder.get_outputs()]
+        step = dict(zip(names, self.encoder.run(None, {"input_ids": ids, "attention_mask": mask}), strict=True))
+        step |= {name.replace("encoder", "past"): values[:, :, :0] for name, values in step.items()}
+        step |= {"input_ids": np.array([[start, *prefix]] * len(sources)), "attention_mask": mask}
+        past = [each.name.replace("present", "past") for each in self.decoder.get_outputs()[1:]]
+        found, limits = [[*prefix] for _ in sources], [decoding.longest(len(each), len(prefix)) for each in sources]
+        open_rows = np.arange(len(sources))
+        while len(open_rows):
+            logits, *present = self.decoder.run(None, step)
+            logits[:, :, self.bad] = -np.inf
+            tokens = logits[:, -1].argmax(axis=1)
+            for row, token in zip(open_rows, tokens.tolist(), strict=True):
+                found[row].append(token)
+            step |= {"input_ids": tokens[:, None], **dict(zip(past, present, strict=True))}
+            stay = np.array([found[i][-1] not in self.ends and len(found[i]) < limits[i] for i in open_rows])
+            if not stay.all():  # those that have ended leave the batch
+                step, open_rows = {name: values[stay] for name, values in step.items()}, open_rows[stay]
+        return found
+
+
+class OnnxEngine:
+    """Translates batches by greedy search with onnxruntime.
+
+    Raises:
+        ValueError: Something other than greedy search is asked for.
+    """
+
+    def __init__(self, model: OnnxTranslator, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
+        if decoding.others or decoding.align:
+            raise ValueError(f"ONNX has no {', '.join(decoding.others) or 'alignments of words'} here.")
+        if decoding.do_sample or decoding.num_beams > 1 or decoding.num_return_sequences > 1:
+            raise ValueError("ONNX has greedy search alone: ask for num_beams=1 and one translation.")
+        self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
+
+    @contextmanager
+    def at_work(self, workers: int) -> Iterator[None]:
+        """There is one worker, whose threads are those of the model.
+
+        Raises:
+            ValueError: More are asked for.
+        """
+        if workers != 1:
+            raise ValueError(f"ONNX has 1 worker, not {workers}: give the model more threads.")
+        yield
+
+    def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:
+        """The hypothesis of each sentence of each batch."""
+        for batch in batches:
+            rows = self.model.translate_ids(batch.sources, self.decoding, batch.prefix)
+            yield [Hypothesis(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=True)]

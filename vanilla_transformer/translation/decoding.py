@@ -1,0 +1,151 @@
+"""How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+from transformers import GenerationConfig
+
+from ..attention.weights import WordAlignment
+from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
+
+
+_NEW_TOKENS = 20  # transformers' limit if none is set
+_NOT_OF_GENERATE = {"positions", "prefix", "align", "scores", "given"}
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of a sentence.
+
+    `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
+    (greedy search, samples). `alignment` says which words it was made from, if that was asked for.
+    """
+
+    text: str
+    score: float | None = None
+    alignment: WordAlignment | None = None
+
+    def __add__(self, other: "Hypothesis") -> "Hypothesis":
+        """The translation of two sentences one after the other; its score is the sum of theirs."""
+        score = None if self.score is None or other.score is None else self.score + other.score
+        alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
+        return Hypothesis(f"{self.text} {other.text}", score, alignment)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that are translated together."""
+
+    numbers: list[int]  # where they stand among all sentences
+    texts: list[str]
+    sources: list[list[int]]  # token ids
+    prefix: tuple[int, ...] = ()  # what their translations begin with
+    seed: int | None = None  # of the samples drawn for them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How to translate: what the call asks for, else what is saved with the model, else transformers' defaults.
+
+    Most fields are named as in `generate()`. A translation keeps to all the limits that are set.
+    """
+
+    num_beams: int = 1
+    num_return_sequences: int = 1
+    length_penalty: float = 1.0
+    length_penalty_type: str = "length"
+    early_stopping: bool | str = False
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int | None = None  # after the prefix
+    max_length: int | None = None  # with the start token and the prefix
+    max_length_offset: int | None = None  # more than the source has (section 6.1)
+    forced_eos_token_id: int | None = None  # the last token of a translation that reaches its limit
+    positions: int | None = None  # that the model has
+    prefix: tuple[int, ...] = ()
+    align: bool = False
+    scores: bool = False
+    given: Mapping  # the call's own options, for `generate()`
+
+    @classmethod
+    def resolve(
+        cls,
+        options: Mapping,
+        saved: GenerationConfig,
+        *,
+        positions: int | None = None,
+        prefix: Sequence[int] = (),
+        align: bool = False,
+        offset: int | None = MAX_LENGTH_OFFSET,
+    ) -> "Decoding":
+        """Settles how a model translates.
+
+        Args:
+            options: What the call asks for, as for `generate()`.
+            saved: The model's generation config.
+            positions: Tokens that the model has positions for; None: any number.
+            prefix: Token ids that every translation begins with.
+            align: Whether translations are to be aligned with their sources.
+            offset: The `max_length_offset` where neither the call nor the model says anything about it.
+        """
+        found = {}
+        for name in cls._asked():
+            value = options[name] if name in options else getattr(saved, name, None)
+            if value is not None:
+                found[name] = value
+        if "max_new_tokens" in found:
+            limits = {"max_length": None, "max_length_offset": None}
+        elif options.get("max_length") is not None:
+            limits = {"max_length_offset": None}
+        elif offset is not None and "max_length_offset" not in options and not hasattr(saved, "max_length_offset"):
+            limits = {"max_length": None, "max_length_offset": offset}
+        else:
+            limits = {"max_length": wanted_max_length(saved)}
+            if limits["max_length"] is None and "max_length_offset" not in found:
+                limits["max_new_tokens"] = _NEW_TOKENS
+        return cls(
+            **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
+            scores=bool(options.get("return_dict_in_generate")),
+            given=MappingProxyType(dict(options)),
+        )
+
+    @classmethod
+    def _asked(cls) -> set[str]:
+        return {field.name for field in fields(cls)} - _NOT_OF_GENERATE
+
+    @property
+    def others(self) -> list[str]:
+        """The call's options of `generate()` that are no fields here: an engine of another kind does not know them."""
+        return sorted(self.given.keys() - self._asked() - {"return_dict_in_generate"})
+
+    def longest(self, source: int, prefix: int = 0) -> int:
+        """Tokens that the translation of a source may have, its prefix included and the start token not.
+
+        The one place that decides it: engines ask, and `generate()` of our own models, which travel to the Hub without
+        this file, follows the same rule.
+
+        Args:
+            source: Tokens of the source.
+            prefix: Tokens that are given.
+        """
+        # What is as long as it may be has a forced end for its last token.
+        forced = 0 if self.forced_eos_token_id is None else 1
+        limits = []
+        if self.max_new_tokens is not None:
+            limits.append(prefix + self.max_new_tokens - forced)
+        if self.max_length is not None:
+            limits.append(self.max_length - 1 - forced)
+        if self.max_length_offset is not None:
+            limits.append(source + self.max_length_offset)
+        if self.positions is not None:
+            limits.append(self.positions - (self.max_new_tokens is None))
+        return max(min(limits), prefix + 1)
+
+    @property
+    def blank(self) -> Hypothesis:
+        """The translation of a blank sentence."""
+        alignment = WordAlignment([], [], [], []) if self.align else None
+        return Hypothesis("", 0.0 if self.scores else None, alignment)
