@@ -5,6 +5,7 @@ import time
 
 import pytest
 import yaml
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -236,6 +237,13 @@ def test_setting_that_would_fail_only_after_training_is_refused(section, content
 def test_what_cannot_be_is_named_with_section_and_field(section, content, message, write):
     with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
         load_recipe(write(**{section: {**MINIMAL.get(section, {}), **content}}))
+
+
+def test_types_are_known_after_another_parser_changed_the_fields(write):
+    HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
+    test_what_cannot_be_is_named_with_section_and_field(
+        "training", {"fsdp_config": 3}, "training.fsdp_config must be dict or null or str, not 3", write
+    )
 
 
 def test_fields_without_effect_are_refused(write):

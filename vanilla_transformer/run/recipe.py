@@ -293,7 +293,9 @@ def _model_fields() -> dict[str, Any]:
 
 
 def _training_fields() -> dict[str, Any]:
-    known = {f.name: f.type for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    # Not `field.type`: whoever makes an HfArgumentParser of these arguments changes it in place.
+    hints = typing.get_type_hints(VanillaTransformerTrainingArguments)
+    known = {f.name: hints[f.name] for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
     del known["output_dir"]  # the run folder says where
     return known
 
