@@ -10,12 +10,17 @@ import pytest
 # The clients must not look for the Hub, whatever a test asks them for.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share the cores better than their threads do
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items):
-    """What takes longest begins first: else the others wait for it at the end."""
+    """Marks whole folders; and what takes longest begins first, else the others wait for it at the end."""
+    for item in items:
+        if item.path.parent.name in ("system", "hub", "serving", "scripts"):
+            item.add_marker("system")
     first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_translate.py")
     items.sort(key=lambda item: ((*first, item.path.name).index(item.path.name), item.path.parent.name != "system"))
 

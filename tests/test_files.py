@@ -197,8 +197,8 @@ with ExitStack() as stack:
     stack.enter_context(files.written_beside(place / "model"))
     stack.enter_context(files.written_beside(stack.enter_context(files.replaced_folder(place / "best"))))
     stack.enter_context(files.temporary_folder())
-    child = os.fork()
-    print(child, flush=True) if child else None
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # the child, once it has let go of what is its parent's
     time.sleep(600)
 """
 

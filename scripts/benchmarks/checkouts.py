@@ -1,0 +1,155 @@
+"""How fast two checkouts of this project are, side by side: search, training, loading and importing.
+
+    git worktree add ../before COMMIT
+    python scripts/benchmarks/checkouts.py ../before . --tasks beam_tiny training_tiny
+
+Each checkout is served by a process of its own, on one thread, and they take turns within one run. A figure is the
+processor time of a task, which a busy machine disturbs less than the clock's; the ratio is that of medians, above 1 if
+the second checkout is the faster one. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens,
+and every translation is made 24 tokens long, so that both checkouts do the same work.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+SIZES = {
+    "tiny": {"d_model": 128, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 4,
+             "decoder_attention_heads": 4, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256},
+    "base": {},
+}  # fmt: skip
+# Task: size of the model, then what is done with it, and with how many sentences at once.
+TASKS = {
+    "beam_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16}),
+    "beam_tiny_alone": ("tiny", "search", {"num_beams": 4, "sentences": 1}),
+    "greedy_tiny": ("tiny", "search", {"num_beams": 1, "sentences": 64}),
+    "beam_base": ("base", "search", {"num_beams": 4, "sentences": 16}),
+    "greedy_base": ("base", "search", {"num_beams": 1, "sentences": 64}),
+    "int8_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
+    "int8_base": ("base", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
+    "training_tiny": ("tiny", "training", {"sentences": 64}),
+    "training_tiny_bf16": ("tiny", "training", {"sentences": 64, "bf16": True}),
+    "training_base": ("base", "training", {"sentences": 16}),
+    "training_base_bf16": ("base", "training", {"sentences": 16, "bf16": True}),
+    "loading_base": ("base", "loading", {}),
+    "import": ("tiny", "importing", {}),
+}
+
+
+def prepared(name: str) -> Callable[[], object]:
+    """What a turn of the task does, in a checkout's own process, which has begun with the checkout in its path."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM
+
+    import vanilla_transformer
+
+    size, kind, options = TASKS[name]
+    if kind == "importing":
+        return lambda: subprocess.run([sys.executable, "-c", "import vanilla_transformer"], check=True)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = vanilla_transformer.VanillaTransformerConfig(**SIZES[size], vocab_size=8000, attn_implementation="eager")
+    model = vanilla_transformer.VanillaTransformerForConditionalGeneration(config).eval()
+    if kind == "loading":
+        folder = tempfile.mkdtemp()
+        model.save_pretrained(folder)
+        return lambda: AutoModelForSeq2SeqLM.from_pretrained(folder)
+
+    sentences = options["sentences"]
+    lengths = torch.randint(8, 25, (sentences,))
+    mask = (torch.arange(24) < lengths[:, None]).long()
+    source = torch.randint(4, 8000, (sentences, 24)).masked_fill(mask == 0, config.pad_token_id)
+    if kind == "training":
+        labels = source.masked_fill(mask == 0, -100).flip(0)
+        optimizer = torch.optim.AdamW(model.train().parameters(), 1e-4, fused=True)
+
+        def steps():
+            for _ in range(5):
+                with torch.autocast("cpu", torch.bfloat16, enabled=options.get("bf16", False)):
+                    loss = model(input_ids=source, attention_mask=mask, labels=labels).loss
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+        return steps
+
+    if options.get("int8"):
+        from vanilla_transformer.translation.int8 import quantize_int8
+
+        quantize_int8(model)
+    else:
+        try:
+            from vanilla_transformer.translation.packed import pack_linear
+        except ImportError:  # a checkout that packs by itself
+            pass
+        else:
+            pack_linear(model)
+    length = {"max_new_tokens": 24, "eos_token_id": 7999, "max_length_offset": None}
+    model.generation_config.update(**length)
+    return lambda: model.generate(source, attention_mask=mask, num_beams=options["num_beams"], do_sample=False)
+
+
+def serve() -> None:
+    """Answers each name of a task with the processor seconds of a turn of it."""
+    known = {}
+    for line in sys.stdin:
+        name = line.strip()
+        known[name] = known.get(name) or prepared(name)
+        before = os.times()
+        known[name]()
+        print(json.dumps(sum(os.times()[:4]) - sum(before[:4])), flush=True)
+
+
+def turn(process: subprocess.Popen, name: str) -> float:
+    process.stdin.write(f"{name}\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    if not answer:
+        raise SystemExit(f"{process.args[-1]}: the process of this checkout has ended; its message is above.")
+    return json.loads(answer)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", nargs=2, type=Path, help="the one to compare with, then the one to judge")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    processes = []
+    for checkout in args.checkouts:
+        if not (checkout / "vanilla_transformer").is_dir():
+            parser.error(f"{checkout} is no checkout: it has no folder vanilla_transformer")
+        environment = os.environ | {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1"}
+        words = [sys.executable, __file__, "serve", str(checkout)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(words, env=environment, **pipes))
+    try:
+        print("| task | before | after | before / after |\n| --- | --- | --- | --- |", flush=True)
+        for name in args.tasks:
+            for process in processes:
+                turn(process, name)  # to warm up
+            times = [[], []]
+            for i in range(args.rounds):
+                for place in (0, 1) if i % 2 else (1, 0):
+                    times[place].append(turn(processes[place], name))
+            before, after = map(statistics.median, times)
+            print(f"| {name} | {before:.3f} | {after:.3f} | {before / after:.2f} |", flush=True)
+    finally:
+        for process in processes:
+            process.stdin.close()
+            process.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve()
+    else:
+        main()
