@@ -5,18 +5,18 @@
 
 Each checkout is served by a process of its own, on one thread, and they take turns within one run. A figure is the
 processor time of a task, which a busy machine disturbs less than the clock's; the ratio is that of medians, above 1 if
-the second checkout is the faster one. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens,
-and every translation is made 24 tokens long, so that both checkouts do the same work.
+the second checkout is the faster one. Models have random weights and vocabularies of 8,000, sources 8 to 24 tokens, and
+every translation is made 24 tokens long, so that both checkouts do the same work.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,9 +59,9 @@ def prepared(name: str) -> Callable[[], object]:
     config = vanilla_transformer.VanillaTransformerConfig(**SIZES[size], vocab_size=8000, attn_implementation="eager")
     model = vanilla_transformer.VanillaTransformerForConditionalGeneration(config).eval()
     if kind == "loading":
-        folder = tempfile.mkdtemp()
-        model.save_pretrained(folder)
-        return lambda: AutoModelForSeq2SeqLM.from_pretrained(folder)
+        folder = tempfile.TemporaryDirectory()  # goes with the process
+        model.save_pretrained(folder.name)
+        return lambda: AutoModelForSeq2SeqLM.from_pretrained(folder.name)
 
     sentences = options["sentences"]
     lengths = torch.randint(8, 25, (sentences,))
@@ -97,15 +97,21 @@ def prepared(name: str) -> Callable[[], object]:
     return lambda: model.generate(source, attention_mask=mask, num_beams=options["num_beams"], do_sample=False)
 
 
+def processor_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def serve() -> None:
     """Answers each name of a task with the processor seconds of a turn of it."""
     known = {}
     for line in sys.stdin:
         name = line.strip()
         known[name] = known.get(name) or prepared(name)
-        before = os.times()
+        before = processor_seconds()
         known[name]()
-        print(json.dumps(sum(os.times()[:4]) - sum(before[:4])), flush=True)
+        print(json.dumps(processor_seconds() - before), flush=True)
 
 
 def turn(process: subprocess.Popen, name: str) -> float:
