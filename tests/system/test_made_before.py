@@ -45,9 +45,9 @@ def test_scores_are_the_same(before, expected):
         "evaluate", "--model", before / "repository", "--sources", files[0], "--references", files[1],
         "--metrics", "sacrebleu", "exact_match", "--json",
     )  # fmt: skip
-    found = {score["metric"]: score["value"] for score in json.loads(printed)["scores"]}
+    found = {each["metric"]: each["value"] for each in json.loads(printed)["scores"]}
     averaged = [each for each in expected["scores"] if (each["model"], each["test_set"]) == ("averaged", "small")]
-    assert found == {each["metric"]: each["value"] for each in averaged}
+    assert {each["metric"]: each["value"] for each in averaged}.items() <= found.items()
 
 
 def test_a_stopped_run_goes_on(before, expected, tmp_path):
