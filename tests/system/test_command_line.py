@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 from vanilla_transformer import translate
 from vanilla_transformer.run.recipe import load_recipe
 
-from .conftest import command, output_of, refused, write_marian
+from .conftest import command, finished, output_of, refused, write_marian
 
 
 def test_tokenizer(corpus, tmp_path):
@@ -98,8 +98,7 @@ def test_an_export_of_no_known_kind(tmp_path):
 )
 def test_plot(run, tmp_path, words):
     picture = tmp_path / "picture.svg"
-    done = command("plot", *[run if word == "RUN" else word for word in words], "--output", picture)
-    assert done.returncode == 0, done.stderr
+    done = finished("plot", *[run if word == "RUN" else word for word in words], "--output", picture)
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
     assert done.stderr.endswith(f"Drew {picture}.\n")
 

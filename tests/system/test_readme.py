@@ -20,7 +20,7 @@ from vanilla_transformer.sharing.publishing import publish
 
 from ..scripts.conftest import load_script
 from ..warm_python import PACKAGE
-from .conftest import command, write_marian
+from .conftest import finished, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,8 +92,7 @@ def folder(tmp_path_factory):
         if arguments[0] == "finetune":
             arguments += ["--max_steps", "2", "--use_cpu"]
         arguments = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
-        done = command(*arguments, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        finished(*arguments, cwd=folder)
     return folder
 
 

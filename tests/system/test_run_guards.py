@@ -13,7 +13,7 @@ from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.run import train
 
-from .conftest import command
+from .conftest import command, finished
 
 
 @pytest.fixture
@@ -165,8 +165,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_it_had_not_been(run, copy):
         content[len(content) // 2] ^= 1
         damaged.write_bytes(content)
         (checkpoint / "newstest.pt").write_text("of value")
-        done = command("train", "--resume", copy)
-        assert done.returncode == 0, done.stderr
+        done = finished("train", "--resume", copy)
         assert f"{damaged} is damaged" in done.stderr
         assert (copy / "checkpoints" / f"{checkpoint.name}.damaged" / "newstest.pt").exists()
         names = ["averaged/model.safetensors", "best/model.safetensors", "model.safetensors", "scores.json"]

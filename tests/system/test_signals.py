@@ -12,7 +12,7 @@ import pytest
 from vanilla_transformer.signals import ENDING
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
-from .conftest import command
+from .conftest import finished
 
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -74,9 +74,9 @@ def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run
     assert all(map(is_gone, workers))
     with translating(run, tmp_path / "other") as another:
         left, other = sorted(names(tmp_path), key=lambda name: name.startswith(".other"))
-        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "out").returncode == 0
+        finished("translate", "A dog.", "--model", run, "--output", tmp_path / "out")
         assert names(tmp_path) == sorted([other, "out"])
-        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "other").returncode == 0
+        finished("translate", "A dog.", "--model", run, "--output", tmp_path / "other")
         assert names(tmp_path) == sorted([other, "other", "out"])
         assert left.startswith(".out.")
         another.kill()

@@ -15,7 +15,7 @@ from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.run.loading import load_model
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
-from .conftest import command, output_of, refused
+from .conftest import command, finished, output_of, refused
 
 
 DOG = "The dog is old."
@@ -181,8 +181,7 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def translated(*options):
-        done = command("translate", "--model", model, "--input", tmp_path / "lines", "--num-beams", "1", *options)
-        assert done.returncode == 0, done.stderr
+        done = finished("translate", "--model", model, "--input", tmp_path / "lines", "--num-beams", "1", *options)
         return done.stdout, done.stderr.splitlines()
 
     out, warnings = translated()
@@ -231,8 +230,7 @@ def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
     ):
         by_torch = command("translate", "--model", run, "--input", text, *options)
         options += ["--backend", "ctranslate2", "--output", tmp_path / "out"]
-        done = command("translate", "--model", model, "--input", text, *options)
-        assert done.returncode == 0, done.stderr
+        done = finished("translate", "--model", model, "--input", text, *options)
         assert done.stderr == by_torch.stderr  # says which line was cut
         found = (tmp_path / "out").read_text(encoding="utf-8")
         assert texts_and_scores(found) == texts_and_scores(by_torch.stdout)
