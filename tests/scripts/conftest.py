@@ -1,11 +1,15 @@
 """The runnable files of scripts/, as modules."""
 
+import gzip
 import importlib.util
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
+
+from vanilla_transformer.data.phrasebook import phrasebook
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -20,6 +24,17 @@ def load_script(path: str):
         sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look their module up
         found.loader.exec_module(sys.modules[name])
     return sys.modules[name]
+
+
+def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
+    """The phrasebook in files named like Multi30k's, and packed as they are."""
+    folder.mkdir()
+    for name, count in sizes.items():
+        pairs = list(islice(phrasebook({"train": "train", "val": "validation"}.get(name, "test")), count))
+        for language in ("en", "de"):
+            text = "".join(f"{pair[language]}\n" for pair in pairs)
+            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
 
 
 @pytest.fixture(autouse=True)

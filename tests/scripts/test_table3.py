@@ -1,6 +1,5 @@
 """Table 3 in miniature: what the rows are, what is kept when a run is killed, and what is said of the differences."""
 
-import gzip
 import json
 import re
 import shlex
@@ -9,14 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import islice
 
 import psutil
 import pytest
 
-from vanilla_transformer import VanillaTransformerConfig, load_recipe, phrasebook
+from vanilla_transformer import VanillaTransformerConfig, load_recipe
 
-from .conftest import SCRIPTS
+from .conftest import SCRIPTS, write_files_like_multi30ks
 
 
 QUICK = ["--updates", "2", "--sentences", "2", "--vocabulary", "300", "--narrower", "16", "--tokens", "256"]
@@ -24,14 +22,7 @@ QUICK = ["--updates", "2", "--sentences", "2", "--vocabulary", "300", "--narrowe
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Files named like Multi30k's."""
-    folder = tmp_path_factory.mktemp("multi30k")
-    for name, split, count in (("train", "train", 60), ("val", "validation", 4)):
-        pairs = list(islice(phrasebook(split), count))
-        for language in ("en", "de"):
-            text = "".join(f"{pair[language]}\n" for pair in pairs).encode()
-            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text))
-    return folder
+    return write_files_like_multi30ks(tmp_path_factory.mktemp("data") / "multi30k", {"train": 60, "val": 4})
 
 
 @pytest.fixture
@@ -69,10 +60,9 @@ def test_a_killed_run_loses_only_the_run_it_was_in(reproduce, tmp_path, capsys):
 
 def test_other_settings_do_not_go_into_the_same_file(reproduce):
     reproduce("--rows", "table3-c1", "--seeds", "1")
-    with pytest.raises(SystemExit, match="was begun with"):
-        reproduce("--rows", "table3-c1", "--seeds", "2", "--tokens", "512")
-    with pytest.raises(SystemExit, match="was begun with"):
-        reproduce("--rows", "table3-c1", "--seeds", "2", "--languages", "de", "en")
+    for others in (("--tokens", "512"), ("--languages", "de", "en")):
+        with pytest.raises(SystemExit, match="was begun with"):
+            reproduce("--rows", "table3-c1", "--seeds", "2", *others)
 
 
 def test_updates_are_what_fits_into_the_minutes(table3, data, tmp_path):
@@ -108,15 +98,9 @@ def test_every_row_differs_from_base_in_what_the_paper_says(table3):
         ours, theirs = table3.scaled(row, 8, 500), VanillaTransformerConfig.from_name(row)
         for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim"):
             assert getattr(ours, name) * getattr(paper, name) == getattr(theirs, name) * getattr(small, name)
-        for name in (
-            "encoder_layers",
-            "decoder_layers",
-            "encoder_attention_heads",
-            "decoder_attention_heads",
-            "dropout",
-        ):
-            assert getattr(ours, name) == getattr(theirs, name)
-        assert ours.position_embedding_type == theirs.position_embedding_type
+        for side in ("encoder", "decoder"):
+            for name in (f"{side}_layers", f"{side}_attention_heads", "dropout", "position_embedding_type"):
+                assert getattr(ours, name) == getattr(theirs, name)
         assert ours.head_dim * 8 == theirs.head_dim
         assert ours.value_head_dim * 8 == theirs.value_head_dim
         assert ours.vocab_size == 500
@@ -189,10 +173,9 @@ def test_directions_against_base(table3_results, ours, perplexity, bleu):
 
 
 def test_where_the_paper_has_no_difference(table3_results):
-    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(5.05, 5.06)))
-    assert row["perplexity_verdict"] == "agrees (no difference)"
-    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(7.0, 7.1)))
-    assert row["perplexity_verdict"] == "differs (no difference in the paper)"
+    for ours, verdict in (((5.05, 5.06), "agrees (no difference)"), ((7, 7.1), "differs (no difference in the paper)")):
+        [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=ours))
+        assert row["perplexity_verdict"] == verdict
 
 
 def test_one_seed_decides_nothing(table3_results):

@@ -1,6 +1,7 @@
 """SIGTERM, as schedulers and containers send it, ends a command as Ctrl-C does, and nothing is left of it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,8 +42,7 @@ def translating(run: Path, output: Path) -> WarmProcess:
     process = PACKAGE.start(CLI, *words, stdin=PIPE, new_session=True)
     process.stdin.write("The dog is old.\n")
     process.stdin.flush()
-    until(lambda: len(children_of(process)) == 2 and names(output.parent), process)
-    assert process.poll() is None
+    process.until(lambda: len(children_of(process)) == 2 and names(output.parent))
     return process
 
 
@@ -107,9 +107,8 @@ def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp
 
 
 def handles_signals(pid: int) -> bool:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    [caught] = [int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")]
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
+    [caught] = re.findall(r"SigCgt:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 @pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])

@@ -137,13 +137,19 @@ def test_a_resume_with_other_data_is_refused(run, corpus, tmp_path):
     assert "not the one that" in refused("train", copy / "recipe.yaml", "--output", copy, "--resume")
 
 
-def test_a_mistake_is_one_line_and_exit_status_1(train, tmp_path):
-    """What a failed start left does not stop the next one."""
-    before_text_is_read = ["--data.folder", tmp_path / "nowhere"]
+def test_a_mistake_is_found_before_text_is_read(train, tmp_path):
     for override, message in (
-        ([*before_text_is_read, "--model.d_model", "33"], "model.d_model (33) is not a multiple"),
-        ([*before_text_is_read, "--training.report_to", "dvclive"], "report_to: DVCLiveCallback requires dvclive"),
-        ([*before_text_is_read, "--training.fp16", "true", "--device", "cpu"], "no effect on the device cpu"),
+        (["--model.d_model", "33"], "model.d_model (33) is not a multiple"),
+        (["--training.report_to", "dvclive"], "training.report_to: DVCLiveCallback requires dvclive"),
+        (["--training.fp16", "true", "--device", "cpu"], "training.fp16 has no effect on the device cpu"),
+    ):
+        assert message in refused(*train, "--data.folder", tmp_path / "nowhere", *override)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_is_one_line_and_exit_status_1(train):
+    """What a failed start left does not stop the next one."""
+    for override, message in (
         (["--training.max_stps", "3"], "did you mean training.max_steps?"),
         (["--training.max_steps", "many"], "training.max_steps must be int"),
         (["--training.label_smoothing_factor", "1.5"], "label_smoothing_factor must be"),
@@ -156,7 +162,6 @@ def test_a_mistake_is_one_line_and_exit_status_1(train, tmp_path):
         (["--data.test", "{t: [nowhere.en, test.de]}"], "nowhere.en"),
     ):
         assert message in refused(*train, *override), override
-        assert "nowhere" not in str(override[:2]) or not (tmp_path / "run").exists()
 
 
 SETTINGS = """
