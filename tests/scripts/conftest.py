@@ -2,6 +2,8 @@
 
 import gzip
 import importlib.util
+import json
+import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -26,6 +28,14 @@ def load_script(path: str):
     return sys.modules[name]
 
 
+def figures_of(path: str, folder: Path, *words) -> tuple[dict, str]:
+    """What a script, run as a process, writes with `--json`, and what it prints."""
+    words = [sys.executable, SCRIPTS / f"{path}.py", *words, "--json", folder / "figures.json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "figures.json").read_text(encoding="utf-8")), done.stdout
+
+
 def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
     """The phrasebook in files named like Multi30k's, and packed as they are."""
     folder.mkdir()
@@ -35,6 +45,19 @@ def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
             text = "".join(f"{pair[language]}\n" for pair in pairs)
             (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
     return folder
+
+
+@pytest.fixture
+def printed_by(monkeypatch, capsys):
+    """Runs a script in this process, with these arguments; returns what it prints."""
+
+    def printed_by(script, *words) -> str:
+        monkeypatch.setattr("sys.argv", [f"{script.__name__}.py", *map(str, words)])
+        capsys.readouterr()
+        script.main()
+        return capsys.readouterr().out
+
+    return printed_by
 
 
 @pytest.fixture(autouse=True)

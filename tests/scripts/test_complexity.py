@@ -58,11 +58,9 @@ def test_the_papers_estimate_is_hours_times_gpus(complexity):
         assert 0.2 < row["operations"] / row["paper"] < 0.5
 
 
-def test_a_run_prints_draws_and_writes_everything(complexity, tmp_path, monkeypatch, capsys):
+def test_a_run_prints_draws_and_writes_everything(complexity, tmp_path, printed_by):
     options = f"--lengths 4,8 --widths 64 --vectors 8 --rounds 1 --picture {tmp_path}/p.png --json {tmp_path}/j.json"
-    monkeypatch.setattr("sys.argv", ["complexity.py", *options.split()])
-    complexity.main()
-    assert "| 64 | recurrence | n < 64 | n < 128 |" in capsys.readouterr().out
+    assert "| 64 | recurrence | n < 64 | n < 128 |" in printed_by(complexity, *options.split())
     record = json.loads((tmp_path / "j.json").read_text())
     assert len(record["table_1"]) == 8
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

@@ -40,8 +40,6 @@ def test_every_question_has_an_answer_with_a_picture(paper_questions):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaling", "embeddings", "warmup", "heads", "normalisation", "parallel", "masks"])
-def test_it_runs(paper_questions, name, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["paper_questions.py", name, "--pictures", str(tmp_path)])
-    paper_questions.main()
-    assert "\n| --- |" in capsys.readouterr().out
+def test_it_runs(paper_questions, name, tmp_path, printed_by):
+    assert "\n| --- |" in printed_by(paper_questions, name, "--pictures", tmp_path)
     assert (tmp_path / f"question_{name}.png").is_file()

@@ -1,16 +1,13 @@
 """The training benchmark: everybody learns the same from the same batches, and one who dies is named."""
 
-import json
 import math
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from .conftest import SCRIPTS
+from .conftest import figures_of
 
 
 ROWS = [{"input_ids": [5 + n, 9, 7, 2], "labels": [8, 6 + n, 2]} for n in range(20)]
@@ -51,11 +48,8 @@ def test_a_sample_has_short_and_long_batches(training_benchmark):
 @pytest.mark.parametrize("fresh", [False, True])
 def test_as_a_script(fresh, tmp_path):
     options = ["--shapes", "tiny", "--dtypes", "float32", "--models", "ours", "torch.nn.Transformer", "--rounds", "1"]
-    options += ["--max-tokens", "256", "--batches", "1", "--json", str(tmp_path / "figures.json"), *["--fresh"] * fresh]
-    script = [sys.executable, SCRIPTS / "benchmarks" / "training.py", *options]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["rows"]
+    options += ["--max-tokens", "256", "--batches", "1", *["--fresh"] * fresh]
+    rows = figures_of("benchmarks/training", tmp_path, *options)[0]["rows"]
     assert [row["contestant"] for row in rows] == [
         "ours, through Trainer, tuned", "ours, tuned", "torch.nn.Transformer, stock", "torch.nn.Transformer, tuned"
     ]  # fmt: skip
