@@ -135,11 +135,8 @@ class WarmProcess:
         found = {}
 
         def write() -> None:
-            try:
-                with self.stdin:
-                    self.stdin.write(input)
-            except BrokenPipeError:  # as a process may do with its input
-                pass
+            with suppress(BrokenPipeError), self.stdin:  # a process may leave its input unread
+                self.stdin.write(input)
 
         def read(name: str) -> None:
             with getattr(self, name) as stream:

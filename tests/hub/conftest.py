@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 import pyarrow as pa
@@ -41,18 +41,15 @@ def serving() -> Iterator[FaultyHub]:
 @contextmanager
 def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
     """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
-    started = []
+    with ExitStack() as stack:
 
-    def start(code: str, *arguments, **environment) -> WarmProcess:
-        process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
-        started.append(process)
-        return process
+        def start(code: str, *arguments, **environment) -> WarmProcess:
+            process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        yield start
 
 
 def ended(process: WarmProcess, status: int = 0) -> tuple[str, str]:

@@ -2,12 +2,15 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
 from .conftest import ended, parquet_file
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+TOO_MANY = {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}
 READ = """
 import json, sys
 from vanilla_transformer.data.corpora import open_stream
@@ -33,17 +36,13 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
     "fault",
     [
         {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client of itself bears
-        # A shard that vanishes and comes back.
-        pytest.param({"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3}, marks=pytest.mark.slow),
-        pytest.param({"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20}, marks=pytest.mark.slow),
+        slow({"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3}),  # a shard that vanishes and comes back
+        slow({"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20}),
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},
         {"kind": "drop", "path": r"^/(lfs|api)/", "times": 12},
-        pytest.param({"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2}, marks=pytest.mark.slow),
-        pytest.param({"kind": "page", "path": r"^/lfs/", "times": 2}, marks=pytest.mark.slow),
-        pytest.param(
-            {"kind": "status", "path": r"^/lfs/", "status": 429, "headers": {"Retry-After": "0"}, "times": 8},
-            marks=pytest.mark.slow,
-        ),
+        slow({"kind": "short", "path": r"^/lfs/", "after": 1000, "times": 2}),
+        slow({"kind": "page", "path": r"^/lfs/", "times": 2}),
+        slow({**TOO_MANY, "path": r"^/lfs/", "times": 8}),
     ],
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
@@ -79,12 +78,9 @@ def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
     "fault",
     [
         {"kind": "status", "path": "README", "status": 503, "times": 8},
-        pytest.param({"kind": "drop", "path": "README", "times": 3}, marks=pytest.mark.slow),
-        pytest.param({"kind": "page", "path": "/revision/", "times": 2}, marks=pytest.mark.slow),
-        pytest.param(
-            {"kind": "status", "path": ".", "status": 429, "headers": {"Retry-After": "0"}, "times": 3},
-            marks=pytest.mark.slow,
-        ),
+        slow({"kind": "drop", "path": "README", "times": 3}),
+        slow({"kind": "page", "path": "/revision/", "times": 2}),
+        slow({**TOO_MANY, "path": ".", "times": 3}),
     ],
     ids=lambda fault: f"{fault['kind']} {fault['path']}",
 )

@@ -94,7 +94,7 @@ def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pytho
     replace_the_text(hub)
     finished(prepare(broken))
     files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file()]
-    assert len(files) == 6
+    assert len(files) == 7
     assert [(broken / file).read_bytes() for file in files] == [(whole / file).read_bytes() for file in files]
     assert "is complete already" in finished(prepare(broken))
 
@@ -114,7 +114,7 @@ def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14
     process.send_signal(signal.SIGINT)
     _, errors = ended(process, 1)
     assert "cannot be read any more" in errors.splitlines()[-1]
-    assert errors.endswith("with --resume.\n")
+    assert errors.endswith(f"Go on with: vanilla-transformer train --resume {tmp_path / 'run'}\n")
 
 
 @pytest.mark.slow
@@ -126,8 +126,7 @@ def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub
     lost = hub.fault("status", r"^/lfs/", times=10_000)
     _, errors = ended(process, 1)
     [told] = [line for line in errors.splitlines() if "cannot be read any more" in line]
-    assert "Go on from" in told
-    assert told.endswith("with --resume.")
+    assert told.endswith(f"Go on with: vanilla-transformer train --resume {broken}")
     lost["times"] = 0
     finished(train(hub_python, broken, "--resume", "--data.patience", 3))
     assert_same_run(broken, whole)

@@ -110,9 +110,9 @@ def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
         ("--poolings sum", "invalid choice: 'sum'"),
     ):
         with pytest.raises(SystemExit) as ended:
-            printed_by(train_classifier, polarity, "--output", tmp_path, *options.split())
+            printed_by(train_classifier, polarity, "--output", tmp_path / options, *options.split())
         assert message in f"{ended.value}{capsys.readouterr().err}"
-        assert not (tmp_path / "results.json").exists()
+        assert not (tmp_path / options / "results.json").exists()
 
 
 def test_another_file_of_that_name_stays(polarity, tmp_path, printed_by):

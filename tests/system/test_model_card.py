@@ -31,17 +31,6 @@ def test_a_card_from_a_runs_records(run):
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
 
 
-def test_a_run_without_a_test_set_is_measured_on_the_validation_set(run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
-    recipe = (copy / "recipe.yaml").read_text(encoding="utf-8")
-    without = recipe.replace("test:\n    small:\n    - test.en\n    - test.de\n", "test: {}\n")
-    assert without != recipe
-    (copy / "recipe.yaml").write_text(without, encoding="utf-8")
-    card = model_card(copy, title="")
-    assert "The recipe names no test set. These are of the validation set" in card
-    assert {result.dataset_name for result in ModelCard(card).data.eval_results} == {"validation"}
-
-
 BLOCKS = ("heading_open", "fence", "table_open", "hr")
 HOSTILE = "a | b\n---\nlicense: mit\n```\n# c <!-- <b> `d` *e* _f_ [g](h) &amp; \u2028\n````\n" + "x" * 5000
 

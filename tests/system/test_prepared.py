@@ -58,9 +58,3 @@ def test_a_corpus_of_nothing(corpus, tmp_path):
         write_text(tmp_path / f"train.{language}", "")
     options = ("--data.folder", tmp_path, "--data.stream", "true", "--output", tmp_path / "prepared")
     assert "no text to learn a tokenizer from" in refused("prepare", corpus / "recipe.yaml", *options)
-
-
-def test_pairs_that_no_batch_could_hold_are_refused_before_training(corpus, tmp_path):
-    options = ("--data.folder", corpus, "--data.stream", "true", "--training.max_tokens", "200")
-    said = refused("train", corpus / "recipe.yaml", *options, "--output", tmp_path / "run")
-    assert "let pairs of 256 tokens through, and a batch has training.max_tokens = 200" in said

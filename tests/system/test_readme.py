@@ -109,7 +109,9 @@ def test_the_commands_work(folder):
     # Those that go on until they are stopped: test_demo.py, test_serving.py.
     names = {function.__name__ for function in COMMANDS} - {"demo", "serve"}
     assert {arguments[0] for arguments in typed_commands()} == names
-    assert (folder / "dog.png").is_file()
+    for made in ("dog.png", "tuned/model.safetensors", "tuned_by_adapter/model.safetensors"):
+        assert (folder / made).is_file()
+    assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
 def test_the_table_names_every_command():
@@ -137,12 +139,6 @@ def test_files_named_in_it_exist():
     named = re.findall(r"\]\(((?!http)[^)]+)\)", README)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
-
-
-def test_fine_tuning_leaves_whole_models(folder):
-    for name in ("tuned", "tuned_by_adapter"):
-        assert (folder / name / "model.safetensors").is_file()
-    assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
 def test_the_cards_of_the_parser_are_ones_of_a_parser(folder):

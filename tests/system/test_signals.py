@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from vanilla_transformer.signals import ENDING
@@ -25,8 +26,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def children_of(process: WarmProcess) -> list[str]:
-    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def children_of(process: WarmProcess) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children()
+
+
+def are_gone(workers: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(workers, timeout=10)[1]
 
 
 def until(condition, process) -> None:
@@ -46,13 +51,6 @@ def translating(run: Path, output: Path) -> WarmProcess:
     return process
 
 
-def is_gone(pid: str) -> bool:
-    until = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    return not Path(f"/proc/{pid}").exists()
-
-
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "with its workers"])
 @pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])
 def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
@@ -63,7 +61,7 @@ def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
         assert process.wait(20) == 128 + number
         assert process.stderr.read() == SAID[number]
     assert names(tmp_path) == []
-    assert all(map(is_gone, workers))
+    assert are_gone(workers)
 
 
 def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run, tmp_path):
@@ -71,7 +69,7 @@ def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run
         workers = children_of(killed)
         killed.kill()
         killed.wait(20)
-    assert all(map(is_gone, workers))
+    assert are_gone(workers)
     with translating(run, tmp_path / "other") as another:
         left, other = sorted(names(tmp_path), key=lambda name: name.startswith(".other"))
         finished("translate", "A dog.", "--model", run, "--output", tmp_path / "out")

@@ -135,14 +135,11 @@ def test_the_best_few_with_their_scores(run):
         assert scores == sorted(scores, reverse=True)
     best = output_of("translate", *lines, "--model", run, "--num-beams", "3").splitlines()
     assert [rows[i][2] for i in (0, 3, 4)] == best
-
-
-def test_json_lines(run):
-    output = output_of("translate", DOG, "", "--model", run, "--json", "--n-best", "2")
-    records = [json.loads(line) for line in output.splitlines()]
-    assert [record["source"] for record in records] == [DOG, ""]
-    assert [len(record["translations"]) for record in records] == [2, 1]
-    assert all(each["score"] <= 0 for record in records for each in record["translations"])
+    as_json = output_of("translate", *lines, "--model", run, "--n-best", "3", "--json").splitlines()
+    for record, line, number in zip(map(json.loads, as_json), lines, "123", strict=True):
+        assert record["source"] == line
+        found = [[number, f"{each['score']:.4f}", each["text"]] for each in record["translations"]]
+        assert found == [row for row in rows if row[0] == number]
 
 
 def test_samples_are_repeatable(run):
