@@ -67,31 +67,3 @@ def same_settings_of_torch():
     yield
     torch.set_float32_matmul_precision(precision)
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def complexity():
-    return load_script("benchmarks/complexity")
-
-
-@pytest.fixture(scope="session")
-def paper_questions():
-    """On a tenth of the text."""
-    script = load_script("experiments/paper_questions")
-    script.SENTENCES = 640
-    return script
-
-
-@pytest.fixture(scope="session")
-def table3():
-    return load_script("experiments/table3")
-
-
-@pytest.fixture(scope="session")
-def table3_results():
-    return load_script("experiments/table3_results")
-
-
-@pytest.fixture(scope="session")
-def training_benchmark():
-    return load_script("benchmarks/training")

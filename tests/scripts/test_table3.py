@@ -11,6 +11,8 @@ import time
 
 import psutil
 import pytest
+import table3
+import table3_results
 
 from vanilla_transformer import VanillaTransformerConfig, load_recipe
 
@@ -26,7 +28,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture
-def reproduce(table3, data, tmp_path, monkeypatch):
+def reproduce(data, tmp_path, monkeypatch):
     """Runs the script with more options; returns the lines of its results."""
 
     def reproduce(*options):
@@ -65,7 +67,7 @@ def test_other_settings_do_not_go_into_the_same_file(reproduce):
             reproduce("--rows", "table3-c1", "--seeds", "2", *others)
 
 
-def test_updates_are_what_fits_into_the_minutes(table3, data, tmp_path):
+def test_updates_are_what_fits_into_the_minutes(data, tmp_path):
     settings = table3.Settings(16, 256, 300, 2, "en-de", "0123456789", updates=1)
     table3.prepare(table3.load_text(data, ["en", "de"]), tmp_path, settings)
     few, many = (table3.updates_within(minutes, ["base"], 2, settings, tmp_path) for minutes in (0.5, 50))
@@ -91,7 +93,7 @@ def test_killed_by_the_system_with_two_workers(data, tmp_path):
     assert len({(json.loads(line)["row"], json.loads(line)["seed"]) for line in after[1:]}) == len(after) - 1 == 6
 
 
-def test_every_row_differs_from_base_in_what_the_paper_says(table3):
+def test_every_row_differs_from_base_in_what_the_paper_says():
     """A scaled row is to the scaled base what the paper's row is to its base."""
     paper, small = VanillaTransformerConfig.from_name("base"), table3.scaled("base", 8, 500)
     for row in table3.ROWS:
@@ -130,7 +132,7 @@ def test_the_documents_have_one_command_for_it():
     }
 
 
-def test_the_commands_of_full_size_are_the_papers_rows(table3, capsys):
+def test_the_commands_of_full_size_are_the_papers_rows(capsys):
     table3.print_full_size()
     for line, (row, paper) in zip(capsys.readouterr().out.splitlines(), table3.ROWS.items(), strict=True):
         _, _, recipe, *words = shlex.split(line)
@@ -151,7 +153,7 @@ def runs(**values):
     ]
 
 
-def test_directions_against_base(table3_results):
+def test_directions_against_base():
     """The paper's row A1 has the higher perplexity and the lower BLEU, its row E no other; one seed decides nothing."""
     for ours, verdict in (((6.0, 6.1), "agrees"), ((4.0, 4.1), "differs"), ((5.0, 5.1), "within noise")):
         [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_a1=ours))
@@ -163,7 +165,7 @@ def test_directions_against_base(table3_results):
     assert (row["perplexity_verdict"], row["perplexity_spread"]) == ("one seed", None)
 
 
-def test_the_table_of_a_file(table3_results, tmp_path, printed_by):
+def test_the_table_of_a_file(tmp_path, printed_by):
     """It is printed of what is there, and the file is left as it is, with what a killed process left of a line."""
     settings = table3_results.Settings(8, 1024, 4000, 1014, "en-de", "0123456789", updates=1200)
     results = table3_results.Results(tmp_path / "results.jsonl")
@@ -183,7 +185,7 @@ def test_the_table_of_a_file(table3_results, tmp_path, printed_by):
     assert results.path.read_bytes() == whole + b'{"row": "big"}\n'
 
 
-def test_a_file_without_results_is_named(table3_results, tmp_path, capsys, printed_by):
+def test_a_file_without_results_is_named(tmp_path, capsys, printed_by):
     file = tmp_path / "other.jsonl"
     for text in ("", "no JSON\n", '{"loss": 1.0}\n', "[1]\n"):
         file.write_text(text)
