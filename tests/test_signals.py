@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ with cleared_up(lambda: print("cleared up", os.getpid(), flush=True)), first_sig
 
 def started(code: str, *arguments) -> subprocess.Popen:
     # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
-    heed = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed)
 

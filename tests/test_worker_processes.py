@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 
+import psutil
 import pytest
 
 from vanilla_transformer.worker_processes import worker_processes
@@ -27,7 +27,6 @@ with worker_processes(eval, 2, start_method=sys.argv[1]) as submit:
 
 
 START_METHODS = pytest.mark.parametrize("start_method", multiprocessing.get_all_start_methods())
-NEEDS_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 
 
 @START_METHODS
@@ -77,23 +76,15 @@ def test_leaving_ends_what_is_being_done():
     assert not multiprocessing.active_children()
 
 
-@NEEDS_PROC
 @START_METHODS
 def test_none_outlives_its_parent(start_method):
-    parent = subprocess.Popen([sys.executable, "-c", STAY, start_method], stdout=subprocess.PIPE, text=True)
-    pids = parent.stdout.readline().split()
-    assert len(pids) == 2
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    for _ in range(300):
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"of the processes {pids} some are still there")
+    with subprocess.Popen([sys.executable, "-c", STAY, start_method], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(workers) == 2
+    assert psutil.wait_procs(workers, timeout=15)[1] == []
 
 
-@NEEDS_PROC
 @START_METHODS
 def test_signals_are_the_parents_to_handle(start_method):
     """From their first moment on: they wait for work, and do it, although all processes are told to end."""

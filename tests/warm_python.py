@@ -9,7 +9,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,9 +19,7 @@ from threading import Thread
 from typing import TextIO
 
 
-# `vanilla-transformer ARGUMENT...`, and `python FILE ARGUMENT...`.
 CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main())"
-RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 # What is forked from. A second process waits for each fork and tells its status. The code is run at the top, by nothing
 # that could handle what it raises: that ends the fork as it ends `python -c`.
@@ -88,7 +87,9 @@ class WarmProcess:
     def __enter__(self) -> "WarmProcess":
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, kind, *error) -> None:
+        if kind is not None:  # what it was to do is of no interest any more
+            self.kill()
         for stream in filter(None, (self.stdin, self.stdout, self.stderr)):
             stream.close()
         self.wait()
@@ -109,6 +110,14 @@ class WarmProcess:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
+    def until(self, condition: Callable[[], object], timeout: float = 200) -> None:
+        """Waits until something is so, while the process goes on."""
+        end = time.monotonic() + timeout
+        while not condition():
+            assert self.poll() is None, self.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             with suppress(ProcessLookupError):  # it may have ended, and its status be on the way
@@ -126,11 +135,8 @@ class WarmProcess:
         found = {}
 
         def write() -> None:
-            try:
-                with self.stdin:
-                    self.stdin.write(input)
-            except BrokenPipeError:  # as a process may do with its input
-                pass
+            with suppress(BrokenPipeError), self.stdin:  # a process may leave its input unread
+                self.stdin.write(input)
 
         def read(name: str) -> None:
             with getattr(self, name) as stream:

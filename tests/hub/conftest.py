@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 import pyarrow as pa
@@ -41,18 +41,22 @@ def serving() -> Iterator[FaultyHub]:
 @contextmanager
 def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
     """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
-    started = []
+    with ExitStack() as stack:
 
-    def start(code: str, *arguments, **environment) -> WarmProcess:
-        process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
-        started.append(process)
-        return process
+        def start(code: str, *arguments, **environment) -> WarmProcess:
+            process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        yield start
+
+
+def ended(process: WarmProcess, status: int = 0) -> tuple[str, str]:
+    """Its output and its errors, once it has ended with this status."""
+    out, errors = process.communicate(timeout=240)
+    assert process.returncode == status, errors
+    return out, errors
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def hub_python(hub, tmp_path) -> Iterator[Callable[..., WarmProcess]]:
         yield start
 
 
-def parquet_file(pairs: list[tuple[str, str]], languages: tuple[str, str], rows_per_group: int = 1000) -> bytes:
+def parquet_file(pairs: list[tuple[str, str]], languages=("en", "de"), rows_per_group: int = 1000) -> bytes:
     """Parquet as `datasets` writes translations."""
     source, target = languages
     kind = pa.struct([(source, pa.string()), (target, pa.string())])
@@ -80,14 +84,13 @@ def parquet_file(pairs: list[tuple[str, str]], languages: tuple[str, str], rows_
     return file.getvalue()
 
 
-def pairs_from_phrasebook(split: str, count: int) -> list[tuple[str, str]]:
-    return [(pair["en"], pair["de"]) for pair in islice(phrasebook(split), count)]
-
-
 @pytest.fixture
 def wmt14(hub) -> list[tuple[str, str]]:
     """Seeds wmt/wmt14 as it is laid out on the Hub; returns the training pairs (en, de), from the phrasebook."""
-    train, held_out = pairs_from_phrasebook("train", 1200), pairs_from_phrasebook("validation", 40)
+    train, held_out = (
+        [(pair["en"], pair["de"]) for pair in islice(phrasebook(split), count)]
+        for split, count in (("train", 1200), ("validation", 40))
+    )
     files, card = {}, "---\nconfigs:\n"
     for config in ("de-en", "fr-en"):
         card += f"- config_name: {config}\n  data_files:\n"

@@ -4,16 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from vanilla_transformer import (
-    TokenizerSettings,
-    VanillaTransformerConfig,
-    VanillaTransformerForConditionalGeneration,
-    learn_tokenizer,
-)
-
+from ..system.conftest import write_small_model
 from ..warm_python import CLI
+from .conftest import ended
 
 
 TRANSLATE = """
@@ -32,40 +26,19 @@ print(json.dumps([vanilla_transformer.translate(model, tokenizer, ["The old teac
 
 
 def seed_model(hub, folder: Path, pairs: list[tuple[str, str]]) -> None:
-    tokenizer = learn_tokenizer((side for pair in pairs for side in pair), TokenizerSettings(vocab_size=400))
-    torch.manual_seed(0)
-    config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer), d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
-    )  # fmt: skip
-    VanillaTransformerForConditionalGeneration(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    write_small_model(folder, (side for pair in pairs for side in pair))
     hub.seed("model", "someone/base", {path.name: path.read_bytes() for path in folder.iterdir()})
 
 
-def finished(process) -> str:
-    output, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
-    return output
+OPTIONS = """
+--model_name_or_path someone/base --dataset_name wmt/wmt14 --dataset_config_name de-en --source_language en
+--target_language de --learning_rate 0.02 --max_steps 4 --max_train_samples 100 --max_eval_samples 4 --num_beams 2
+--save_strategy no --use_cpu --do_train --push_to_hub
+"""
 
 
-def finetune(hub_python, output: Path, *more: str):
-    options = {
-        "model_name_or_path": "someone/base",
-        "dataset_name": "wmt/wmt14",
-        "dataset_config_name": "de-en",
-        "source_language": "en",
-        "target_language": "de",
-        "output_dir": output,
-        "learning_rate": 0.02,
-        "max_steps": 4,
-        "max_train_samples": 100,
-        "max_eval_samples": 4,
-        "num_beams": 2,
-        "save_strategy": "no",
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return hub_python(CLI, "finetune", *words, "--use_cpu", "--do_train", "--push_to_hub", *more)
+def finetune(hub_python, output: Path, *more: str) -> None:
+    ended(hub_python(CLI, "finetune", *OPTIONS.split(), "--output_dir", output, *more))
 
 
 def pushed(hub, name: str) -> dict[str, str]:
@@ -76,23 +49,23 @@ def pushed(hub, name: str) -> dict[str, str]:
 def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
     scored = ("--do_eval", "--predict_with_generate")
-    finished(finetune(hub_python, tmp_path / "whole", *scored, "--hub_model_id", "tester/whole"))
+    finetune(hub_python, tmp_path / "whole", *scored, "--hub_model_id", "tester/whole")
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= pushed(hub, "tester/whole").keys()
     card = (tmp_path / "whole" / "README.md").read_text()
     assert "base_model: someone/base" in card
     assert "- wmt/wmt14" in card
     results = json.loads((tmp_path / "whole" / "eval_results.json").read_text())
     assert results["eval_sacrebleu_signature"].startswith("nrefs:1|case:mixed")
-    before, after = json.loads(finished(hub_python(TRANSLATE, "someone/base", "tester/whole", "whole")))
+    before, after = json.loads(ended(hub_python(TRANSLATE, "someone/base", "tester/whole", "whole"))[0])
     assert before != after
 
 
 @pytest.mark.slow
 def test_adapters_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
-    finished(finetune(hub_python, tmp_path / "adapter", "--lora_rank", "4", "--hub_model_id", "tester/adapter"))
+    finetune(hub_python, tmp_path / "adapter", "--lora_rank", "4", "--hub_model_id", "tester/adapter")
     assert "adapter_model.safetensors" in pushed(hub, "tester/adapter")
     assert "model.safetensors" not in pushed(hub, "tester/adapter")
-    translations = json.loads(finished(hub_python(TRANSLATE, "someone/base", "tester/adapter", "adapted")))
+    translations = json.loads(ended(hub_python(TRANSLATE, "someone/base", "tester/adapter", "adapted"))[0])
     before, by_its_own_name, on_the_base = translations  # where PEFT is installed, transformers finds the base itself
     assert by_its_own_name == on_the_base != before

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,12 @@ from vanilla_transformer.model.classification_vanilla_transformer import Vanilla
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.run.digests import DIGESTS
 
-from .conftest import clients_of, serving
+from ..warm_python import CLI
+from .conftest import clients_of, ended, serving
 
 
 NAME = "tester/small"
 MODEL_CODE = Path(vanilla_transformer.model.__file__).parent
-
-CLI = """
-import sys
-from vanilla_transformer.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 # Several commands, one after the other, of somebody who says yes to every question; with their statuses. A word that
 # begins with "HF_" is a variable of the environment, for this command and those after it.
@@ -99,9 +93,7 @@ assert tokenizer("</s> a <pad>").input_ids.count(tokenizer.eos_token_id) == 1
 
 def finished(process, status=0) -> str:
     """What a process printed, or its errors if it was to end with some."""
-    out, errors = process.communicate(timeout=180)
-    assert process.returncode == status, errors
-    return out if status == 0 else errors
+    return ended(process, status)[bool(status)]
 
 
 def commands(hub_python, *several: tuple) -> list[tuple[int, str, str]]:
@@ -147,12 +139,8 @@ def run(trained, tmp_path_factory):  # noqa: F811
 def published(run, tmp_path_factory):
     """A Hub with a published run, which the tests leave as it is, and what publishing printed."""
     options = ("--license", "apache-2.0", "--dataset", "wmt/wmt14", "--title", "A small model", "--tag", "v1")
-    with serving() as hub:
-        with clients_of(hub, tmp_path_factory.mktemp("home")) as start:
-            process = start(CLI, "publish", run, NAME, "--debug", *options)
-            out, errors = process.communicate(timeout=180)
-        assert process.returncode == 0, errors
-        yield hub, out, errors
+    with serving() as hub, clients_of(hub, tmp_path_factory.mktemp("home")) as start:
+        yield hub, *ended(start(CLI, "publish", run, NAME, "--debug", *options))
 
 
 @pytest.fixture
@@ -259,10 +247,8 @@ class TestPublish:
         killed, interrupted = (
             hub_python(CLI, "publish", run / "averaged", NAME, TMPDIR=str(place)) for place in places
         )
-        while not all(any(place.iterdir()) for place in places) or not fault["hits"]:
-            assert killed.poll() is None
-            assert interrupted.poll() is None
-            time.sleep(0.05)
+        for process in (killed, interrupted):
+            process.until(lambda: all(any(place.iterdir()) for place in places) and fault["hits"])
         killed.kill()
         killed.communicate()
         interrupted.send_signal(signal.SIGINT)
@@ -283,13 +269,8 @@ class TestPublish:
         VanillaTransformerForSequenceClassification.from_pretrained(averaged, num_labels=3).save_pretrained(classifier)
         for name in ("tokenizer.json", "tokenizer_config.json", "recipe.yaml"):
             shutil.copy(averaged / name, classifier)
-        models = {
-            "averaged": averaged,
-            "checkpoint": run / "checkpoints" / "checkpoint-16",
-            "classifier": classifier,
-            "converted": converted,
-            "copied": "tester/averaged",
-        }
+        models = {"averaged": averaged, "checkpoint": run / "checkpoints" / "checkpoint-16", "classifier": classifier}
+        models |= {"converted": converted, "copied": "tester/averaged"}
         convert = ("convert", tmp_path / "marian", "--output", converted)
         results = commands(
             hub_python, convert, *(("publish", model, f"tester/{name}") for name, model in models.items())
@@ -297,7 +278,7 @@ class TestPublish:
         assert [status for status, *_ in results] == [0] * 6
         found = {name: files_of(hub, name=f"tester/{name}") for name in models}
         cards = {name: ModelCard(files["README.md"].decode()) for name, files in found.items()}
-        translator = {"generation_config.json", "tokenizer.json", "recipe.yaml"}
+        translator = {"generation_config.json", "tokenizer.json", "known_words.txt.gz", "recipe.yaml"}
         more = {
             **dict.fromkeys(("averaged", "checkpoint", "copied"), translator),
             "classifier": {"tokenizer.json", "recipe.yaml"},
@@ -453,10 +434,9 @@ class TestCard:
     def test_its_lines_run(self, published, use, run):
         with_package, without = snippets_of(card_of(published[0]))
         hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
-        translate = (
-            f"\nfrom vanilla_transformer.cli import main; main(['translate', '--model', {str(run)!r}, SENTENCE])"
-        )
-        processes = [use(with_package + translate.replace("SENTENCE", "'The dog is old.'")), use(hidden + without)]
+        words = ["translate", "--model", str(run), "The dog is old."]
+        translate = f"\nfrom vanilla_transformer.cli import main; main({words})"
+        processes = [use(with_package + translate), use(hidden + without)]
         ours, theirs = map(finished, processes)
         translation = ours.splitlines()[-1]
         assert repr(translation) in ours.splitlines()[0]
@@ -468,7 +448,7 @@ import json, os, sys
 import vanilla_transformer
 from datasets import Dataset
 from vanilla_transformer import VanillaTransformerTrainer, VanillaTransformerTrainingArguments
-from vanilla_transformer.sharing.bare_card import bare_card
+from vanilla_transformer.sharing.model_card import bare_card
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 folder, output = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -537,5 +517,5 @@ def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F81
     assert not [name for name in found if name.endswith((".bin", ".pt", ".pth", ".pkl"))]
     assert "The recipe names no test set. These are of the validation set" in card_of(hub)
     assert f"vanilla-transformer train {corpus / 'recipe.yaml'}" in card_of(hub)
-    assert ModelCard(card_of(hub)).data.eval_results[0].dataset_name == "validation"
+    assert {result.dataset_name for result in ModelCard(card_of(hub)).data.eval_results} == {"validation"}
     finished(hub_python(USE, "package"))

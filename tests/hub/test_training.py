@@ -1,35 +1,23 @@
 """The WMT14 recipes from beginning to end, small: from the Hub, killed, resumed, through outages, on two processes."""
 
-import json
 import signal
 import time
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
+import yaml
 
 from vanilla_transformer.sharing.model_card import model_card
 
-from .conftest import parquet_file
+from ..system.conftest import RECIPE, assert_same_run, losses
+from ..warm_python import CLI, WarmProcess
+from .conftest import ended, parquet_file
 
-
-COMMAND = """
-import sys
-from vanilla_transformer.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 SMALL = {
+    **{f"model.{name}": size for name, size in yaml.safe_load(RECIPE)["model"].items()},
     "data.buffer_pairs": 300,
     "tokenizer.vocab_size": 600,
-    "model.d_model": 32,
-    "model.encoder_layers": 1,
-    "model.decoder_layers": 1,
-    "model.encoder_attention_heads": 2,
-    "model.decoder_attention_heads": 2,
-    "model.encoder_ffn_dim": 64,
-    "model.decoder_ffn_dim": 64,
     "training.update_tokens": 1000,
     "training.max_tokens": 500,
     "training.max_steps": 30,
@@ -42,64 +30,52 @@ SMALL = {
 }
 
 
-def options(**more) -> list:
-    """The recipe's fields that are to differ; `__` stands for the dot."""
-    values = SMALL | {name.replace("__", "."): value for name, value in more.items()}
-    return [word for name, value in values.items() for word in (f"--{name}", value)]
+def train(hub_python, output: Path, *more) -> WarmProcess:
+    options = [f"--{name}={value}" for name, value in SMALL.items()]
+    return hub_python(CLI, "train", "wmt14_en_de_base", "--output", output, *options, *more)
 
 
-def train(hub_python, recipe: str, output: Path, *more, **different):
-    return hub_python(COMMAND, "train", recipe, "--output", output, *more, *options(**different))
+def finished(process: WarmProcess) -> str:
+    return ended(process)[1]
 
 
-def finished(process) -> str:
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
-    return errors
+def checkpoint(output: Path, update: int) -> Path:
+    """What is there when the checkpoint is whole."""
+    return output / "checkpoints" / f"checkpoint-{update}" / "digests.json"
 
 
-def weights(output: Path) -> dict:
-    return load_file(output / "averaged" / "model.safetensors")
-
-
-def losses(output: Path) -> list:
-    records = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    return [(record["step"], record["loss"]) for record in records if "loss" in record]
+def replace_the_text(hub) -> dict:
+    """From now on another corpus has the name of this one; returns the last commit of the old one."""
+    begun = hub.repos["dataset", "wmt/wmt14"].commit("main")
+    files = [path for path in begun["files"] if path.endswith(".parquet")]
+    hub.seed("dataset", "wmt/wmt14", dict.fromkeys(files, parquet_file([("new", "neu")] * 99)))
+    return begun
 
 
 @pytest.mark.slow
 def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_path):
-    recipe = "wmt14_en_de_base"
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    errors = finished(train(hub_python, recipe, whole))
+    errors = finished(train(hub_python, whole))
     assert "An update has up to 1,000 source and target tokens (1 processes x 2 batches of 500)" in errors
     assert (whole / "scores.json").exists()
-    assert [step for step, _ in losses(whole)] == list(range(1, 31))
+    assert [*losses(whole)] == list(range(1, 31))
     for at in (6, 24):  # twice
-        process = train(hub_python, recipe, broken, "--resume")
-        while not (broken / "checkpoints" / f"checkpoint-{at}" / "digests.json").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+        process = train(hub_python, broken, "--resume")
+        process.until(checkpoint(broken, at).exists)
         process.kill()
         process.communicate()
-        if at == 6:  # from now on another corpus has the name of this one
-            begun = hub.repos["dataset", "wmt/wmt14"].commit("main")
-            others = [path for path in begun["files"] if path.endswith(".parquet")]
-            hub.seed("dataset", "wmt/wmt14", dict.fromkeys(others, parquet_file([("new", "neu")] * 99, ("en", "de"))))
+        if at == 6:
+            begun = replace_the_text(hub)
     served = len(hub.log)
-    finished(train(hub_python, recipe, broken, "--resume"))
+    finished(train(hub_python, broken, "--resume"))
     read_again = {event["path"] for event in hub.log[served:] if event["path"].startswith("/lfs/")}
     assert read_again  # the stream was read from the Hub in this session too
-    assert losses(broken) == losses(whole)
-    expected = weights(whole)
-    assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
+    assert_same_run(broken, whole)
     assert (broken / "data.json").read_bytes() == (whole / "data.json").read_bytes()
     assert f"(wmt/wmt14 de-en train at {begun['oid'][:12]}) | as a stream |" in model_card(broken, title="", command="")
 
     del hub.repos["dataset", "wmt/wmt14"].commits[begun["oid"]]
-    process = train(hub_python, recipe, broken, "--resume", training__max_steps=36)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    _, errors = ended(train(hub_python, broken, "--resume", "--training.max_steps", 36), 1)
     assert f"It was begun with its commit {begun['oid']}, without which it cannot go on as it was" in errors
 
 
@@ -107,31 +83,26 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
 def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python, tmp_path):
     def prepare(output):
         more = ("--output", output, "--workers", 1, "--tokenizer.vocab_size", 600)
-        return hub_python(COMMAND, "prepare", "wmt14_en_de_base", *more)
+        return hub_python(CLI, "prepare", "wmt14_en_de_base", *more)
 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(prepare(whole))
     process = prepare(broken)
-    while not (broken / "tokenizer").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+    process.until((broken / "tokenizer").exists)
     process.kill()
     process.communicate()
-    others = [path for path in hub.repos["dataset", "wmt/wmt14"].commit("main")["files"] if "train" in path]
-    hub.seed("dataset", "wmt/wmt14", dict.fromkeys(others, parquet_file([("new", "neu")] * 99, ("en", "de"))))
+    replace_the_text(hub)
     finished(prepare(broken))
     files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file()]
-    assert len(files) == 6
+    assert len(files) == 7
     assert [(broken / file).read_bytes() for file in files] == [(whole / file).read_bytes() for file in files]
     assert "is complete already" in finished(prepare(broken))
 
 
 @pytest.mark.slow
 def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
-    process = train(hub_python, "wmt14_en_de_base", tmp_path / "run", training__max_steps=10_000)
-    while not (tmp_path / "run" / "checkpoints" / "checkpoint-6" / "digests.json").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    process = train(hub_python, tmp_path / "run", "--training.max_steps", 10_000)
+    process.until(checkpoint(tmp_path / "run", 6).exists)
     hub.fault("status", r"^/lfs/", times=10**9)
     told = ""
     while "trying again" not in told:
@@ -141,28 +112,21 @@ def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14
     while trained != (trained := (tmp_path / "run" / "log.jsonl").stat().st_size):  # until the last batch is used up
         time.sleep(4)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    _, errors = ended(process, 1)
     assert "cannot be read any more" in errors.splitlines()[-1]
-    assert errors.endswith("with --resume.\n")
+    assert errors.endswith(f"Go on with: vanilla-transformer train --resume {tmp_path / 'run'}\n")
 
 
 @pytest.mark.slow
 def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub_python, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    finished(train(hub_python, "wmt14_en_de_base", whole))
-    process = train(hub_python, "wmt14_en_de_base", broken, data__patience=3)
-    while not (broken / "checkpoints" / "checkpoint-6" / "digests.json").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    finished(train(hub_python, whole))
+    process = train(hub_python, broken, "--data.patience", 3)
+    process.until(checkpoint(broken, 6).exists)
     lost = hub.fault("status", r"^/lfs/", times=10_000)
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 1
+    _, errors = ended(process, 1)
     [told] = [line for line in errors.splitlines() if "cannot be read any more" in line]
-    assert "Go on from" in told
-    assert told.endswith("with --resume.")
+    assert told.endswith(f"Go on with: vanilla-transformer train --resume {broken}")
     lost["times"] = 0
-    finished(train(hub_python, "wmt14_en_de_base", broken, "--resume", data__patience=3))
-    assert losses(broken) == losses(whole)
-    expected = weights(whole)
-    assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
+    finished(train(hub_python, broken, "--resume", "--data.patience", 3))
+    assert_same_run(broken, whole)

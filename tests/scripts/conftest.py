@@ -1,11 +1,17 @@
 """The runnable files of scripts/, as modules."""
 
+import gzip
 import importlib.util
+import json
+import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
+
+from vanilla_transformer.data.phrasebook import phrasebook
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -22,6 +28,38 @@ def load_script(path: str):
     return sys.modules[name]
 
 
+def figures_of(path: str, folder: Path, *words) -> tuple[dict, str]:
+    """What a script, run as a process, writes with `--json`, and what it prints."""
+    words = [sys.executable, SCRIPTS / f"{path}.py", *words, "--json", folder / "figures.json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "figures.json").read_text(encoding="utf-8")), done.stdout
+
+
+def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
+    """The phrasebook in files named like Multi30k's, and packed as they are."""
+    folder.mkdir()
+    for name, count in sizes.items():
+        pairs = list(islice(phrasebook({"train": "train", "val": "validation"}.get(name, "test")), count))
+        for language in ("en", "de"):
+            text = "".join(f"{pair[language]}\n" for pair in pairs)
+            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+@pytest.fixture
+def printed_by(monkeypatch, capsys):
+    """Runs a script in this process, with these arguments; returns what it prints."""
+
+    def printed_by(script, *words) -> str:
+        monkeypatch.setattr("sys.argv", [f"{script.__name__}.py", *map(str, words)])
+        capsys.readouterr()
+        script.main()
+        return capsys.readouterr().out
+
+    return printed_by
+
+
 @pytest.fixture(autouse=True)
 def same_settings_of_torch():
     """What scripts set for their process does not stay for the tests after them."""
@@ -29,31 +67,3 @@ def same_settings_of_torch():
     yield
     torch.set_float32_matmul_precision(precision)
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def complexity():
-    return load_script("benchmarks/complexity")
-
-
-@pytest.fixture(scope="session")
-def paper_questions():
-    """On a tenth of the text."""
-    script = load_script("experiments/paper_questions")
-    script.SENTENCES = 640
-    return script
-
-
-@pytest.fixture(scope="session")
-def table3():
-    return load_script("experiments/table3")
-
-
-@pytest.fixture(scope="session")
-def table3_results():
-    return load_script("experiments/table3_results")
-
-
-@pytest.fixture(scope="session")
-def training_benchmark():
-    return load_script("benchmarks/training")

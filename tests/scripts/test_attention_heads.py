@@ -41,10 +41,16 @@ def means(weights, *, ends=(), punctuation=(), causal=False):
     return {name: total / count for name, total, count in values if count}
 
 
-def test_a_head_that_looks_at_itself():
-    found = means(torch.eye(4), ends=[3], punctuation=[1, 2])
-    expected = {"previous": 0, "same": 1, "next": 0, "end": 1 / 4, "punctuation": 1 / 2}
-    assert found == pytest.approx(expected | {"entropy": 0, "relative_entropy": 0})
+def test_heads_that_look_at_themselves_or_evenly():
+    itself = {"previous": 0, "same": 1, "next": 0, "end": 1 / 4, "punctuation": 1 / 2}
+    evenly = {"previous": 0.2, "same": 0.2, "next": 0.2, "end": 0.2, "punctuation": 0.4}
+    for weights, places, expected, entropy, relative in (
+        (torch.eye(4), {"ends": [3], "punctuation": [1, 2]}, itself, 0, 0),
+        (torch.full((3, 5), 0.2), {"ends": [4], "punctuation": [0, 4]}, evenly, math.log(5), 1),
+    ):
+        expected |= {"entropy": entropy, "relative_entropy": relative}
+        assert means(weights, **places) == pytest.approx(expected)
+    assert means(torch.ones(1, 1), ends=[0]) == {"same": 1, "end": 1, "punctuation": 0, "entropy": 0}
 
 
 def test_a_head_that_looks_beside_itself():
@@ -58,12 +64,6 @@ def test_a_head_that_looks_beside_itself():
         assert found["entropy"] == 0
 
 
-def test_a_head_that_looks_evenly():
-    found = means(torch.full((3, 5), 0.2), ends=[4], punctuation=[0, 4])
-    expected = {"previous": 0.2, "same": 0.2, "next": 0.2, "end": 0.2, "punctuation": 0.4}
-    assert found == pytest.approx(expected | {"entropy": math.log(5), "relative_entropy": 1})
-
-
 def test_a_head_of_the_decoder_that_looks_evenly():
     weights = torch.tensor([[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]])
     found = means(weights, ends=[0], causal=True)
@@ -72,11 +72,6 @@ def test_a_head_of_the_decoder_that_looks_evenly():
     assert found["same"] == found["end"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert found["entropy"] == pytest.approx((math.log(2) + math.log(3)) / 3)
     assert found["relative_entropy"] == pytest.approx(1)  # the first position has no choice
-
-
-def test_one_token_alone():
-    found = means(torch.ones(1, 1), ends=[0])
-    assert found == {"same": 1, "end": 1, "punctuation": 0, "entropy": 0}
 
 
 @settings(max_examples=50, deadline=None)
@@ -184,7 +179,7 @@ def test_what_cannot_be_measured(model, tokenizer):
             measure_heads(model, tokenizer, pairs, alignments)
 
 
-def test_the_script(model, tokenizer, tmp_path, monkeypatch, capsys):
+def test_the_script(model, tokenizer, tmp_path, monkeypatch, printed_by):
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
     (tmp_path / "a.en").write_text("A dog\nold dog .\n", encoding="utf-8")
@@ -192,25 +187,18 @@ def test_the_script(model, tokenizer, tmp_path, monkeypatch, capsys):
     (tmp_path / "gold").write_text("1-0\n0-0 1-1 2?2\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     words = ["model", "--sources", "a.en", "--targets", "a.de", "--alignments", "gold"]
-    run_script(monkeypatch, *words, "--json", "--plot", "heads.svg")
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(printed_by(attention_heads, *words, "--json", "--plot", "heads.svg"))
     assert {row["attention"] for row in rows} == {"encoder", "decoder", "cross"}
     assert 0 <= rows[-1]["measures"]["aer"] <= 1
     assert (tmp_path / "heads.svg").read_text(encoding="utf-8").startswith("<?xml")
-    run_script(monkeypatch, *words)
-    table = capsys.readouterr().out.splitlines()
+    table = printed_by(attention_heads, *words).splitlines()
     last = rows[-1]
     number_of_rows = sum(row["attention"] == "cross" for row in rows)
     last_head = table[table.index("Attention on the source") + 1 + number_of_rows].split()
     assert last_head == [f"{last['layer']}.{last['head']}", *(f"{value:.3f}" for value in last["measures"].values())]
     (tmp_path / "a.de").write_text("Hund\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"a\.de ends after line 1, but a\.en does not"):
-        run_script(monkeypatch, *words)
-
-
-def run_script(monkeypatch, *words):
-    monkeypatch.setattr("sys.argv", ["attention_heads.py", *words])
-    attention_heads.main()
+        printed_by(attention_heads, *words)
 
 
 def test_the_picture_has_every_measure_but_entropy_in_nats(tmp_path, monkeypatch):

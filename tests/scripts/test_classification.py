@@ -1,17 +1,16 @@
 """Classification: the split, the baseline at its optimum, and the script from sentences to a table and a card."""
 
 import json
-import runpy
-from pathlib import Path
+from functools import partial
 
 import pytest
 import torch
+import train_classifier
 from huggingface_hub import ModelCard
 from sentence_classification import BagOfWords, LabelledSentences, part_of, split_by_hash
 from transformers import pipeline
 
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "examples" / "train_classifier.py"
 DATA = LabelledSentences(["good film", "a good one", "bad film", "a bad bad one", "film"], [1, 1, 0, 0, 1])
 
 
@@ -56,9 +55,8 @@ def test_logistic_regression_is_at_its_optimum():
 def test_accuracy_of_bags_of_words():
     model = BagOfWords(DATA, 1e-3)
     assert model.accuracy(DATA) == 100
-    assert model.accuracy(LabelledSentences(["unknown good words", "bad", "a bad one"], [1, 1, 0])) == pytest.approx(
-        200 / 3
-    )
+    others = LabelledSentences(["unknown good words", "bad", "a bad one"], [1, 1, 0])
+    assert model.accuracy(others) == pytest.approx(200 / 3)
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +69,12 @@ def polarity(tmp_path_factory):
     return folder
 
 
-def test_script(polarity, tmp_path, monkeypatch, capsys):
+def test_script(polarity, tmp_path, printed_by):
     small = {"vocab_size": 290, "d_model": 16, "layers": 1, "attention_heads": 2, "ffn_dim": 16, "dropout": 0.0}
     small |= {"learning_rate": 0.01, "warmup_steps": 5, "batch_size": 16, "epochs": 2}
-    common = [SCRIPT, polarity, "--output", tmp_path / "runs", "--poolings", "mean", "max"]
+    common = [polarity, "--output", tmp_path / "runs", "--poolings", "mean", "max"]
     common += [word for name, value in small.items() for word in (f"--{name}", value)]
-
-    def run(*arguments) -> str:
-        monkeypatch.setattr("sys.argv", [*map(str, [*common, *arguments])])
-        capsys.readouterr()
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-        return capsys.readouterr().out
-
+    run = partial(printed_by, train_classifier, *common)
     lines = run("--seeds", "1").splitlines()
     assert [line.split()[:3] for line in lines] == [
         ["model", "runs", "validation"], ["encoder,", "mean", "1"], ["encoder,", "max", "1"], ["bag", "of", "words"],
@@ -109,28 +101,23 @@ def test_script(polarity, tmp_path, monkeypatch, capsys):
         run("--card", tmp_path / "card.md")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--attention_heads", "3", "--vocab_size", "290"], "not a multiple of encoder_attention_heads"),
-        (["--vocab_size", "10"], "vocab_size is 10"),
-        (["--seeds", "-1"], "seeds are from 0"),
-        (["--epochs", "0"], "--epochs must be 1 or more"),
-        (["--poolings", "sum"], "invalid choice: 'sum'"),
-    ],
-)
-def test_a_mistake_is_one_message(polarity, tmp_path, monkeypatch, capsys, options, message):
-    monkeypatch.setattr("sys.argv", [str(SCRIPT), str(polarity), "--output", str(tmp_path / "runs"), *options])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert message in f"{ended.value}{capsys.readouterr().err}"
-    assert not (tmp_path / "runs" / "results.json").exists()
+def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
+    for options, message in (
+        ("--attention_heads 3 --vocab_size 290", "not a multiple of encoder_attention_heads"),
+        ("--vocab_size 10", "vocab_size is 10"),
+        ("--seeds -1", "seeds are from 0"),
+        ("--epochs 0", "--epochs must be 1 or more"),
+        ("--poolings sum", "invalid choice: 'sum'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            printed_by(train_classifier, polarity, "--output", tmp_path / options, *options.split())
+        assert message in f"{ended.value}{capsys.readouterr().err}"
+        assert not (tmp_path / options / "results.json").exists()
 
 
-@pytest.mark.parametrize("text", ['{"settings": ', "{}", "[]"])
-def test_another_file_of_that_name_stays(polarity, tmp_path, monkeypatch, text):
-    (tmp_path / "results.json").write_text(text, encoding="utf-8")
-    monkeypatch.setattr("sys.argv", [str(SCRIPT), str(polarity), "--output", str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"results\.json is no results file of this script"):
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert (tmp_path / "results.json").read_text(encoding="utf-8") == text
+def test_another_file_of_that_name_stays(polarity, tmp_path, printed_by):
+    for text in ('{"settings": ', "{}", "[]"):
+        (tmp_path / "results.json").write_text(text, encoding="utf-8")
+        with pytest.raises(SystemExit, match=r"results\.json is no results file of this script"):
+            printed_by(train_classifier, polarity, "--output", tmp_path)
+        assert (tmp_path / "results.json").read_text(encoding="utf-8") == text

@@ -3,13 +3,14 @@
 import json
 import math
 
+import complexity
 import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerConfig
 
 
-def test_counted_operations_grow_as_table_1_says(complexity):
+def test_counted_operations_grow_as_table_1_says():
     """With all constants: four projections and two products; four gates of two matrices; a width of 3."""
     n, d = 40, 128
     assert complexity.counted("self-attention", n, d) == 8 * n * d * d + 4 * n * n * d
@@ -19,7 +20,7 @@ def test_counted_operations_grow_as_table_1_says(complexity):
 
 
 @pytest.mark.parametrize("d", [64, 128])
-def test_attention_is_cheaper_than_recurrence_while_n_is_less_than_d(complexity, d):
+def test_attention_is_cheaper_than_recurrence_while_n_is_less_than_d(d):
     """By the paper's leading terms up to n = d, with the constants of a layer and an LSTM up to n = 2d."""
     rows = complexity.measure([4, 8], [d], vectors=8, rounds=1)
     [found] = [found for found in complexity.crossings(rows) if found["other"] == "recurrence"]
@@ -28,12 +29,12 @@ def test_attention_is_cheaper_than_recurrence_while_n_is_less_than_d(complexity,
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-def test_layers_keep_the_shape_of_their_input(complexity, implementation):
+def test_layers_keep_the_shape_of_their_input(implementation):
     for name in complexity.TABLE_1:
         assert complexity.build(name, 128, implementation)(torch.randn(2, 5, 128)).shape == (2, 5, 128)
 
 
-def test_where_two_curves_cross(complexity):
+def test_where_two_curves_cross():
     lengths = [1, 2, 4, 8]
     assert complexity.crossing(lengths, [1, 2, 4, 8], [2, 2, 2, 2]) == pytest.approx(2)
     assert complexity.crossing(lengths, [1, 2, 4, 8], [2**1.5] * 4) == pytest.approx(2**1.5)
@@ -42,7 +43,7 @@ def test_where_two_curves_cross(complexity):
     assert complexity.crossing(lengths, [1, 1, 1, 1], [2, 2, 2, 2]) == math.inf
 
 
-def test_training_operations_are_those_counted_by_hand(complexity):
+def test_training_operations_are_those_counted_by_hand():
     """Two per parameter of a matrix and token, the products of attention, and twice as much for the gradients."""
     config = VanillaTransformerConfig(attn_implementation="eager")
     tokens, length, d = 25_000, 25, 512
@@ -52,17 +53,15 @@ def test_training_operations_are_those_counted_by_hand(complexity):
     assert complexity.training_operations(config, tokens, length) == 3 * 2 * tokens * (matrices + products)
 
 
-def test_the_papers_estimate_is_hours_times_gpus(complexity):
+def test_the_papers_estimate_is_hours_times_gpus():
     for row in complexity.training_rows(lengths=(25,)):
         assert row["hours x 8 x 9.5e12"] == pytest.approx(row["paper"], rel=0.01)
         assert 0.2 < row["operations"] / row["paper"] < 0.5
 
 
-def test_a_run_prints_draws_and_writes_everything(complexity, tmp_path, monkeypatch, capsys):
+def test_a_run_prints_draws_and_writes_everything(tmp_path, printed_by):
     options = f"--lengths 4,8 --widths 64 --vectors 8 --rounds 1 --picture {tmp_path}/p.png --json {tmp_path}/j.json"
-    monkeypatch.setattr("sys.argv", ["complexity.py", *options.split()])
-    complexity.main()
-    assert "| 64 | recurrence | n < 64 | n < 128 |" in capsys.readouterr().out
+    assert "| 64 | recurrence | n < 64 | n < 128 |" in printed_by(complexity, *options.split())
     record = json.loads((tmp_path / "j.json").read_text())
     assert len(record["table_1"]) == 8
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

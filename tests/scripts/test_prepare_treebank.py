@@ -1,6 +1,7 @@
 """Treebanks: traces and function tags go, all trees of the sample come back from sequences, splits are by file."""
 
 import re
+from functools import partial
 
 import prepare_treebank
 import pytest
@@ -61,9 +62,8 @@ def test_a_malformed_tree_is_named_by_file_and_line(tmp_path):
             list(trees_of(tmp_path / "bad.mrg"))
 
 
-@pytest.mark.parametrize(
-    ("files", "last", "message"),
-    [
+def test_a_table_that_does_not_fit_is_refused(tmp_path):
+    for files, last, message in (
         (["a\t1\t1", "b\t5\t3", "c\t6\t7"], 1, "line 2: b cannot be lines 5 to 3"),
         (["a\t1\t2", "b\t2\t3", "c\t4\t5"], 1, "line 2: b cannot be lines 2 to 3"),
         (["a\t1\t1", "b\t2\t2", "c\t3\t3"], 1, "ends with line 3, but there is a tree in line 4"),
@@ -71,12 +71,10 @@ def test_a_malformed_tree_is_named_by_file_and_line(tmp_path):
         (["a\t1\t1", "b\t2\t4"], 1, "names 2 files"),
         (["a\t1\t2"], 1, "1 files"),
         (["n", "1"], 1, "line 2"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_refused(tmp_path, files, last, message):
-    (tmp_path / "files.tsv").write_text("\n".join(files), encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
-        split_by_file(((number, Tree("TOP")) for number in range(1, 5)), tmp_path / "files.tsv", last)
+    ):
+        (tmp_path / "files.tsv").write_text("\n".join(files), encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            split_by_file(((number, Tree("TOP")) for number in range(1, 5)), tmp_path / "files.tsv", last)
 
 
 def test_the_sample_is_split_by_file(shared):
@@ -89,31 +87,29 @@ def test_the_sample_is_split_by_file(shared):
 
 def test_what_is_written(tmp_path):
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am))))"), read_tree("((S (-NONE- *)))")]
+
+    def found():
+        return {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+
     reports = write_treebank({"train": trees}, tmp_path / "out")
     assert (reports["train"].trees, reports["train"].words, reports["train"].without_words) == (1, 2, 1)
-    found = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
-    assert found == {
+    assert found() == {
         "train.words": "I am\n",
         "train.linear": "(S (NP PRP )NP (VP VBP )VP )S\n",
         "train.trees": "(TOP (S (NP (PRP I)) (VP (VBP am))))\n",
     }
     write_treebank({"train": trees}, tmp_path / "out", with_words=True)
-    written = (tmp_path / "out" / "train.linear").read_text(encoding="utf-8")
-    assert written == "(S (NP I /PRP )NP (VP am /VBP )VP )S\n"
-    before = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+    before = found()
+    assert before["train.linear"] == "(S (NP I /PRP )NP (VP am /VBP )VP )S\n"
     with pytest.raises(ValueError, match=r"The set test, tree 1: a tag that begins with a slash"):
         write_treebank({"train": trees, "test": [read_tree("((/NN a))")]}, tmp_path / "out")
-    assert {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()} == before
+    assert found() == before
     with pytest.raises(ValueError, match="no trees for the set test"):
         write_treebank({"test": trees[1:]}, tmp_path / "out")
 
 
-def test_script(tmp_path, monkeypatch, capsys):
-    def run(*arguments) -> str:
-        monkeypatch.setattr("sys.argv", ["prepare_treebank.py", *map(str, arguments)])
-        prepare_treebank.main()
-        return capsys.readouterr().out
-
+def test_script(tmp_path, printed_by, capsys):
+    run = partial(printed_by, prepare_treebank)
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(f"( (NP (NN {name})) )\n", encoding="utf-8")
     sets = ["--train", tmp_path / "a", tmp_path / "b", "--validation", tmp_path / "b", "--test", tmp_path / "c"]

@@ -1,6 +1,5 @@
 """Table 3 in miniature: what the rows are, what is kept when a run is killed, and what is said of the differences."""
 
-import gzip
 import json
 import re
 import shlex
@@ -9,14 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import islice
 
 import psutil
 import pytest
+import table3
+import table3_results
 
-from vanilla_transformer import VanillaTransformerConfig, load_recipe, phrasebook
+from vanilla_transformer import VanillaTransformerConfig, load_recipe
 
-from .conftest import SCRIPTS
+from .conftest import SCRIPTS, write_files_like_multi30ks
 
 
 QUICK = ["--updates", "2", "--sentences", "2", "--vocabulary", "300", "--narrower", "16", "--tokens", "256"]
@@ -24,18 +24,11 @@ QUICK = ["--updates", "2", "--sentences", "2", "--vocabulary", "300", "--narrowe
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Files named like Multi30k's."""
-    folder = tmp_path_factory.mktemp("multi30k")
-    for name, split, count in (("train", "train", 60), ("val", "validation", 4)):
-        pairs = list(islice(phrasebook(split), count))
-        for language in ("en", "de"):
-            text = "".join(f"{pair[language]}\n" for pair in pairs).encode()
-            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text))
-    return folder
+    return write_files_like_multi30ks(tmp_path_factory.mktemp("data") / "multi30k", {"train": 60, "val": 4})
 
 
 @pytest.fixture
-def reproduce(table3, data, tmp_path, monkeypatch):
+def reproduce(data, tmp_path, monkeypatch):
     """Runs the script with more options; returns the lines of its results."""
 
     def reproduce(*options):
@@ -69,13 +62,12 @@ def test_a_killed_run_loses_only_the_run_it_was_in(reproduce, tmp_path, capsys):
 
 def test_other_settings_do_not_go_into_the_same_file(reproduce):
     reproduce("--rows", "table3-c1", "--seeds", "1")
-    with pytest.raises(SystemExit, match="was begun with"):
-        reproduce("--rows", "table3-c1", "--seeds", "2", "--tokens", "512")
-    with pytest.raises(SystemExit, match="was begun with"):
-        reproduce("--rows", "table3-c1", "--seeds", "2", "--languages", "de", "en")
+    for others in (("--tokens", "512"), ("--languages", "de", "en")):
+        with pytest.raises(SystemExit, match="was begun with"):
+            reproduce("--rows", "table3-c1", "--seeds", "2", *others)
 
 
-def test_updates_are_what_fits_into_the_minutes(table3, data, tmp_path):
+def test_updates_are_what_fits_into_the_minutes(data, tmp_path):
     settings = table3.Settings(16, 256, 300, 2, "en-de", "0123456789", updates=1)
     table3.prepare(table3.load_text(data, ["en", "de"]), tmp_path, settings)
     few, many = (table3.updates_within(minutes, ["base"], 2, settings, tmp_path) for minutes in (0.5, 50))
@@ -101,40 +93,34 @@ def test_killed_by_the_system_with_two_workers(data, tmp_path):
     assert len({(json.loads(line)["row"], json.loads(line)["seed"]) for line in after[1:]}) == len(after) - 1 == 6
 
 
-def test_every_row_differs_from_base_in_what_the_paper_says(table3):
+def test_every_row_differs_from_base_in_what_the_paper_says():
     """A scaled row is to the scaled base what the paper's row is to its base."""
     paper, small = VanillaTransformerConfig.from_name("base"), table3.scaled("base", 8, 500)
     for row in table3.ROWS:
         ours, theirs = table3.scaled(row, 8, 500), VanillaTransformerConfig.from_name(row)
         for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim"):
             assert getattr(ours, name) * getattr(paper, name) == getattr(theirs, name) * getattr(small, name)
-        for name in (
-            "encoder_layers",
-            "decoder_layers",
-            "encoder_attention_heads",
-            "decoder_attention_heads",
-            "dropout",
-        ):
-            assert getattr(ours, name) == getattr(theirs, name)
-        assert ours.position_embedding_type == theirs.position_embedding_type
+        for side in ("encoder", "decoder"):
+            for name in (f"{side}_layers", f"{side}_attention_heads", "dropout", "position_embedding_type"):
+                assert getattr(ours, name) == getattr(theirs, name)
         assert ours.head_dim * 8 == theirs.head_dim
         assert ours.value_head_dim * 8 == theirs.value_head_dim
         assert ours.vocab_size == 500
+    for row, factor, said in (("base", 7, "--narrower 7 does not divide d_model = 512"), ("table3-a4", 32, "32 heads")):
+        with pytest.raises(ValueError, match=said):
+            table3.scaled(row, factor, 500)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_mistake_is_one_message(reproduce, tmp_path, capsys):
+    for options, message in (
         (["--narrower", "7"], "--narrower 7 does not divide"),
         (["--languages", "en", "xx"], "train.xx"),
         (["--workers", "0"], "--workers must be 1 or more"),
-    ],
-)
-def test_a_mistake_is_one_message(reproduce, tmp_path, capsys, options, message):
-    with pytest.raises(SystemExit) as ended:
-        reproduce("--rows", "base", *options)
-    assert message in f"{ended.value}{capsys.readouterr().err}"
-    assert not (tmp_path / "out" / "results.jsonl").exists()
+    ):
+        with pytest.raises(SystemExit) as ended:
+            reproduce("--rows", "base", *options)
+        assert message in f"{ended.value}{capsys.readouterr().err}"
+        assert not (tmp_path / "out" / "results.jsonl").exists()
 
 
 def test_the_documents_have_one_command_for_it():
@@ -146,14 +132,7 @@ def test_the_documents_have_one_command_for_it():
     }
 
 
-def test_a_factor_that_does_not_divide_is_refused(table3):
-    with pytest.raises(ValueError, match="--narrower 7 does not divide d_model = 512"):
-        table3.scaled("base", 7, 500)
-    with pytest.raises(ValueError, match="32 heads"):
-        table3.scaled("table3-a4", 32, 500)
-
-
-def test_the_commands_of_full_size_are_the_papers_rows(table3, capsys):
+def test_the_commands_of_full_size_are_the_papers_rows(capsys):
     table3.print_full_size()
     for line, (row, paper) in zip(capsys.readouterr().out.splitlines(), table3.ROWS.items(), strict=True):
         _, _, recipe, *words = shlex.split(line)
@@ -174,34 +153,19 @@ def runs(**values):
     ]
 
 
-@pytest.mark.parametrize(
-    ("ours", "perplexity", "bleu"),
-    [
-        ((6.0, 6.1), "agrees", "agrees"),
-        ((4.0, 4.1), "differs", "differs"),
-        ((5.0, 5.1), "within noise", "within noise"),
-    ],
-)
-def test_directions_against_base(table3_results, ours, perplexity, bleu):
-    """The paper's row A1 has the higher perplexity and the lower BLEU."""
-    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_a1=ours))
-    assert (row["perplexity_verdict"], row["bleu_verdict"]) == (perplexity, bleu)
-
-
-def test_where_the_paper_has_no_difference(table3_results):
-    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(5.05, 5.06)))
-    assert row["perplexity_verdict"] == "agrees (no difference)"
-    [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=(7.0, 7.1)))
-    assert row["perplexity_verdict"] == "differs (no difference in the paper)"
-
-
-def test_one_seed_decides_nothing(table3_results):
+def test_directions_against_base():
+    """The paper's row A1 has the higher perplexity and the lower BLEU, its row E no other; one seed decides nothing."""
+    for ours, verdict in (((6.0, 6.1), "agrees"), ((4.0, 4.1), "differs"), ((5.0, 5.1), "within noise")):
+        [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_a1=ours))
+        assert (row["perplexity_verdict"], row["bleu_verdict"]) == (verdict, verdict)
+    for ours, verdict in (((5.05, 5.06), "agrees (no difference)"), ((7, 7.1), "differs (no difference in the paper)")):
+        [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=ours))
+        assert row["perplexity_verdict"] == verdict
     [_, row] = table3_results.summary(runs(base=(5.0,), table3_a1=(9.0,)))
-    assert row["perplexity_verdict"] == "one seed"
-    assert row["perplexity_spread"] is None
+    assert (row["perplexity_verdict"], row["perplexity_spread"]) == ("one seed", None)
 
 
-def test_the_table_of_a_file(table3_results, tmp_path, capsys, monkeypatch):
+def test_the_table_of_a_file(tmp_path, printed_by):
     """It is printed of what is there, and the file is left as it is, with what a killed process left of a line."""
     settings = table3_results.Settings(8, 1024, 4000, 1014, "en-de", "0123456789", updates=1200)
     results = table3_results.Results(tmp_path / "results.jsonl")
@@ -210,9 +174,7 @@ def test_the_table_of_a_file(table3_results, tmp_path, capsys, monkeypatch):
         results.add({**record, "cpu_seconds": 30.0})
     whole = results.path.read_bytes()
     results.path.write_bytes(whole + b'{"row": "ba')
-    monkeypatch.setattr("sys.argv", ["table3_results.py", str(results.path)])
-    table3_results.main()
-    printed = capsys.readouterr().out
+    printed = printed_by(table3_results, results.path)
     assert "1,200 updates of 1,024 tokens" in printed
     assert "4 runs, 2 minutes" in printed
     assert "| table3-a1 | 1 head | 5.29 | 6.05 ± 0.07 | agrees | 24.9 | 16.5 ± 0.2 | agrees |" in printed
@@ -223,11 +185,10 @@ def test_the_table_of_a_file(table3_results, tmp_path, capsys, monkeypatch):
     assert results.path.read_bytes() == whole + b'{"row": "big"}\n'
 
 
-@pytest.mark.parametrize("text", ["", "no JSON\n", '{"loss": 1.0}\n', "[1]\n"])
-def test_a_file_without_results_is_named(table3_results, tmp_path, capsys, monkeypatch, text):
+def test_a_file_without_results_is_named(tmp_path, capsys, printed_by):
     file = tmp_path / "other.jsonl"
-    file.write_text(text)
-    monkeypatch.setattr("sys.argv", ["table3_results.py", str(file)])
-    with pytest.raises(SystemExit):
-        table3_results.main()
-    assert str(file) in capsys.readouterr().err
+    for text in ("", "no JSON\n", '{"loss": 1.0}\n', "[1]\n"):
+        file.write_text(text)
+        with pytest.raises(SystemExit):
+            printed_by(table3_results, file)
+        assert str(file) in capsys.readouterr().err

@@ -1,23 +1,21 @@
 """The training benchmark: everybody learns the same from the same batches, and one who dies is named."""
 
-import json
 import math
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from .conftest import SCRIPTS
+from .conftest import figures_of, load_script
 
 
+training_benchmark = load_script("benchmarks/training")
 ROWS = [{"input_ids": [5 + n, 9, 7, 2], "labels": [8, 6 + n, 2]} for n in range(20)]
 
 
 @pytest.mark.parametrize("name", ["ours", "MarianMTModel eager", "MarianMTModel sdpa", "torch.nn.Transformer"])
-def test_everybody_begins_as_one_who_knows_nothing(training_benchmark, name):
+def test_everybody_begins_as_one_who_knows_nothing(name):
     """An untrained model gives each of V pieces the same, but for what the variance of its random scores adds."""
     task = training_benchmark.Task("tiny", False, ROWS, 4_096, "cpu")
     torch.manual_seed(0)
@@ -31,7 +29,7 @@ def dies(connection):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_one_who_dies_is_named(training_benchmark):
+def test_one_who_dies_is_named():
     with (
         pytest.raises(SystemExit, match=r"ours ended with status -9\. .* --fresh, or fewer --max-tokens"),
         training_benchmark.started("ours", dies),
@@ -39,7 +37,7 @@ def test_one_who_dies_is_named(training_benchmark):
         pass
 
 
-def test_a_sample_has_short_and_long_batches(training_benchmark):
+def test_a_sample_has_short_and_long_batches():
     rows = [{"input_ids": [2] * length, "labels": [2] * length} for length in range(1, 101)]
     lengths = [len(row["labels"]) for row in training_benchmark.sample_of(rows, 200, 3)]
     assert min(lengths) < 40
@@ -51,11 +49,8 @@ def test_a_sample_has_short_and_long_batches(training_benchmark):
 @pytest.mark.parametrize("fresh", [False, True])
 def test_as_a_script(fresh, tmp_path):
     options = ["--shapes", "tiny", "--dtypes", "float32", "--models", "ours", "torch.nn.Transformer", "--rounds", "1"]
-    options += ["--max-tokens", "256", "--batches", "1", "--json", str(tmp_path / "figures.json"), *["--fresh"] * fresh]
-    script = [sys.executable, SCRIPTS / "benchmarks" / "training.py", *options]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["rows"]
+    options += ["--max-tokens", "256", "--batches", "1", *["--fresh"] * fresh]
+    rows = figures_of("benchmarks/training", tmp_path, *options)[0]["rows"]
     assert [row["contestant"] for row in rows] == [
         "ours, through Trainer, tuned", "ours, tuned", "torch.nn.Transformer, stock", "torch.nn.Transformer, tuned"
     ]  # fmt: skip

@@ -1,16 +1,13 @@
 """The models that are served, those of the commands' tests; a server, and a connection to it."""
 
 import socket
-import sys
-from pathlib import Path
 
+from ..scripts.conftest import load_script
 from ..system.conftest import corpus, random_translator, run  # noqa: F401  (fixtures)
 
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts" / "benchmarks"))
-
-from server_load import load, refusals, serving  # noqa: E402, F401
+server_load = load_script("benchmarks/server_load")
+load, refusals, serving = server_load.load, server_load.refusals, server_load.serving
 
 
 def connected(url: str) -> socket.socket:

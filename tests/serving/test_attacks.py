@@ -222,17 +222,15 @@ def test_a_server_that_stood_still_reads_before_it_looks_at_the_clock(server):
 def test_no_request_is_lost_on_a_connection_that_was_kept():
     """uvicorn itself closes the connection, and the request on it has no answer."""
     with PACKAGE.start(KEEPING_ONE_SECOND) as process:
-        try:
-            url = next(found[1] for line in process.stderr if (found := re.search(r"running on (http://\S+)", line)))
-            with connected(url) as connection:
+        url = next(found[1] for line in process.stderr if (found := re.search(r"running on (http://\S+)", line)))
+        with connected(url) as connection:
+            connection.sendall(GET + b"\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
+            with standing_still(process, 1.5):
                 connection.sendall(GET + b"\r\n")
-                assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
-                with standing_still(process, 1.5):
-                    connection.sendall(GET + b"\r\n")
-                assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
-                assert rest_of(connection) == b""  # it is closed in the end
-        finally:
-            process.kill()
+            assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
+            assert rest_of(connection) == b""  # it is closed in the end
+        process.kill()
 
 
 def test_a_port_that_is_taken(server):

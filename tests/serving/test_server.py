@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -19,8 +17,9 @@ from vanilla_transformer import phrasebook, translate
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
 
+from ..scripts.conftest import figures_of
 from ..system.conftest import output_of
-from .conftest import ROOT, connected, load, refusals, serving
+from .conftest import connected, load, refusals, serving
 
 
 LIMITS = Limits(characters=3000, texts=16, body=40_000, seconds=2, waiting=8)
@@ -136,15 +135,10 @@ def post(url: str, texts: list[str], **options) -> httpx.Response:
     return httpx.post(f"{url}/translate", json={"texts": texts}, timeout=60, trust_env=False, **options)
 
 
-def waiting(url: str) -> int:
-    health = httpx.get(f"{url}/health", timeout=60, trust_env=False).json()
-    assert health["status"] == "ok"
-    return health["waiting"]
-
-
-def until(happens) -> None:
+def until_so_many_wait(url: str, count: int) -> None:
     deadline = time.monotonic() + 20
-    while not happens():
+    while (health := httpx.get(f"{url}/health", timeout=60, trust_env=False).json())["waiting"] != count:
+        assert health["status"] == "ok"
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -175,6 +169,8 @@ def test_what_is_wrong_or_too_large_is_refused(server, expected, sources):
     for method, path, status in (("GET", "translate", 405), ("GET", "nothing", 404)):
         answer = httpx.request(method, f"{server}/{path}", trust_env=False)
         assert (answer.status_code, bool(answer.json()["error"])) == (status, True)
+    for largest in (["a" * LIMITS.characters], ["a"] * LIMITS.texts):
+        assert post(server, largest).status_code == 200
     assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
 
 
@@ -190,11 +186,6 @@ def test_it_says_what_it_is(server, sources):
         assert {"/", "/health", "/translate"} == set(described["paths"])
         body = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert body["required"] == ["texts"]
-
-
-def test_the_limits_themselves_are_let_in(server):
-    assert post(server, ["a" * LIMITS.characters]).status_code == 200
-    assert post(server, ["a"] * LIMITS.texts).status_code == 200
 
 
 def test_more_requests_than_may_wait(server, expected, sources):
@@ -215,7 +206,7 @@ def test_clients_that_go_away(server, expected, sources):
     for sent in (head, head + body[:9], head + body) * 5:
         with connected(server) as connection:
             connection.sendall(sent)
-    until(lambda: waiting(server) == 0)
+    until_so_many_wait(server, 0)
     assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
 
 
@@ -223,13 +214,13 @@ def test_what_is_under_way_is_answered_before_the_end(random_translator, expecte
     waiting_for_more = [*OF_THE_SEARCH, "--batch-milliseconds", "3000"]
     with serving(str(random_translator), *waiting_for_more) as (url, process), ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
-        until(lambda: waiting(url) == 8)
+        until_so_many_wait(url, 8)
         process.send_signal(signal.SIGTERM)
         right = {"translations": [expected[source] for source in sources[:2]]}
         assert [answer.result().json() for answer in answers] == [right] * 8
         process.wait(timeout=20)
         with pytest.raises(httpx.ConnectError):
-            waiting(url)
+            post(url, sources[:1])
 
 
 def test_ctranslate2(random_translator, sources, tmp_path):
@@ -244,25 +235,19 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
     for kind, said in (("torch", "no model in"), ("ctranslate2", "write one with `export`")):
         with pytest.raises(FileNotFoundError, match=said):
             load_backend(kind, str(tmp_path))
-    with (
-        pytest.raises(RuntimeError, match="--max-texts must be at least 1"),
-        serving("model", "--max-texts", "0"),
-    ):
+    with pytest.raises(RuntimeError, match="--max-texts must be at least 1"), serving("model", "--max-texts", "0"):
         pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "ctranslate2"])
 def test_the_load_test_as_a_script(backend, random_translator, tmp_path):
-    folder, figures = random_translator, tmp_path / "figures.json"
+    folder = random_translator
     if backend == "ctranslate2":
         folder = tmp_path / "exported"
         output_of("export", random_translator, "--output", folder)
-    options = [folder, "--backend", backend, *OF_THE_SEARCH, "--requests", "70", "--json", figures]
-    script = [sys.executable, ROOT / "scripts" / "benchmarks" / "server_load.py", *options]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(figures.read_text(encoding="utf-8"))
+    options = [folder, "--backend", backend, *OF_THE_SEARCH, "--requests", "70"]
+    found, printed = figures_of("benchmarks/server_load", tmp_path, *options)
     assert found["distinct_translations"] > 35
     assert [(row["clients"], row["right"]) for row in found["load"]] == [(1, 70), (8, 70), (64, 70)]
-    assert "| 64 | 70 | 70 | 0 | 0 |" in done.stdout
+    assert "| 64 | 70 | 70 | 0 | 0 |" in printed

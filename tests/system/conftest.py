@@ -2,14 +2,17 @@
 
 import json
 import subprocess
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import sentencepiece
 import torch
+import yaml
 from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer, set_seed
 
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
@@ -70,20 +73,62 @@ def command(*arguments, **options) -> subprocess.CompletedProcess:
     return PACKAGE.run(COMMAND, *arguments, **options)
 
 
-def output_of(*arguments, **options) -> str:
-    """What a command that succeeds writes to standard output."""
+def finished(*arguments, **options) -> subprocess.CompletedProcess:
+    """What a command has written that succeeds."""
     done = command(*arguments, **options)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
-def refused(*arguments, status: int = 1) -> str:
+def output_of(*arguments, **options) -> str:
+    return finished(*arguments, **options).stdout
+
+
+def refused(*arguments, status: int = 1, **options) -> str:
     """What a command that fails says: one line, and for a command line that makes no sense (2) the usage before it."""
-    done = command(*arguments)
+    done = command(*arguments, **options)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stdout.strip() == ""  # where tokenizers ends its progress bars
     assert ("usage: " in done.stderr) == (status == 2)
     return done.stderr.splitlines()[-1]
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def json_of(path: Path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def written(path: Path, lines: Iterable[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def losses(folder: Path) -> dict[int, float]:
+    """The loss of each update of a run."""
+    records = map(json.loads, lines_of(folder / "log.jsonl"))
+    return {record["step"]: record["loss"] for record in records if "loss" in record}
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    """Every update had the same loss, and the models are the same bit by bit."""
+    assert losses(folder) == losses(expected)
+    for weights in ("averaged/model.safetensors", "best/model.safetensors"):
+        assert (folder / weights).read_bytes() == (expected / weights).read_bytes()
+
+
+def write_small_model(folder: Path, texts: Iterable[str], **decoding) -> None:
+    """A model that has learned nothing, of the recipe's size, with a tokenizer of these texts."""
+    tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=400))
+    set_seed(0)
+    config = VanillaTransformerConfig(vocab_size=len(tokenizer), **yaml.safe_load(RECIPE)["model"])
+    model = VanillaTransformerForConditionalGeneration(config)
+    model.generation_config = paper_generation_config(config, **decoding)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def write_marian(folder: Path) -> None:
@@ -97,7 +142,7 @@ def write_marian(folder: Path) -> None:
             minloglevel=2,
         )  # fmt: skip
         (folder / f"{name}.model").rename(folder / f"{name}.spm")
-        for line in (folder / f"{name}.vocab").read_text(encoding="utf-8").splitlines():
+        for line in lines_of(folder / f"{name}.vocab"):
             pieces[line.split("\t")[0]] = None
     words = ["</s>", "<unk>", *(piece for piece in pieces if piece not in ("<s>", "</s>", "<unk>")), "<pad>"]
     vocabulary = {piece: number for number, piece in enumerate(words)}
@@ -127,8 +172,7 @@ def corpus(tmp_path_factory) -> Path:
     for split, pairs in (("train", 600), ("validation", 12), ("test", 12)):
         rows = list(islice(phrasebook(split), pairs))
         for language in ("en", "de"):
-            text = "".join(f"{row[language]}\n" for row in rows)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+            written(folder / f"{split}.{language}", (row[language] for row in rows))
     (folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     return folder
 
@@ -137,9 +181,22 @@ def corpus(tmp_path_factory) -> Path:
 def run(corpus, tmp_path_factory) -> Path:
     """A finished run folder."""
     folder = tmp_path_factory.mktemp("runs") / "small"
-    done = command("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder)
-    assert done.returncode == 0, done.stderr
+    finished("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder)
     return folder
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A disk of its own, of 32 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=32m", "none", place], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 @pytest.fixture(scope="session")

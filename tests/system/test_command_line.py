@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 from ctranslate2 import Translator
 from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
@@ -10,7 +9,7 @@ from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 from vanilla_transformer import translate
 from vanilla_transformer.run.recipe import load_recipe
 
-from .conftest import command, output_of, refused, write_marian
+from .conftest import command, finished, lines_of, output_of, refused, write_marian
 
 
 def test_tokenizer(corpus, tmp_path):
@@ -30,7 +29,7 @@ def test_average_of_a_run_is_its_averaged_model(run, tmp_path):
 def test_a_converted_model_translates_as_marian_does(corpus, tmp_path):
     write_marian(tmp_path / "marian")
     output_of("convert", tmp_path / "marian", "--output", tmp_path / "ours")
-    sentences = (corpus / "test.en").read_text(encoding="utf-8").splitlines()[:4]
+    sentences = lines_of(corpus / "test.en")[:4]
     model = MarianMTModel.from_pretrained(tmp_path / "marian")
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "marian")
     found = output_of("translate", *sentences, "--model", tmp_path / "ours").splitlines()
@@ -61,7 +60,7 @@ def test_what_is_no_whole_marian_model_is_not_converted(run, tmp_path):
 def test_an_exported_model_translates_as_before(run, corpus, tmp_path):
     output_of("export", run, "--output", tmp_path / "out", "--quantization", "float32", "--to", "ctranslate2")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    sentences = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    sentences = lines_of(corpus / "test.en")
     found = Translator(str(tmp_path / "out"), intra_threads=1).translate_batch(
         [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(sentences).input_ids],
         beam_size=1,
@@ -73,55 +72,45 @@ def test_an_exported_model_translates_as_before(run, corpus, tmp_path):
     assert tokenizer.batch_decode(rows, skip_special_tokens=True) == expected
 
 
-def test_an_export_of_no_known_kind(tmp_path):
-    for options, message in (
-        (["--quantization", "int7"], "There is no quantization 'int7': choose float32, float16,"),
-        (["--to", "dance"], "There is no engine 'dance' to export to: choose ctranslate2 or onnx"),
-        (["--to", "onnx", "--quantization", "int8"], "--quantization is for CTranslate2: ONNX gets float32"),
+def test_plot(run, tmp_path):
+    for number, words in enumerate(
+        (
+            ["curves", run, run],
+            ["schedule", "512:4000", "256:100"],
+            ["positions"],
+            ["attention", run, "The dog is old."],
+            ["attention", run, "The dog is old.", "Der Hund ist alt.", "--attention", "decoder", "--lines"],
+            ["attention", run, "The dog.", "Der Hund.", "--layer", "1", "--head", "2", "--query", "Hund", "--words"],
+            ["attention", run, "A dog.", "--layer", "1", "--lines", "--query", "1", "--query", "</s>"],
+        )
     ):
-        said = refused("export", tmp_path / "missing", "--output", tmp_path / "out", *options, status=2)
-        assert message in said
-    assert list(tmp_path.iterdir()) == []
+        picture = tmp_path / f"{number}.svg"
+        assert finished("plot", *words, "--output", picture).stderr.endswith(f"Drew {picture}.\n")
+        assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["curves", "RUN", "RUN"],
-        ["schedule", "512:4000", "256:100"],
-        ["positions"],
-        ["attention", "RUN", "The dog is old."],
-        ["attention", "RUN", "The dog is old.", "Der Hund ist alt.", "--attention", "decoder", "--lines"],
-        ["attention", "RUN", "The dog.", "Der Hund.", "--layer", "1", "--head", "2", "--query", "Hund", "--words"],
-        ["attention", "RUN", "A dog.", "--layer", "1", "--lines", "--query", "1", "--query", "</s>"],
-    ],
-)
-def test_plot(run, tmp_path, words):
-    picture = tmp_path / "picture.svg"
-    done = command("plot", *[run if word == "RUN" else word for word in words], "--output", picture)
-    assert done.returncode == 0, done.stderr
-    assert picture.read_text(encoding="utf-8").startswith("<?xml")
-    assert done.stderr.endswith(f"Drew {picture}.\n")
-
-
-def test_a_plot_of_nothing(run, tmp_path):
+def test_a_plot_or_an_export_of_no_known_kind(run, tmp_path):
+    of_a_dog = ["plot", "attention", run, "A dog."]
     for words, status, message in (
-        (["attention", run, "A dog.", "--layer", "2"], 2, "1 such layers: choose --layer from 1 to 1"),
-        (["attention", run, "A dog.", "--layer", "0"], 2, "choose --layer from 1 to 1"),
-        (["attention", run, "A dog.", "--layer", "1", "--head", "3"], 2, "choose --head from 1 to 2"),
-        (["attention", run, "A dog.", "--head", "1"], 2, "--head is for the heads of one layer: add --layer"),
-        (["attention", run, "A dog.", "--attention", "self"], 2, "choose encoder, decoder, cross"),
-        (["attention", run, "A dog.", "Ein Hund.", "--layer", "1", "--query", "Katze"], 2, "none of the words"),
-        (["attention", run], 2, "Give a model and a sentence"),
-        (["schedule", "512"], 2, "Schedules are D_MODEL:WARMUP"),
-        (["schedule", "512:0"], 2, "Schedules are D_MODEL:WARMUP"),
-        (["curves"], 2, "Give one run folder or several"),
-        (["curves", "nowhere"], 1, "no training log nowhere"),
-        (["curves", run, "--layer", "1"], 2, "--layer is for attention"),
-        (["positions", run], 2, "of no model"),
-        (["dance"], 2, "Nothing to draw is called 'dance'"),
+        ([*of_a_dog, "--layer", "2"], 2, "1 such layers: choose --layer from 1 to 1"),
+        ([*of_a_dog, "--layer", "0"], 2, "choose --layer from 1 to 1"),
+        ([*of_a_dog, "--layer", "1", "--head", "3"], 2, "choose --head from 1 to 2"),
+        ([*of_a_dog, "--head", "1"], 2, "--head is for the heads of one layer: add --layer"),
+        ([*of_a_dog, "--attention", "self"], 2, "choose encoder, decoder, cross"),
+        ([*of_a_dog, "Ein Hund.", "--layer", "1", "--query", "Katze"], 2, "none of the words"),
+        (["plot", "attention", run], 2, "Give a model and a sentence"),
+        (["plot", "schedule", "512"], 2, "Schedules are D_MODEL:WARMUP"),
+        (["plot", "schedule", "512:0"], 2, "Schedules are D_MODEL:WARMUP"),
+        (["plot", "curves"], 2, "Give one run folder or several"),
+        (["plot", "curves", "nowhere"], 1, "no training log nowhere"),
+        (["plot", "curves", run, "--layer", "1"], 2, "--layer is for attention"),
+        (["plot", "positions", run], 2, "of no model"),
+        (["plot", "dance"], 2, "Nothing to draw is called 'dance'"),
+        (["export", "x", "--quantization", "int7"], 2, "There is no quantization 'int7': choose float32, float16,"),
+        (["export", "x", "--to", "dance"], 2, "There is no engine 'dance' to export to: choose ctranslate2 or onnx"),
+        (["export", "x", "--to", "onnx", "--quantization", "int8"], 2, "is for CTranslate2: ONNX gets float32"),
     ):
-        assert message in refused("plot", *words, "--output", tmp_path / "picture.png", status=status)
+        assert message in refused(*words, "--output", tmp_path / "picture.png", status=status)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -10,26 +11,19 @@ import sacrebleu
 
 from vanilla_transformer.evaluation.scores import score_segments
 
-from .conftest import command
+from .conftest import command, finished, lines_of, output_of, refused, written
 
 
 METRICS = ("sacrebleu", "bleu_paper", "chrf")
-
-
-def written(path, lines):
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def lines_of(path):
-    return path.read_text(encoding="utf-8").splitlines()
+TREES = {
+    "gold": "(S (NP (PRP I)) (VP (VBP am)))\n" * 2,
+    "parsed": "(S (NP (PRP I)) (NP (VBP am)))\n(S (NP (PRP I)) (VP (VBP was)))\n",
+}
 
 
 def evaluated(*arguments, **options) -> dict:
     """What `evaluate --json` prints."""
-    done = command("evaluate", *arguments, "--json", **options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(output_of("evaluate", *arguments, "--json", **options))
 
 
 def values_of(*arguments) -> list[float]:
@@ -89,7 +83,7 @@ class TestEvaluate:
         assert [each["metric"] for each in comparisons] == [*METRICS]
         assert {(each["baseline"], each["system"]) for each in comparisons} == {("test.de", "worse.de")}
         assert all(each["difference"] < 0 and each["randomization_p"] < 0.1 for each in comparisons)
-        verbose = command("evaluate", *files, "--metrics", "chrf", "--verbose").stdout
+        verbose = output_of("evaluate", *files, "--metrics", "chrf", "--verbose")
         table = verbose.split("\n\n")[0]
         assert "p (randomisation)  one-sided p (bootstrap)" in table
         assert len(table.splitlines()) == 4
@@ -105,10 +99,8 @@ class TestEvaluate:
     def test_segments(self, corpus, worse):
         options = ("--references", corpus / "test.de", "--metrics", "chrf", "ter", "--segments")
         expected = score_segments(lines_of(worse), lines_of(corpus / "test.de"), ["chrf", "ter"], target_language="de")
-        found = [
-            json.loads(line)
-            for line in command("evaluate", "--hypotheses", worse, *options, "--json").stdout.splitlines()
-        ]
+        lines = output_of("evaluate", "--hypotheses", worse, *options, "--json").splitlines()
+        found = [json.loads(line) for line in lines]
         assert [{name: each[name] for name in ("chrf", "ter")} for each in found] == expected
         assert [each["hypothesis"] for each in found] == lines_of(worse)
         heading, *rows = command("evaluate", "--hypotheses", worse, *options).stdout.splitlines()
@@ -152,69 +144,22 @@ class TestEvaluate:
         path = tmp_path / "found.jsonl"
         command("translate", "--model", run, "--input", corpus / "test.en", "--output", path, "--json")
         plain = written(tmp_path / "found.de", [json.loads(line)["translations"][0]["text"] for line in lines_of(path)])
-        found, expected = (
-            values_of("--hypotheses", each, "--references", corpus / "test.de") for each in (path, plain)
-        )
-        assert found == expected
+        references = ("--references", corpus / "test.de")
+        assert values_of("--hypotheses", path, *references) == values_of("--hypotheses", plain, *references)
 
     def test_a_test_set_of_pairs(self, run, corpus, tmp_path):
         rows = zip(lines_of(corpus / "test.en"), lines_of(corpus / "test.de"), strict=True)
         path = written(tmp_path / "test.tsv", ["\t".join(row) for row in rows])
         files = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
-        found, expected = (
-            values_of("--model", run, *texts, "--metrics", "chrf") for texts in (("--test-set", path), files)
-        )
-        assert found == expected
-
-    def test_refused(self, corpus, tmp_path):
-        text = (corpus / "test.de").read_text(encoding="utf-8")
-        sgm = '<refset trglang="de"><doc sysid="r" docid="d">\n<seg id="1">eins</seg>\n</doc></refset>'
-        contents = {"test.de": text, "test.txt": text, "short.de": "eins\n", "empty.de": "", "test.tsv": "a\tb\n"}
-        for name, content in (contents | {"test.sgm": sgm}).items():
-            (tmp_path / name).write_text(content, encoding="utf-8")
-        (tmp_path / "latin.de").write_bytes("grün\n".encode("latin-1"))
-        for arguments, status, message in (
-            ("--references test.de", 2, "--hypotheses"),
-            ("--hypotheses test.de --model x --references test.de", 2, "--hypotheses"),
-            ("--hypotheses test.de", 2, "--references"),
-            ("--hypotheses test.de --references test.de --test-set x", 2, "--references"),
-            ("--hypotheses test.de --test-set test.tsv", 2, "--source-language"),
-            ("--hypotheses test.de --references nowhere.de", 1, "nowhere.de"),
-            ("--hypotheses nowhere.de --references test.de", 1, "nowhere.de"),
-            ("--hypotheses short.de --references test.de", 1, "test.de has 12 segments and short.de 1"),
-            ("--hypotheses empty.de --references test.de", 1, "empty.de is empty"),
-            ("--hypotheses latin.de --references test.de", 1, "latin.de, line 1 is not UTF-8"),
-            ("--hypotheses test.txt --references test.txt", 2, "--target-language"),
-            ("--hypotheses test.de --references test.de --metrics bleu", 1, "unknown metric 'bleu'"),
-            ("--hypotheses test.de --references test.de --resamples 1", 2, "--resamples"),
-            ("--hypotheses test.de --references test.sgm --target-language fr", 1, "is in 'de'"),
-        ):
-            done = command("evaluate", *arguments.split(), cwd=tmp_path)
-            assert (done.returncode, done.stdout) == (status, ""), arguments
-            assert message in done.stderr.splitlines()[-1], arguments
-
-    def test_a_test_set_that_cannot_be_the_hubs(self, corpus):
-        languages = ("--source-language", "en", "--target-language", "de")
-        for test_set in ("nowhere/test.tsv", "../nowhere", "user/name:config:test:more"):
-            done = command("evaluate", "--hypotheses", corpus / "test.de", "--test-set", test_set, *languages)
-            assert done.returncode == 1
-            assert done.stderr.startswith(f"vanilla-transformer: There is no corpus {test_set}: give")
-
-    def test_a_model_of_other_languages(self, run, corpus):
-        options = ("--sources", corpus / "test.en", "--references", corpus / "test.de", "--target-language", "fr")
-        done = command("evaluate", "--model", run, *options)
-        assert done.returncode == 1
-        assert "translates from 'en' into 'de'; the target language is to be 'fr'" in done.stderr
+        options = ("--model", run, "--metrics", "chrf")
+        assert values_of(*options, "--test-set", path) == values_of(*options, *files)
 
 
 class TestCompare:
     def test_two_files(self, corpus, worse, tmp_path):
-        done = command(
-            "compare", corpus / "test.de", worse, "--references", corpus / "test.de", "--sources", corpus / "test.en",
-            "--training-text", corpus / "train.en", "--plot", tmp_path / "groups.png", "--examples", "2", "--json",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        content = json.loads(done.stdout)
+        options = ("--references", corpus / "test.de", "--sources", corpus / "test.en", "--examples", "2", "--json")
+        options += ("--training-text", corpus / "train.en", "--plot", tmp_path / "groups.png")
+        content = json.loads(output_of("compare", corpus / "test.de", worse, *options))
         assert [each["metric"] for each in content["comparisons"]] == ["sacrebleu", "chrf", "ter"]
         by_length, by_frequency = content["groups"].values()
         assert sum(each["segments"] for each in by_length) == sum(each["segments"] for each in by_frequency) == 12
@@ -229,80 +174,99 @@ class TestCompare:
     def test_several_references(self, corpus, worse):
         files = (corpus / "test.de", worse)
         for options in (("--references", *files), ("--references", files[0], "--references", files[1])):
-            done = command("compare", *files, *options, "--metrics", "exact_match", "--examples", "0", "--json")
-            assert done.returncode == 0, done.stderr
-            scores = json.loads(done.stdout)["scores"]
+            output = output_of("compare", *files, *options, "--metrics", "exact_match", "--examples", "0", "--json")
+            scores = json.loads(output)["scores"]
             assert [each["value"] for each in scores] == [100, 100]
             assert all(each["signature"].startswith("nrefs:2|") for each in scores)
 
     def test_a_model_and_a_file(self, run, corpus):
         options = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
-        done = command("compare", run, corpus / "test.de", *options)
-        assert done.returncode == 0, done.stderr
-        assert "sacrebleu by words in the source:" in done.stdout
-        assert f"Where test.de differs most from {run}:" in done.stdout
-        assert "  reference" in done.stdout
+        output = output_of("compare", run, corpus / "test.de", *options)
+        assert "sacrebleu by words in the source:" in output
+        assert f"Where test.de differs most from {run}:" in output
+        assert "  reference" in output
 
     def test_the_same_twice(self, corpus):
         reference = corpus / "test.de"
-        done = command("compare", reference, reference, "--references", reference, "--metrics", "chrf")
-        assert "test.de' differs nowhere from test.de." in done.stdout
-
-    def test_refused(self, corpus):
-        for options, status, message in (
-            ([], 2, "two systems"),
-            (["test.de", "--plot", "x.png"], 2, "--sources"),
-            (["somebody/model"], 1, "the Hub"),
-            (["test.de", "--training-text", "nowhere"], 1, "nowhere"),
-            (["test.de", "--examples", "-1"], 2, "--examples"),
-        ):
-            done = command("compare", "test.de", *options, "--references", "test.de", cwd=corpus)
-            assert done.returncode == status
-            assert message in done.stderr.splitlines()[-1]
-        assert not (corpus / "x.png").exists()
+        output = output_of("compare", reference, reference, "--references", reference, "--metrics", "chrf")
+        assert "test.de' differs nowhere from test.de." in output
 
 
 class TestEvalb:
-    GOLD = "(S (NP (PRP I)) (VP (VBP am)))\n(S (NP (PRP I)) (VP (VBP am)))\n"
-    PARSED = "(S (NP (PRP I)) (NP (VBP am)))\n(S (NP (PRP I)) (VP (VBP was)))\n"
+    @pytest.fixture
+    def files(self, tmp_path):
+        for name, content in TREES.items():
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        return "--gold", tmp_path / "gold", "--parsed", tmp_path / "parsed"
 
-    def files(self, folder, gold=GOLD, parsed=PARSED):
-        (folder / "gold").write_text(gold, encoding="utf-8")
-        (folder / "parsed").write_text(parsed, encoding="utf-8")
-        return "--gold", folder / "gold", "--parsed", folder / "parsed"
-
-    def test_the_table(self, tmp_path):
-        done = command("evalb", *self.files(tmp_path))
-        assert done.returncode == 0, done.stderr
+    def test_the_table(self, files):
+        done = finished("evalb", *files)
         assert done.stdout.splitlines()[3:5] == [
             "   1    2    0   66.67  66.67     2      3    3      0      2     2   100.00",
             "   2    2    1    0.00   0.00     0      0    0      0      0     0     0.00",
         ]
         assert done.stderr == "line 2 is an error: the parse has 'was' for the word 'am'\n"
 
-    def test_json_and_parameters_from_a_file(self, tmp_path):
-        found = json.loads(command("evalb", *self.files(tmp_path), "--json").stdout)
+    def test_json_and_parameters_from_a_file(self, files, tmp_path):
+        found = json.loads(output_of("evalb", *files, "--json"))
         assert found["overall"]["f1"] == pytest.approx(200 / 3)
         assert (found["overall"]["errors"], found["short"]["valid"]) == (1, 1)
         assert [sentence["status"] for sentence in found["sentences"]] == [0, 1]
         (tmp_path / "own.prm").write_text("EQ_LABEL VP NP\nEQ_WORD am was\n", encoding="utf-8")
-        done = command("evalb", *self.files(tmp_path), "--parameters", tmp_path / "own.prm", "--json")
-        assert json.loads(done.stdout)["overall"]["f1"] == 100
+        found = json.loads(output_of("evalb", *files, "--parameters", tmp_path / "own.prm", "--json"))
+        assert found["overall"]["f1"] == 100
 
-    def test_a_mistake_is_one_line(self, tmp_path):
-        for gold, parsed, parameters, message in (
-            (self.GOLD, "", "", "is empty"),
-            ("", self.PARSED, "", "is empty"),
-            (self.GOLD, self.PARSED * 2, "", "has 2 lines and"),
-            ("(S\n" * 2, self.PARSED, "", "line 1 of the gold trees is malformed: 1 of the brackets are not closed"),
-            (self.GOLD, self.PARSED, "LABELLED 1\n", "own.prm, line 1: LABELLED is unknown"),
-        ):
-            (tmp_path / "own.prm").write_text(parameters, encoding="utf-8")
-            done = command("evalb", *self.files(tmp_path, gold, parsed), "--parameters", tmp_path / "own.prm")
-            assert (done.returncode, done.stdout) == (1, "")
-            [line] = done.stderr.splitlines()
-            assert message in line
-        done = command("evalb", "--gold", tmp_path / "nowhere", "--parsed", tmp_path / "nowhere")
-        assert done.returncode == 1
-        [line] = done.stderr.splitlines()
-        assert "nowhere" in line
+
+FILES = {
+    "test.txt": "eins\n",
+    "short.de": "eins\n",
+    "empty.de": "",
+    "test.tsv": "a\tb\n",
+    "test.sgm": '<refset trglang="de"><doc sysid="r" docid="d">\n<seg id="1">eins</seg>\n</doc></refset>',
+    "broken": "(S\n" * 2,
+    "longer": TREES["parsed"] * 2,
+    "own.prm": "LABELLED 1\n",
+    **TREES,
+}
+OF_LANGUAGES = "evaluate --hypotheses test.de --source-language en --target-language de --test-set"
+REFUSED = (
+    ("evaluate --references test.de", 2, "--hypotheses"),
+    ("evaluate --hypotheses test.de --model x --references test.de", 2, "--hypotheses"),
+    ("evaluate --hypotheses test.de", 2, "--references"),
+    ("evaluate --hypotheses test.de --references test.de --test-set x", 2, "--references"),
+    ("evaluate --hypotheses test.de --test-set test.tsv", 2, "--source-language"),
+    ("evaluate --hypotheses test.de --references nowhere.de", 1, "nowhere.de"),
+    ("evaluate --hypotheses nowhere.de --references test.de", 1, "nowhere.de"),
+    ("evaluate --hypotheses short.de --references test.de", 1, "test.de has 12 segments and short.de 1"),
+    ("evaluate --hypotheses empty.de --references test.de", 1, "empty.de is empty"),
+    ("evaluate --hypotheses latin.de --references test.de", 1, "latin.de, line 1 is not UTF-8"),
+    ("evaluate --hypotheses test.txt --references test.txt", 2, "--target-language"),
+    ("evaluate --hypotheses test.de --references test.de --metrics bleu", 1, "unknown metric 'bleu'"),
+    ("evaluate --hypotheses test.de --references test.de --resamples 1", 2, "--resamples"),
+    ("evaluate --hypotheses test.de --references test.sgm --target-language fr", 1, "is in 'de'"),
+    (f"{OF_LANGUAGES} nowhere/test.tsv", 1, "There is no corpus nowhere/test.tsv: give"),
+    (f"{OF_LANGUAGES} ../nowhere", 1, "There is no corpus ../nowhere: give"),
+    (f"{OF_LANGUAGES} user/name:config:test:more", 1, "There is no corpus user/name:config:test:more: give"),
+    ("evaluate --model RUN --sources test.en --references test.de --target-language fr", 1, "language is to be 'fr'"),
+    ("compare test.de --references test.de", 2, "two systems"),
+    ("compare test.de test.de --plot x.png --references test.de", 2, "--sources"),
+    ("compare test.de somebody/model --references test.de", 1, "the Hub"),
+    ("compare test.de test.de --training-text nowhere --references test.de", 1, "nowhere"),
+    ("compare test.de test.de --examples -1 --references test.de", 2, "--examples"),
+    ("evalb --gold gold --parsed empty.de", 1, "is empty"),
+    ("evalb --gold empty.de --parsed parsed", 1, "is empty"),
+    ("evalb --gold gold --parsed longer", 1, "has 2 lines and"),
+    ("evalb --gold broken --parsed parsed", 1, "line 1 of the gold trees is malformed: 1 of the brackets are not"),
+    ("evalb --gold gold --parsed parsed --parameters own.prm", 1, "own.prm, line 1: LABELLED is unknown"),
+    ("evalb --gold nowhere --parsed nowhere", 1, "nowhere"),
+)
+
+
+def test_a_mistake_is_one_line(run, corpus, tmp_path):
+    shutil.copytree(corpus, tmp_path, dirs_exist_ok=True)
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / "latin.de").write_bytes("grün\n".encode("latin-1"))
+    for words, status, message in REFUSED:
+        assert message in refused(*words.replace("RUN", str(run)).split(), status=status, cwd=tmp_path), words
+    assert not (tmp_path / "x.png").exists()

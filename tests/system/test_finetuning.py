@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 import unicodedata
 from itertools import islice
@@ -16,20 +15,11 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, EvalPrediction, GenerationConfig
 
-from vanilla_transformer import (
-    TokenizerSettings,
-    VanillaTransformerConfig,
-    VanillaTransformerForConditionalGeneration,
-    learn_tokenizer,
-    paper_generation_config,
-    phrasebook,
-    score_translations,
-    translate,
-)
+from vanilla_transformer import phrasebook, score_translations, translate
 from vanilla_transformer.cli import main
 from vanilla_transformer.training.finetuning import DataArguments, ModelArguments, Pairs, with_adapters
 
-from .conftest import command, write_marian
+from .conftest import finished, json_of, lines_of, refused, write_marian, write_small_model, written
 
 
 IN_OTHER_ORDER = {"train_sampling_strategy": "group_by_length"}  # which Trainer validates in too
@@ -43,42 +33,25 @@ def pulled(tmp_path_factory) -> Path:
     rows = list(islice(phrasebook("train"), 200))
     for row in rows[::4]:
         row.update(en=f"<formal> {row['en']}", de=f"Donaudampf {row['de']}")
-    tokenizer = learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=400))
-    torch.manual_seed(0)
-    config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer), d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
-    )  # fmt: skip
-    model = VanillaTransformerForConditionalGeneration(config)
-    model.generation_config = paper_generation_config(config, num_beams=2)
-    model.save_pretrained(folder / "base")
-    tokenizer.save_pretrained(folder / "base")
+    write_small_model(folder / "base", (text for row in rows for text in row.values()), num_beams=2)
     for name, chosen in (("train", rows), ("validation", rows[:6])):
-        lines = [json.dumps({"translation": row}, ensure_ascii=False) + "\n" for row in chosen]
-        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        written(folder / f"{name}.jsonl", (json.dumps({"translation": row}, ensure_ascii=False) for row in chosen))
     return folder
 
 
-def words(output: Path, **options) -> list[str]:
+def finetune(output: Path, *more: str, **options) -> list[str]:
+    """The words of the command."""
     given = {
         "model_name_or_path": "base", "train_file": "train.jsonl", "validation_file": "validation.jsonl",
-        "source_language": "en", "target_language": "de", "output_dir": output, **options,
+        "source_language": "en", "target_language": "de", "output_dir": output, "learning_rate": 0.005,
+        "max_steps": 12, "logging_steps": 1, **options,
     }  # fmt: skip
-    return [str(word) for name, value in given.items() if value is not None for word in (f"--{name}", value)]
-
-
-def finetune(folder: Path, output: Path, *more: str, **options) -> subprocess.CompletedProcess:
-    given = {"learning_rate": 0.005, "max_steps": 12, "logging_steps": 1, **options}
-    return command("finetune", *words(output, **given), "--use_cpu", *more, cwd=folder)
-
-
-def finished(done: subprocess.CompletedProcess) -> str:
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    words = [str(word) for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    return ["finetune", *words, "--use_cpu", *more]
 
 
 def losses(output: Path) -> list[float]:
-    history = json.loads((output / "trainer_state.json").read_text())["log_history"]
+    history = json_of(output / "trainer_state.json")["log_history"]
     return [entry["loss"] for entry in history if "loss" in entry]
 
 
@@ -87,7 +60,8 @@ def tuned(pulled) -> Path:
     """A whole model that was trained, and validated at the end."""
     output = pulled / "tuned"
     arguments = ("--do_train", "--do_eval", "--predict_with_generate", "--metric", "sacrebleu", "chrf")
-    told = finished(finetune(pulled, output, *arguments, save_steps=6, num_beams=3, **IN_OTHER_ORDER))
+    words = finetune(output, *arguments, save_steps=6, num_beams=3, **IN_OTHER_ORDER)
+    told = finished(*words, cwd=pulled).stderr
     assert "parameters learn" in told
     assert "pairs to train on" in told
     assert "Warning" not in told
@@ -106,8 +80,8 @@ def test_it_learns_and_what_it_saves_is_complete(pulled, tuned):
 
 
 def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
-    results = json.loads((tuned / "eval_results.json").read_text())
-    rows = [json.loads(line)["translation"] for line in (pulled / "validation.jsonl").read_text().splitlines()]
+    results = json_of(tuned / "eval_results.json")
+    rows = [json.loads(line)["translation"] for line in lines_of(pulled / "validation.jsonl")]
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
     found = translate(model, tokenizer, [row["en"] for row in rows], num_beams=3)
     references = [row["de"] for row in rows]
@@ -119,17 +93,16 @@ def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
 
 def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, tmp_path):
     texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
-    lines = [json.dumps({"en": "Hello.", "de": text}) + "\n" for text in texts]
-    (tmp_path / "pairs.jsonl").write_text("".join(lines))
+    file = written(tmp_path / "pairs.jsonl", (json.dumps({"en": "Hello.", "de": text}) for text in texts))
     tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
-    arguments = DataArguments("en", "de", validation_file=[tmp_path / "pairs.jsonl"], metric=["sacrebleu"])
+    arguments = DataArguments("en", "de", validation_file=[file], metric=["sacrebleu"])
     pairs = Pairs(arguments, tokenizer)
     labels = pairs.for_validation()["labels"][::-1]
     longest = 3 + max(map(len, labels))
     translations = np.array([[0, *ids] + [-100] * (longest - len(ids)) for ids in labels])
     padded = np.array([ids + [-100] * (40 - len(ids)) + [tokenizer.pad_token_id] * 5 for ids in labels])
-    written = [unicodedata.normalize("NFC", text) for text in texts]
-    [expected] = score_translations(written, texts, ["sacrebleu"], target_language="de")
+    said = [unicodedata.normalize("NFC", text) for text in texts]
+    [expected] = score_translations(said, texts, ["sacrebleu"], target_language="de")
     assert 50 < expected.value < 100
     assert pairs.score(EvalPrediction(translations, padded)) == {"sacrebleu": pytest.approx(expected.value)}
     assert pairs.signatures == {"eval_sacrebleu_signature": expected.signature}
@@ -142,13 +115,12 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
     (tuned / "model.safetensors").unlink()
     state = tuned / "checkpoint-6" / "trainer_state.json"
     state.write_text(re.sub(r'"loss": [\d.]+', '"loss": 99.0', state.read_text(), count=1))  # the mark of its history
-    again = finetune(pulled, tuned, "--do_train", **IN_OTHER_ORDER)
-    assert again.returncode != 0
-    assert again.stderr.splitlines()[-1] == (
+    assert refused(*finetune(tuned, "--do_train", **IN_OTHER_ORDER), cwd=pulled) == (
         f"vanilla-transformer: {tuned} has checkpoints: go on with --resume_from_checkpoint last, or name another "
         "folder."
     )
-    finished(finetune(pulled, tuned, "--do_train", resume_from_checkpoint="last", save_steps=6, **IN_OTHER_ORDER))
+    words = finetune(tuned, "--do_train", resume_from_checkpoint="last", save_steps=6, **IN_OTHER_ORDER)
+    finished(*words, cwd=pulled)
     found = load_file(tuned / "model.safetensors")
     assert all(torch.equal(found[name], value) for name, value in expected.items())
     assert losses(tuned)[0] == 99.0
@@ -161,8 +133,9 @@ def test_adapters_and_new_tokens(pulled):
     output = pulled / "adapters"
     arguments = ("--do_train", "--new_tokens", *NEW)
     options = {"lora_rank": 4, "save_steps": 6, "learning_rate": 0.02, "lr_scheduler_type": "constant"}
-    assert "Warning" not in finished(finetune(pulled, output, *arguments, max_steps=6, **options))
-    finished(finetune(pulled, output, *arguments, resume_from_checkpoint="last", **options))
+    begun = finetune(output, *arguments, **(options | {"max_steps": 6}))
+    assert "Warning" not in finished(*begun, cwd=pulled).stderr
+    finished(*finetune(output, *arguments, resume_from_checkpoint="last", **options), cwd=pulled)
     assert len(losses(output)) == 12
     assert losses(output)[-1] < losses(output)[0] - 0.1
     stored = load_file(output / "adapter_model.safetensors")
@@ -180,7 +153,7 @@ def test_adapters_and_new_tokens(pulled):
     found = translate(model, tokenizer, texts)
 
     merged = pulled / "merged"
-    finished(finetune(pulled, merged, *arguments, "--merge_adapter", **(options | {"save_steps": 12})))
+    finished(*finetune(merged, *arguments, "--merge_adapter", **(options | {"save_steps": 12})), cwd=pulled)
     whole = load_file(merged / "model.safetensors")
     unchanged = load_file(pulled / "base" / "model.safetensors")
     projections = {name for name in unchanged if name.endswith(("q_proj.weight", "v_proj.weight"))}
@@ -201,12 +174,13 @@ def test_a_model_of_marian(pulled):
     model.save_pretrained(pulled / "marian")
     arguments = ("--do_train", "--do_eval", "--predict_with_generate", "--new_tokens", *NEW, "--merge_adapter")
     options = {"max_target_length": 70, "max_eval_samples": 2, "lora_rank": 2, "num_beams": 2}
-    finished(finetune(pulled, pulled / "marian_tuned", *arguments, model_name_or_path="marian", max_steps=2, **options))
+    options |= {"model_name_or_path": "marian", "max_steps": 2}
+    finished(*finetune(pulled / "marian_tuned", *arguments, **options), cwd=pulled)
     tuned = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian_tuned")
     assert tuned.config.vocab_size == model.config.vocab_size + 2
     arguments = torch.load(pulled / "marian_tuned" / "training_args.bin", weights_only=False)
     assert arguments.generation_max_length == 70  # this model has no limit of its own, and transformers' is 20
-    results = json.loads((pulled / "marian_tuned" / "eval_results.json").read_text())
+    results = json_of(pulled / "marian_tuned" / "eval_results.json")
     assert results["eval_sacrebleu_signature"].startswith("nrefs:1")
     assert results["eval_loss"] > 0
 
@@ -227,7 +201,7 @@ def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, cap
     """In this process, which has paid for its imports."""
     monkeypatch.chdir(pulled)
     for arguments, options, told in WRONG:
-        assert main(["finetune", *words(tmp_path / "out", **options), "--use_cpu", *arguments]) == 1
+        assert main(finetune(tmp_path / "out", *arguments, **options)) == 1
         assert told in capsys.readouterr().err.splitlines()[-1]
         assert not (tmp_path / "out").exists()
 

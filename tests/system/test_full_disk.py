@@ -3,51 +3,24 @@
 import os
 import resource
 import shutil
-import subprocess
 
 import pytest
 
 from vanilla_transformer.run.folder import RunFolder
 
-from .conftest import command
-from .test_resume import losses
+from .conftest import assert_same_run, finished, refused
 
 
-@pytest.fixture
-def disk(tmp_path):
-    """A disk of its own, of 32 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "none", place], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+def train(corpus, folder):
+    return ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder, "--resume"]
 
 
-def train(corpus, folder, *more, **options):
-    recipe = corpus / "recipe.yaml"
-    return command("train", recipe, "--data.folder", corpus, "--output", folder, *more, "--resume", **options)
+def unsaved(checkpoint):
+    return f"vanilla-transformer: The checkpoint {checkpoint} could not be saved: "
 
 
-def assert_one_clear_line(done, checkpoint):
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"vanilla-transformer: The checkpoint {checkpoint} could not be saved: ")
-    assert "Traceback" not in done.stderr
-
-
-def assert_equal(folder, run):
-    assert losses(folder) == losses(run)
-    for model in ("averaged", "best"):
-        weights = f"{model}/model.safetensors"
-        assert (folder / weights).read_bytes() == (run / weights).read_bytes()
-
-
-def whole(folder):
-    return [path.name for path in RunFolder(folder).good_checkpoints()]
+def contents(checkpoint):
+    return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
 
 
 # Room for less than half the weights, for the weights but not the optimizer's state, and for all but the end.
@@ -56,42 +29,40 @@ def whole(folder):
 )
 def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
     folder, filler = disk / "run", disk / "filler"
-    assert train(corpus, folder, "--training.max_steps", 8).returncode == 0
-    before = {path.name: path.read_bytes() for path in (folder / "checkpoints" / "checkpoint-8").iterdir()}
+    finished(*train(corpus, folder), "--training.max_steps", 8)
+    checkpoint = folder / "checkpoints" / "checkpoint-8"
+    before = contents(checkpoint)
     size = sum(map(len, before.values()))
     filler.write_bytes(bytes(shutil.disk_usage(disk).free - int(share * size)))
 
-    done = train(corpus, folder)
-    assert_one_clear_line(done, folder / "checkpoints" / "checkpoint-16")
-    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["checkpoint-8"]
-    assert {path.name: path.read_bytes() for path in (folder / "checkpoints" / "checkpoint-8").iterdir()} == before
+    assert refused(*train(corpus, folder)).startswith(unsaved(checkpoint.with_name("checkpoint-16")))
+    assert [*checkpoint.parent.iterdir()] == [checkpoint]
+    assert contents(checkpoint) == before
 
     filler.unlink()
-    done = train(corpus, folder)
-    assert done.returncode == 0, done.stderr
-    assert_equal(folder, run)
+    finished(*train(corpus, folder))
+    assert_same_run(folder, run)
 
 
 @pytest.mark.slow
 def test_files_that_may_not_grow_are_as_bad_as_a_full_disk(corpus, run, tmp_path):
     state, weights = (run / "checkpoints" / "checkpoint-24" / name for name in ("optimizer.pt", "model.safetensors"))
     limit = (state.stat().st_size + weights.stat().st_size) // 2
-    done = train(corpus, tmp_path / "run", largest_file=limit)
-    assert_one_clear_line(done, tmp_path / "run" / "checkpoints" / "checkpoint-8")
-    assert whole(tmp_path / "run") == []
-    done = train(corpus, tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert_equal(tmp_path / "run", run)
+    folder = tmp_path / "run"
+    said = refused(*train(corpus, folder), largest_file=limit)
+    assert said.startswith(unsaved(folder / "checkpoints" / "checkpoint-8"))
+    assert RunFolder(folder).good_checkpoints() == []
+    finished(*train(corpus, folder))
+    assert_same_run(folder, run)
 
 
 def test_the_file_that_there_is_no_room_for_is_named(disk, corpus):
     folder = disk / "run"
-    assert train(corpus, folder, "--training.max_steps", 8).returncode == 0
+    finished(*train(corpus, folder), "--training.max_steps", 8)
     (disk / "filler").write_bytes(bytes(shutil.disk_usage(disk).free))
     with (folder / "log.jsonl").open("ab") as log:
         log.write(bytes(-os.stat(log.fileno()).st_size % resource.getpagesize()))  # no room in its last page either
-    done = train(corpus, folder)
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr.splitlines()[-1]
-    assert str(folder) in done.stderr.splitlines()[-1]
-    assert whole(folder) == ["checkpoint-8"]
+    said = refused(*train(corpus, folder))
+    assert "No space left on device" in said
+    assert str(folder) in said
+    assert [path.name for path in RunFolder(folder).good_checkpoints()] == ["checkpoint-8"]

@@ -62,17 +62,14 @@ def share_right(model, task, seed: int) -> float:
     return right / len(sources)
 
 
-def test_copying_is_learned(tmp_path):
+def backwards(sequence: list[int]) -> list[int]:
+    return sequence[::-1]
+
+
+@pytest.mark.parametrize(
+    ("task", "layers", "updates"), [(list, 1, 600), pytest.param(backwards, 2, 1000, marks=pytest.mark.slow)]
+)
+def test_copying_and_reversing_are_learned(tmp_path, task, layers, updates):
     seed = secrets.randbelow(2**31)
-    model = trained_on(list, tmp_path, seed, layers=1, updates=600)
-    assert share_right(model, list, seed + 1) >= 0.9, f"seed {seed}"
-
-
-@pytest.mark.slow
-def test_reversing_is_learned(tmp_path):
-    def backwards(sequence):
-        return sequence[::-1]
-
-    seed = secrets.randbelow(2**31)
-    model = trained_on(backwards, tmp_path, seed, layers=2, updates=1000)
-    assert share_right(model, backwards, seed + 1) >= 0.9, f"seed {seed}"
+    model = trained_on(task, tmp_path, seed, layers, updates)
+    assert share_right(model, task, seed + 1) >= 0.9, f"seed {seed}"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -15,8 +16,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
+from vanilla_transformer.run.folder import WEIGHTS
+
 from ..warm_python import CLI, PACKAGE, all_completed, free_port
-from .conftest import command
+from .conftest import assert_same_run, command, finished, lines_of, written
 
 
 # An epoch has 61 batches: the one process has one more than the other, and both are in their second after 32 updates.
@@ -34,8 +37,7 @@ SHARDED = ("--training.fsdp", "true")
 def corpus(corpus, tmp_path_factory) -> Path:
     """The corpus, as text and prepared."""
     folder = shutil.copytree(corpus, tmp_path_factory.mktemp("corpora") / "corpus")
-    done = command("prepare", folder / "recipe.yaml", "--data.folder", folder, "--output", folder / "prepared")
-    assert done.returncode == 0, done.stderr
+    finished("prepare", folder / "recipe.yaml", "--data.folder", folder, "--output", folder / "prepared")
     return folder
 
 
@@ -43,47 +45,34 @@ def arguments(corpus: Path, run: Path, *more) -> list[str]:
     return ["train", str(corpus / "recipe.yaml"), "--data.folder", str(corpus), "--output", str(run), *SHORT, *more]
 
 
-def trained(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
+def ended(status: int, processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
     """Runs the command to its end."""
     if processes == 1:
         done = [command(*words)]
     else:
         with PACKAGE.together(processes, CLI, *words) as running:
             done = all_completed(running, timeout=200)
-    assert [each.returncode for each in done] == [0] * processes, [each.stderr for each in done]
+    assert [each.returncode for each in done] == [status] * processes, [each.stderr for each in done]
     return done
 
 
+trained, refused = partial(ended, 0), partial(ended, 1)
+
+
+def by_torchrun(words: list[str]) -> list[str]:
+    """Two processes that torchrun starts, which are sent what it is sent."""
+    launcher = ["--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    return [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli", *words]
+
+
 def torchrun(processes: int, words: list[str]) -> list[subprocess.CompletedProcess]:
-    """The same by torchrun, which writes all there is to read together."""
-    launcher = ["--nproc_per_node", str(processes), "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
-    words = [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli", *words]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(by_torchrun(words), capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
     return [done]
 
 
-def refused(processes: int, words: list[str]) -> list[str]:
-    """What each process of a command that fails writes on standard error."""
-    with PACKAGE.together(processes, CLI, *words) as running:
-        done = all_completed(running, timeout=100)
-    assert [each.returncode for each in done] == [1] * processes
-    return [each.stderr for each in done]
-
-
 def records(run: Path, name: str) -> list[float]:
-    lines = (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record[name] for record in map(json.loads, lines) if name in record]
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def are_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> bool:
-    return found.keys() == expected.keys() and all(
-        torch.equal(weight, expected[name]) for name, weight in found.items()
-    )
+    return [record[name] for record in map(json.loads, lines_of(run / "log.jsonl")) if name in record]
 
 
 def cut_back(run: Path, step: int) -> None:
@@ -135,10 +124,8 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
     assert records(two, "step") == records(one, "step")
     at_24 = two / "checkpoints" / "checkpoint-24"
     assert (at_24 / "pytorch_model_fsdp.bin").exists() == bool(how)
-    expected = weights(one / "checkpoints" / "checkpoint-24")
-    for name, found in weights(at_24).items():
-        torch.testing.assert_close(found, expected.pop(name), atol=1e-3, rtol=1e-3)
-    assert not expected
+    expected, found = (load_file(run / "checkpoints" / "checkpoint-24" / WEIGHTS) for run in (one, two))
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
     model = AutoModelForSeq2SeqLM.from_pretrained(at_24)
     assert type(model).__name__ == "VanillaTransformerForConditionalGeneration"
     assert json.loads((two / "environment.json").read_text())["processes"] == 2
@@ -163,26 +150,20 @@ def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     cut_back(run, 32)  # into the second epoch of text
     done = trained(processes, arguments(corpus, run, *data, "--resume"))
     assert f"Going on from {run}/checkpoints/checkpoint-32" in done[0].stderr
-    assert records(run, "loss") == records(whole, "loss")
-    for model in ("averaged", "best"):
-        assert are_equal(weights(run / model), weights(whole / model))
+    assert_same_run(run, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
-    text, prepared = unbroken(processes, ()), unbroken(processes, PREPARED)
-    assert records(prepared, "loss") == records(text, "loss")
-    assert are_equal(weights(prepared / "averaged"), weights(text / "averaged"))
+    assert_same_run(unbroken(processes, PREPARED), unbroken(processes, ()))
 
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
     run, other = tmp_path / "run", 1 - killed
     with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
-        while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
-            assert [each.poll() for each in running] == [None, None]
-            time.sleep(0.02)
+        running[0].until((run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists)
         running[killed].kill()
         done = running[other].completed(timeout=60)
     assert done.returncode == 1
@@ -191,7 +172,7 @@ def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
     if killed == 0:
         return
     [told] = refused(1, arguments(corpus, run, "--resume"))
-    assert "was begun with 2 processes, not 1" in told
+    assert "was begun with 2 processes, not 1" in told.stderr
     trained(2, arguments(corpus, run, "--resume"))
     assert records(run, "step")[-1] == 40
 
@@ -206,9 +187,7 @@ def test_all_stop_after_the_same_update_and_go_on(corpus, unbroken, tmp_path, as
     """Whether SIGTERM goes to every process, as torchrun sends it, or to one."""
     run = tmp_path / "run"
     with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
-        while not (run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists():
-            assert [each.poll() for each in running] == [None, None]
-            time.sleep(0.02)
+        running[0].until((run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists)
         for number in asked:
             running[number].send_signal(signal.SIGTERM)
         done = all_completed(running, timeout=60)
@@ -219,19 +198,14 @@ def test_all_stop_after_the_same_update_and_go_on(corpus, unbroken, tmp_path, as
     if asked == (0, 1):  # the way on is the same, and takes a while
         return
     trained(2, arguments(corpus, run, "--resume"))
-    whole = unbroken(2, ())
-    assert records(run, "loss") == records(whole, "loss")
-    assert are_equal(weights(run / "averaged"), weights(whole / "averaged"))
+    assert_same_run(run, unbroken(2, ()))
 
 
 @pytest.mark.slow
 def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_path):
     run = tmp_path / "run"
-    launcher = ["--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
-    words = [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli"]
-    words += arguments(corpus, run, "--training.max_steps", "4000", "--training.save_steps", "2000",
-                       "--training.eval_steps", "2000")  # fmt: skip
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    long = [f"--training.{name}=4000" for name in ("max_steps", "save_steps", "eval_steps")]
+    with subprocess.Popen(by_torchrun(arguments(corpus, run, *long)), stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 200
         while not ((run / "log.jsonl").exists() and (run / "log.jsonl").read_bytes()) and time.monotonic() < until:
             time.sleep(0.1)
@@ -248,7 +222,7 @@ def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_p
 
 def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
     (tmp_path / "of value").touch()
-    first, second = refused(2, arguments(corpus, tmp_path))
+    first, second = (each.stderr for each in refused(2, arguments(corpus, tmp_path)))
     assert "is no run folder, it holds of value" in first
     assert "The first process of this run could not begin it; its message says why." in second
     assert "Traceback" not in first + second
@@ -256,8 +230,7 @@ def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
 
 def test_one_validation_pair_for_two_processes(corpus, tmp_path):
     for language in ("en", "de"):
-        line = (corpus / f"validation.{language}").read_text(encoding="utf-8").splitlines()[0]
-        (corpus / f"single.{language}").write_text(f"{line}\n", encoding="utf-8")
+        written(corpus / f"single.{language}", lines_of(corpus / f"validation.{language}")[:1])
     single = ("--data.validation", "[single.en, single.de]", "--training.predict_with_generate", "true")
     trained(2, arguments(corpus, tmp_path / "run", *single, "--training.max_steps", "8"))
     assert len(records(tmp_path / "run", "eval_bleu")) == 1
@@ -274,4 +247,4 @@ def test_one_validation_pair_for_two_processes(corpus, tmp_path):
 )  # fmt: skip
 def test_batches_that_cannot_be_shared_out_are_refused(corpus, tmp_path, options, message):
     told = refused(2, arguments(corpus, tmp_path / "run", *options))
-    assert message in told[0] or message in told[1]  # of a stream each process reads its own part
+    assert any(message in each.stderr for each in told)  # of a stream each process reads its own part

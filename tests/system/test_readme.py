@@ -1,6 +1,5 @@
 """What the README tells people to type and to run works as it stands there."""
 
-import gzip
 import re
 import shlex
 import subprocess
@@ -18,9 +17,9 @@ from vanilla_transformer.parsing.trees import read_tree
 from vanilla_transformer.sharing.model_card import bare_card, model_card
 from vanilla_transformer.sharing.publishing import publish
 
-from ..scripts.conftest import load_script
+from ..scripts.conftest import load_script, write_files_like_multi30ks
 from ..warm_python import PACKAGE
-from .conftest import command, write_marian
+from .conftest import finished, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,43 +39,31 @@ SHORTER_STILL = {
         "model.encoder_layers": "1",
     },
     "multi30k_en_de": {"tokenizer.vocab_size": "500", "model.d_model": "64"},
-    "parsing_sample": {
-        "tokenizer.vocab_size": "275",
-        "model.d_model": "32",
-        "decoding.num_beams": "2",
-    },
+    "parsing_sample": {"tokenizer.vocab_size": "275", "model.d_model": "32", "decoding.num_beams": "2"},
 }
-MULTI30K = {"train": ("train", 500), "val": ("validation", 10), "test_2016_flickr": ("test", 10)}
+# What a command of the README is told besides.
+MORE = {
+    "prepare": ["--tokenizer.vocab_size", "500"],
+    "tokenizer": ["--vocab-size", "500"],
+    "finetune": ["--max_steps", "2", "--use_cpu"],
+}
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-def typed(program: str) -> list[list[str]]:
-    """The arguments of a program, each time that the README has it typed."""
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [shlex.split(line.removeprefix(program)) for line in lines if line.startswith(f"{program} ")]
-
-
 def typed_commands() -> list[list[str]]:
-    return typed("vanilla-transformer")
-
-
-def write_files_like_multi30ks(folder: Path) -> None:
-    folder.mkdir()
-    for name, (split, pairs) in MULTI30K.items():
-        rows = list(islice(phrasebook(split), pairs))
-        for language in ("en", "de"):
-            text = "".join(f"{row[language]}\n" for row in rows)
-            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    """The words of each command that the README has typed."""
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where the README's commands have been typed one after the other."""
     folder = tmp_path_factory.mktemp("readme")
-    write_files_like_multi30ks(folder / "multi30k")
+    write_files_like_multi30ks(folder / "multi30k", {"train": 500, "val": 10, "test_2016_flickr": 10})
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
     sets = {"train": trees, "validation": trees[:2], "test": trees[:2]}
@@ -85,15 +72,9 @@ def folder(tmp_path_factory):
         if arguments[0] == "train":
             shorter = SHORTER | SHORTER_STILL[arguments[1]]
             arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
-        if arguments[0] == "prepare":
-            arguments += ["--tokenizer.vocab_size", "500"]
-        if arguments[0] == "tokenizer":
-            arguments += ["--vocab-size", "500"]
-        if arguments[0] == "finetune":
-            arguments += ["--max_steps", "2", "--use_cpu"]
+        arguments += MORE.get(arguments[0], [])
         arguments = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
-        done = command(*arguments, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        finished(*arguments, cwd=folder)
     return folder
 
 
@@ -128,7 +109,9 @@ def test_the_commands_work(folder):
     # Those that go on until they are stopped: test_demo.py, test_serving.py.
     names = {function.__name__ for function in COMMANDS} - {"demo", "serve"}
     assert {arguments[0] for arguments in typed_commands()} == names
-    assert (folder / "dog.png").is_file()
+    for made in ("dog.png", "tuned/model.safetensors", "tuned_by_adapter/model.safetensors"):
+        assert (folder / made).is_file()
+    assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
 def test_the_table_names_every_command():
@@ -158,14 +141,9 @@ def test_files_named_in_it_exist():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_fine_tuning_leaves_whole_models(folder):
-    for name in ("tuned", "tuned_by_adapter"):
-        assert (folder / name / "model.safetensors").is_file()
-    assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
-
-
-def test_the_card_of_the_parser_is_one_of_a_parser(folder):
-    card = model_card(folder / "runs" / "parsing_sample", title="A parser", repository="user/parser")
+def test_the_cards_of_the_parser_are_ones_of_a_parser(folder):
+    run = folder / "runs" / "parsing_sample"
+    card = model_card(run, title="A parser", repository="user/parser")
     before, _, _ = card.partition("## Recipe")
     assert 'vanilla-transformer parse --model user/parser "' in before
     assert "| last_20_files | evalb |" in before
@@ -173,9 +151,7 @@ def test_the_card_of_the_parser_is_one_of_a_parser(folder):
     assert not re.search(r"[Tt]ranslat(es|or)|[|`] ?sacrebleu|I am a dog", before)
     assert ModelCard(card, ignore_metadata_errors=False).data.language == "en"
 
-
-def test_the_card_of_a_parsers_checkpoint_is_one_of_a_parser(folder):
-    card = bare_card(folder / "runs" / "parsing_sample" / "best", title="A parser", repository="user/parser")
+    card = bare_card(run / "best", title="A parser", repository="user/parser")
     assert 'vanilla-transformer parse --model user/parser "' in card
     assert ModelCard(card, ignore_metadata_errors=False).data.pipeline_tag is None
     assert not re.search("[Tt]ranslat", card.partition("## Recipe")[0])
@@ -190,14 +166,9 @@ def test_no_treebank_is_published(folder):
 @pytest.mark.slow
 def test_quickstart_in_a_fresh_clone(tmp_path):
     subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
-    done = subprocess.run(
-        ["scripts/quickstart.sh", "My sister is looking for her red book."],
-        cwd=tmp_path / "clone",
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    words = ["scripts/quickstart.sh", "My sister is looking for her red book."]
+    options = {"cwd": tmp_path / "clone", "capture_output": True, "text": True, "timeout": 1800}
+    done = subprocess.run(words, check=False, **options)
     assert done.returncode == 0, done.stderr
     [exact] = re.findall(r"averaged +phrasebook +exact_match +([\d.]+)", done.stdout)
     assert float(exact) >= 95

@@ -1,18 +1,20 @@
 """SIGTERM, as schedulers and containers send it, ends a command as Ctrl-C does, and nothing is left of it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from vanilla_transformer.signals import ENDING
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
-from .conftest import command
+from .conftest import finished
 
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -24,8 +26,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def children_of(process: WarmProcess) -> list[str]:
-    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def children_of(process: WarmProcess) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children()
+
+
+def are_gone(workers: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(workers, timeout=10)[1]
 
 
 def until(condition, process) -> None:
@@ -41,16 +47,8 @@ def translating(run: Path, output: Path) -> WarmProcess:
     process = PACKAGE.start(CLI, *words, stdin=PIPE, new_session=True)
     process.stdin.write("The dog is old.\n")
     process.stdin.flush()
-    until(lambda: len(children_of(process)) == 2 and names(output.parent), process)
-    assert process.poll() is None
+    process.until(lambda: len(children_of(process)) == 2 and names(output.parent))
     return process
-
-
-def is_gone(pid: str) -> bool:
-    until = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    return not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "with its workers"])
@@ -63,7 +61,7 @@ def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
         assert process.wait(20) == 128 + number
         assert process.stderr.read() == SAID[number]
     assert names(tmp_path) == []
-    assert all(map(is_gone, workers))
+    assert are_gone(workers)
 
 
 def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run, tmp_path):
@@ -71,12 +69,12 @@ def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run
         workers = children_of(killed)
         killed.kill()
         killed.wait(20)
-    assert all(map(is_gone, workers))
+    assert are_gone(workers)
     with translating(run, tmp_path / "other") as another:
         left, other = sorted(names(tmp_path), key=lambda name: name.startswith(".other"))
-        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "out").returncode == 0
+        finished("translate", "A dog.", "--model", run, "--output", tmp_path / "out")
         assert names(tmp_path) == sorted([other, "out"])
-        assert command("translate", "A dog.", "--model", run, "--output", tmp_path / "other").returncode == 0
+        finished("translate", "A dog.", "--model", run, "--output", tmp_path / "other")
         assert names(tmp_path) == sorted([other, "other", "out"])
         assert left.startswith(".out.")
         another.kill()
@@ -107,9 +105,8 @@ def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp
 
 
 def handles_signals(pid: int) -> bool:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    [caught] = [int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")]
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
+    [caught] = re.findall(r"SigCgt:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 @pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])

@@ -15,7 +15,7 @@ from vanilla_transformer import quantize_int8, translate
 from vanilla_transformer.run.loading import load_model
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
-from .conftest import command, output_of, refused
+from .conftest import command, finished, lines_of, output_of, refused, written
 
 
 DOG = "The dog is old."
@@ -24,9 +24,8 @@ DOG = "The dog is old."
 @contextlib.contextmanager
 def translating(run, *options):
     """A `translate` that reads what is typed into it; killed after two minutes."""
-    with PACKAGE.start(
-        CLI, "translate", "--model", run, *options, stdin=PIPE, environment={"PYTHONUNBUFFERED": ""}
-    ) as process:
+    words, environment = ("translate", "--model", run, *options), {"PYTHONUNBUFFERED": ""}
+    with PACKAGE.start(CLI, *words, stdin=PIPE, environment=environment) as process:
         watchdog = threading.Timer(120, process.kill)
         watchdog.start()
         try:
@@ -49,7 +48,7 @@ def texts_and_scores(output: str) -> list:
 
 @pytest.fixture(scope="module")
 def sentences(corpus) -> list[str]:
-    return (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    return lines_of(corpus / "test.en")
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +75,8 @@ def test_arguments_files_standard_input_and_workers_agree(run, corpus, sentences
     assert (tmp_path / "out").read_text(encoding="utf-8") == alone
     assert output_of(*words, *sentences, "--workers", "2") == alone
     assert output_of(*words, "--workers", "2", input="\n".join(sentences)) == alone
-    kept = (run / "translations" / "small.jsonl").read_text(encoding="utf-8").splitlines()
-    assert alone.splitlines() == [json.loads(line)["hypothesis"] for line in kept]
+    kept = map(json.loads, lines_of(run / "translations" / "small.jsonl"))
+    assert alone.splitlines() == [each["hypothesis"] for each in kept]
 
 
 def test_a_line_in_gives_a_line_out_before_the_next_is_typed(run):
@@ -136,14 +135,11 @@ def test_the_best_few_with_their_scores(run):
         assert scores == sorted(scores, reverse=True)
     best = output_of("translate", *lines, "--model", run, "--num-beams", "3").splitlines()
     assert [rows[i][2] for i in (0, 3, 4)] == best
-
-
-def test_json_lines(run):
-    output = output_of("translate", DOG, "", "--model", run, "--json", "--n-best", "2")
-    records = [json.loads(line) for line in output.splitlines()]
-    assert [record["source"] for record in records] == [DOG, ""]
-    assert [len(record["translations"]) for record in records] == [2, 1]
-    assert all(each["score"] <= 0 for record in records for each in record["translations"])
+    as_json = output_of("translate", *lines, "--model", run, "--n-best", "3", "--json").splitlines()
+    for record, line, number in zip(map(json.loads, as_json), lines, "123", strict=True):
+        assert record["source"] == line
+        found = [[number, f"{each['score']:.4f}", each["text"]] for each in record["translations"]]
+        assert found == [row for row in rows if row[0] == number]
 
 
 def test_samples_are_repeatable(run):
@@ -178,11 +174,10 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
     """They are named on standard error, once a line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     lines = [DOG, "I am here, 日本, here.", "", DOG] + ["Hello."] * 30
-    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = written(tmp_path / "lines", lines)
 
     def translated(*options):
-        done = command("translate", "--model", model, "--input", tmp_path / "lines", "--num-beams", "1", *options)
-        assert done.returncode == 0, done.stderr
+        done = finished("translate", "--model", model, "--input", text, "--num-beams", "1", *options)
         return done.stdout, done.stderr.splitlines()
 
     out, warnings = translated()
@@ -220,10 +215,9 @@ def test_weights_of_8_bits(run, sentences):
 
 def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
     """Of a run, which is converted for the time being, and of an exported folder: in the same order and form."""
-    exported, text = tmp_path / "exported", tmp_path / "lines"
+    exported = tmp_path / "exported"
     output_of("export", run, "--output", exported)
-    lines = [*sentences, "", f"{DOG} I am here. " * 30]
-    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = written(tmp_path / "lines", [*sentences, "", f"{DOG} I am here. " * 30])
     for options, model in (
         (["--num-beams", "1", "--longest", "40", "--max-tokens", "9"], run),
         (["--split", "en", "--prefix", "Der", "--json"], exported),
@@ -231,8 +225,7 @@ def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
     ):
         by_torch = command("translate", "--model", run, "--input", text, *options)
         options += ["--backend", "ctranslate2", "--output", tmp_path / "out"]
-        done = command("translate", "--model", model, "--input", text, *options)
-        assert done.returncode == 0, done.stderr
+        done = finished("translate", "--model", model, "--input", text, *options)
         assert done.stderr == by_torch.stderr  # says which line was cut
         found = (tmp_path / "out").read_text(encoding="utf-8")
         assert texts_and_scores(found) == texts_and_scores(by_torch.stdout)
@@ -282,28 +275,22 @@ def test_an_ensemble(run, corpus, tmp_path):
 # ------------------------------------------------------------------------------------------------------------- mistakes
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--n-best", "3", "--num-beams", "2"], "--n-best 3 needs --num-beams of at least 3, not 2"),
-        (["--n-best", "0"], "--n-best must be at least 1, not 0"),
-        (["--top-k", "5"], "are for --sample"),
-        (["--sample", "--num-beams", "4"], "Give --sample or --num-beams, not both"),
-        (["--sample", "--temperature", "0"], "--temperature must be above 0"),
-        (["--longest", "0"], "--longest must be at least 1"),
-        (["--backend", "abacus"], "There is no backend 'abacus': choose torch or ctranslate2"),
-        (["--backend", "ctranslate2", "--attention"], "--attention is for --backend torch"),
-        (["--backend", "ctranslate2", "--model", "other"], "CTranslate2 has no ensembles"),
-        (
-            ["--backend", "ctranslate2", "--sample", "--seed", "1", "--workers", "2"],
-            "what is drawn depends on the worker: give --seed or --workers",
-        ),
-        (["--backend", "ctranslate2", "--quantize", "int8"], "--quantize is for --backend torch"),
-        (["--quantize", "int7"], "no quantization 'int7' to translate with: choose int8"),
-    ],
-)
-def test_options_that_make_no_sense_together(tmp_path, options, message):
-    assert message in refused("translate", "hello", "--model", tmp_path, *options, status=2)
+def test_options_that_make_no_sense_together(tmp_path):
+    for options, message in (
+        ("--n-best 3 --num-beams 2", "--n-best 3 needs --num-beams of at least 3, not 2"),
+        ("--n-best 0", "--n-best must be at least 1, not 0"),
+        ("--top-k 5", "are for --sample"),
+        ("--sample --num-beams 4", "Give --sample or --num-beams, not both"),
+        ("--sample --temperature 0", "--temperature must be above 0"),
+        ("--longest 0", "--longest must be at least 1"),
+        ("--backend abacus", "There is no backend 'abacus': choose torch or ctranslate2"),
+        ("--backend ctranslate2 --attention", "--attention is for --backend torch"),
+        ("--backend ctranslate2 --model other", "CTranslate2 has no ensembles"),
+        ("--backend ctranslate2 --sample --seed 1 --workers 2", "depends on the worker: give --seed or --workers"),
+        ("--backend ctranslate2 --quantize int8", "--quantize is for --backend torch"),
+        ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),
+    ):
+        assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)
 
 
 def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
@@ -332,9 +319,8 @@ def scored(run, tmp_path):
     """`score` of sources and targets."""
 
     def words(sources: list[str], targets: list[str], *options) -> list:
-        for name, lines in (("en", sources), ("de", targets)):
-            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return ["score", "--model", run, "--sources", tmp_path / "en", "--targets", tmp_path / "de", *options]
+        files = written(tmp_path / "en", sources), written(tmp_path / "de", targets)
+        return ["score", "--model", run, "--sources", files[0], "--targets", files[1], *options]
 
     return words
 
