@@ -274,9 +274,11 @@ def test_bleu_compares_translations_with_the_text_of_the_labels(make_trainer, to
     right = dict(texts)
     wrong = {source: "?" * len(target) for source, target in texts}
     for found, bleu in ((right, 100), (wrong, 0)):
-        monkeypatch.setattr(
-            trainer_module, "translate", lambda *_, found=found, **options: [found[each] for each in _[2]]
-        )
+
+        def translate(model, tokenizer, sentences, found=found, **options):
+            return [found[sentence] for sentence in sentences]
+
+        monkeypatch.setattr(trainer_module, "translate", translate)
         metrics = make_trainer(predict_with_generate=True).evaluate(Dataset.from_list(rows))
         assert metrics["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
 
