@@ -23,9 +23,6 @@ def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
         else:
             with pytest.raises(ValueError, match=f"torch finds no device {name} on this machine: choose auto"):
                 chosen_device(name)
-
-
-def test_a_device_that_does_not_exist():
     with pytest.raises(ValueError, match="There is no device 'tpu': choose auto, cpu, cuda or mps"):
         chosen_device("tpu")
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +35,17 @@ def fail(writing, error, begin):
         raise error
 
 
-# --------------------------------------------------------------------------------------------------------- reading
+@pytest.fixture
+def old(tmp_path):
+    """A folder that something else is to take the place of, with a file in it."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").touch()
+    return tmp_path / "old"
+
+
+def assert_alone(old):
+    assert names(old.parent) == ["old"]
+    assert names(old) == ["config.json"]
 
 
 def test_only_newlines_end_a_line(tmp_path):
@@ -69,25 +80,16 @@ def test_files_are_hashed_as_they_are_read(tmp_path):
         assert digests == {tmp_path / name: hashlib.sha256(content).hexdigest()}
 
 
-def test_missing_file_is_noticed_before_reading(tmp_path):
+def test_a_missing_file_is_noticed_before_reading_and_damaged_gzip_is_named(tmp_path):
     (tmp_path / "there").write_text("text")
     with pytest.raises(FileNotFoundError, match=r"no text file .*missing\.de"):
         text_lines(tmp_path / "there", tmp_path / "missing.de")
-
-
-def test_damaged_gzip_is_named(tmp_path):
     packed = gzip.compress(b"some text\n" * 99)
-    for name, content in {
-        "no.gz": b"plain text\n",
-        "cut.gz": packed[:-9],
-        "wrong.gz": packed[:12] + b"xxxx" + packed[16:],
-    }.items():
+    damaged = {"no.gz": b"plain text\n", "cut.gz": packed[:-9], "wrong.gz": packed[:12] + b"xxxx" + packed[16:]}
+    for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"{name} is no complete gzip file"):
             list(text_lines(tmp_path / name))
-
-
-# --------------------------------------------------------------------------------------------------------- writing
 
 
 def test_what_is_written_is_there_alone_and_a_failure_leaves_the_old_file(tmp_path):
@@ -116,17 +118,18 @@ def test_folder_appears_only_when_it_is_complete(tmp_path):
     assert names(tmp_path / "new") == ["file"]
 
 
-def test_failed_folder_vanishes_and_an_existing_one_is_not_touched(tmp_path):
+def test_failed_folder_vanishes_and_an_existing_one_is_not_touched(old, tmp_path):
     for error in (RuntimeError, KeyboardInterrupt):
         with pytest.raises(error):
             fail(written_beside(tmp_path / "new"), error, lambda beside: (beside / "file").write_text("x"))
-        assert names(tmp_path) == []
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "config.json").touch()
-    with pytest.raises(FileExistsError, match=r"old exists already: remove it"), written_beside(tmp_path / "old"):
+        with pytest.raises(error):
+            fail(replaced_folder(old), error, lambda beside: beside.mkdir())
+        assert_alone(old)
+    with pytest.raises(FileExistsError, match=r"old exists already: remove it"), written_beside(old):
         pass
-    assert names(tmp_path) == ["old"]
-    assert names(tmp_path / "old") == ["config.json"]
+    with pytest.raises(FileNotFoundError, match="Nothing was made"), replaced_folder(old):
+        pass
+    assert_alone(old)
 
 
 def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
@@ -138,18 +141,6 @@ def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
         assert names(tmp_path / "model") == [content]
 
 
-def test_old_folder_stays_when_the_new_one_fails(tmp_path):
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "config.json").touch()
-    for error in (RuntimeError, KeyboardInterrupt):
-        with pytest.raises(error):
-            fail(replaced_folder(tmp_path / "old"), error, lambda beside: beside.mkdir())
-        with pytest.raises(FileNotFoundError, match="Nothing was made"), replaced_folder(tmp_path / "old"):
-            pass
-        assert names(tmp_path) == ["old"]
-        assert names(tmp_path / "old") == ["config.json"]
-
-
 def test_what_cannot_be_replaced_is_written_to(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as pool:
@@ -159,12 +150,12 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_failed_file_vanishes_and_the_old_one_stays(tmp_path):
-    write_text(tmp_path / "a.txt", "old")
+def test_failed_file_vanishes_and_the_old_one_stays(old):
+    write_text(old / "config.json", "old")
     with pytest.raises(KeyboardInterrupt):
-        fail(replaced_file(tmp_path / "a.txt"), KeyboardInterrupt, lambda file: file.write("half"))
-    assert (tmp_path / "a.txt").read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
+        fail(replaced_file(old / "config.json"), KeyboardInterrupt, lambda file: file.write("half"))
+    assert (old / "config.json").read_text() == "old"
+    assert_alone(old)
 
 
 def test_place_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path):
@@ -248,22 +239,19 @@ def test_a_folder_that_cannot_be_listed_may_be_written_to(tmp_path):
     assert names(tmp_path / "drop") == ["a.txt"]
 
 
-def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
-    def fail():
-        with replaced_folder(tmp_path / "old") as beside:
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(old, monkeypatch):
+    rename = Path.rename
+
+    def interrupted(path, target):
+        monkeypatch.undo()
+        rename(path, target)
+        raise KeyboardInterrupt
+
+    def replace():
+        with replaced_folder(old) as beside:
             beside.mkdir()
-            rename = type(beside).rename
+            monkeypatch.setattr(Path, "rename", interrupted)
 
-            def interrupted(path, target):
-                monkeypatch.undo()
-                rename(path, target)
-                raise KeyboardInterrupt
-
-            monkeypatch.setattr(type(beside), "rename", interrupted)
-
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "config.json").touch()
     with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert names(tmp_path) == ["old"]
-    assert names(tmp_path / "old") == ["config.json"]
+        replace()
+    assert_alone(old)

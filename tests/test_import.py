@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 import vanilla_transformer
@@ -17,6 +16,7 @@ from .model.conftest import build_model
 from .warm_python import LIBRARIES, WarmPython
 
 
+ROOT = Path(vanilla_transformer.__file__).parent
 # What the package can use, and transformers' own model classes do not.
 HEAVY = {
     "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
@@ -70,15 +70,14 @@ def test_the_package_is_a_program():
 
 def test_links_in_what_is_installed_lead_somewhere():
     """The wheel has the package's own pages and not the repository: none of their links leaves it."""
-    package = Path(vanilla_transformer.__file__).parent
-    settings = (package.parent / "pyproject.toml").read_text(encoding="utf-8")
+    settings = (ROOT.parent / "pyproject.toml").read_text(encoding="utf-8")
     [readme] = re.findall(r'^readme = "(.+?)"', settings, flags=re.MULTILINE)
-    pages = sorted(package.rglob("*.md"))
-    assert package.parent / readme in pages
+    pages = sorted(ROOT.rglob("*.md"))
+    assert ROOT.parent / readme in pages
     for page in pages:
         for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
             inside = (page.parent / target).resolve()
-            assert target.startswith("https://") or (inside.is_relative_to(package) and inside.exists()), (page, target)
+            assert target.startswith("https://") or (inside.is_relative_to(ROOT) and inside.exists()), (page, target)
     [urls] = re.findall(r"^\[project.urls\]\n((?:.+\n)+)", settings, flags=re.MULTILINE)
     assert all(re.fullmatch(r'\w+ = "https://.+"', line) for line in urls.splitlines())
 
@@ -89,31 +88,19 @@ def test_import_loads_no_other_package():
     assert strangers == []
 
 
-@pytest.mark.parametrize("name", vanilla_transformer._HOME_OF)
-def test_every_public_name_is_there_and_documented(name):
-    assert getattr(vanilla_transformer, name).__doc__
+def test_every_public_name_is_there_and_documented_and_listed():
+    for name in vanilla_transformer._HOME_OF:
+        assert getattr(vanilla_transformer, name).__doc__, name
+    assert {*vanilla_transformer.__all__, "OnnxTranslator", "to_ctranslate2"} <= set(dir(vanilla_transformer))
 
 
 def test_everything_is_imported_where_no_extra_is_installed():
-    extras = (
-        "ctranslate2",
-        "onnx",
-        "onnxruntime",
-        "gradio",
-        "peft",
-        "sentencex",
-        "sentencepiece",
-        "evaluate",
-        "fastapi",
-    )
+    extras = ("ctranslate2", "evaluate", "fastapi", "gradio", "onnx", "onnxruntime", "peft", "sentencepiece")
     code = (
-        f"import sys\nsys.modules.update(dict.fromkeys({extras}))\nfrom vanilla_transformer import *\nassert translate"
+        f"import sys\nsys.modules.update(dict.fromkeys({(*extras, 'sentencex')}))\n"
+        "from vanilla_transformer import *\nassert translate"
     )
     LIBRARIES.run(code).check_returncode()
-
-
-def test_dir_lists_every_public_name():
-    assert {*vanilla_transformer.__all__, "OnnxTranslator", "to_ctranslate2"} <= set(dir(vanilla_transformer))
 
 
 def test_translating_loads_only_what_translates(tmp_path):
@@ -150,10 +137,7 @@ FLOORS = [
 ]
 # A stair that goes up, and why.
 UPWARDS = {
-    (
-        "run",
-        "training",
-    ): "a recipe's section `training` is checked by training/arguments.py, which imports no room",
+    ("run", "training"): "a recipe's section `training` is checked by training/arguments.py, which imports no room",
     ("evaluation", "parsing"): "the table of metrics has a row for trees",
     ("_registration", "export"): "CTranslate2's converter is given a loader when it is loaded",
     ("_registration", "model"): "the models are registered when transformers is loaded",
@@ -163,12 +147,9 @@ UPWARDS = {
 def imports_of(path: Path, *, at_run_time: bool = False) -> set[str]:
     """Modules of the package that a module of it imports, by dotted name without the package's.
 
-    Args:
-        path: The module.
-        at_run_time: Only what is imported when the module is: not in functions, not for type checkers.
+    At run time: what is imported when the module is, not in functions and not for type checkers.
     """
-    root = Path(vanilla_transformer.__file__).parent
-    folder, found = path.relative_to(root.parent).parent.parts, set()
+    folder, found = path.relative_to(ROOT.parent).parent.parts, set()
     nodes = [ast.parse(path.read_text(encoding="utf-8"))]
     while nodes:
         node = nodes.pop()
@@ -178,31 +159,29 @@ def imports_of(path: Path, *, at_run_time: bool = False) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.level:
             base = (*folder[: len(folder) - node.level + 1], *(node.module or "").split("."))
             for name in node.names:
-                place = root.parent.joinpath(*filter(None, base))
+                place = ROOT.parent.joinpath(*filter(None, base))
                 module = place / name.name
                 is_module = module.is_dir() or module.with_suffix(".py").is_file()
-                found.add(".".join((module if is_module else place).relative_to(root).parts))
+                found.add(".".join((module if is_module else place).relative_to(ROOT).parts))
     return found - {""}
 
 
 def test_arrows_run_down():
-    root = Path(vanilla_transformer.__file__).parent
     floor = {room: (number, place) for number, rooms in enumerate(FLOORS) for place, room in enumerate(rooms)}
     wrong = []
-    for path in sorted(root.rglob("*.py")):
-        room = path.relative_to(root).with_suffix("").parts[0]
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).with_suffix("").parts[0]
         for module in imports_of(path):
             other = module.partition(".")[0]
             if other == room or room == "__init__" or (room, other) in UPWARDS:
                 continue
             if room not in floor or other not in floor or floor[room] > floor[other]:
-                wrong.append(f"{path.relative_to(root)} imports {module}")
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
     assert wrong == []
 
 
 def test_no_imports_go_round():
-    root = Path(vanilla_transformer.__file__).parent
-    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in root.rglob("*.py")}
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items() if name != "__init__"}
     left = {name: imports_of(path, at_run_time=True) & modules.keys() - {name} for name, path in modules.items()}
     while free := {name for name, needed in left.items() if not needed}:
@@ -212,10 +191,5 @@ def test_no_imports_go_round():
 
 def test_type_checkers_see_what_is_exported():
     stub = Path(vanilla_transformer.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    seen = {
-        alias.name: node.module
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == vanilla_transformer._HOME_OF
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == vanilla_transformer._HOME_OF

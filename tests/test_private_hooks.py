@@ -40,15 +40,10 @@ def names_in_code() -> set[str]:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 used |= {alias.name for alias in node.names if is_private(alias.name)}
             if isinstance(node, ast.ClassDef):
-                members = [member.name for member in node.body if isinstance(member, ast.FunctionDef)]
-                members += [
-                    target.id
-                    for member in node.body
-                    if isinstance(member, ast.Assign)
-                    for target in member.targets
-                    if isinstance(target, ast.Name)
-                ]
-                overridden |= set(members) & theirs
+                members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+                assigned = [target for member in node.body for target in getattr(member, "targets", [])]
+                members |= {target.id for target in assigned if isinstance(target, ast.Name)}
+                overridden |= members & theirs
     return (used - defined | overridden) - NOT_LIBRARIES
 
 

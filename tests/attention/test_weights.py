@@ -20,6 +20,11 @@ def tokenizer():
     return learn_tokenizer(TEXTS, TokenizerSettings(vocab_size=265))
 
 
+@pytest.fixture(scope="module")
+def model():
+    return build_model(vocab_size=265)
+
+
 class Looking(torch.nn.Module):
     """Its heads look at known places of the source."""
 
@@ -61,25 +66,15 @@ def test_one_behind_the_other():
     assert first + second == WordAlignment(["a", "b", "c"], ["x", "y", "z"], [1, 2, 2], [0.5, 0.1, 0.2])
 
 
-def test_words_of_any_text(tokenizer):
-    [found] = align_words(build_model(vocab_size=265), tokenizer, [tuple(TEXTS)])
-    assert found.source == ["A", "man", "'s", "dog", ",", "3", "€", "!"]
-    assert found.target == ["Der", "Hund", "eines", "Mannes"]
-
-
-def test_texts_of_a_batch_are_aligned_as_alone(tokenizer):
-    model = build_model(vocab_size=265)
+def test_texts_of_a_batch_are_aligned_as_alone(model, tokenizer):
     pairs = [tuple(TEXTS), ("A dog", "Hund"), ("", "Hund"), ("A", "")]
     together = align_words(model, tokenizer, pairs)
     for pair, found in zip(pairs, together, strict=True):
         [alone] = align_words(model, tokenizer, [pair])
         assert (found.target, found.links) == (alone.target, alone.links)
         assert found.weights == pytest.approx(alone.weights, abs=1e-5)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return build_model(vocab_size=265)
+    assert together[0].source == ["A", "man", "'s", "dog", ",", "3", "€", "!"]
+    assert together[0].target == ["Der", "Hund", "eines", "Mannes"]
 
 
 def test_attentions_are_those_of_the_forward_pass(model, tokenizer):
@@ -127,15 +122,12 @@ def test_attention_between_words(model, tokenizer):
     torch.testing.assert_close(found.decoder[..., 1, 0], pieces.decoder[..., 1 : 1 + first, 0].mean(dim=-1))
 
 
-def test_empty_texts(model, tokenizer):
+def test_empty_texts_and_an_unknown_attention(model, tokenizer):
     found = attentions(model, tokenizer, "", "", by_words=True)
     assert (found.source, found.read, found.written) == (["</s>"], ["<s>"], ["</s>"])
     assert (found.cross == 1).all()
-
-
-def test_there_are_three_attentions(model, tokenizer):
     with pytest.raises(ValueError, match="no attention 'self': choose encoder, decoder, cross"):
-        attentions(model, tokenizer, *TEXTS).of("self")
+        found.of("self")
 
 
 @pytest.mark.slow  # it needs a package of its own, which nothing else here does

@@ -57,14 +57,19 @@ def whole(new):
     return [as_text(batch) for batch in new()]
 
 
-def test_every_pair_comes_once_in_each_pass(new, whole, tokenizer):
-    expected = Counter(
-        (tuple(tokenizer(source).input_ids), tuple(tokenizer(target).input_ids))
-        for number in range(12)
-        for source, target in unit_of(number)
-    )
-    assert Counter(itertools.chain(*(as_text(batch) for batch in new(passes=1)))) == expected
-    assert Counter(itertools.chain(*whole)) == expected + expected
+def with_stops(make, stops):
+    """What a stream gives that is stopped after so many batches each, and gone on with in another; and the last one."""
+    found, state = [], None
+    for stop in [*stops, None]:
+        stream = make()
+        if state is not None:
+            stream.load_state_dict(json.loads(state))
+        batches = iter(stream)
+        found += map(as_text, itertools.islice(batches, stop))
+        state = json.dumps(stream.state_dict())
+        batches.close()
+        assert len(state) < 1000
+    return found, stream
 
 
 def test_no_batch_is_over_its_budget(whole):
@@ -91,19 +96,10 @@ def test_the_number_of_readers_changes_nothing(new, whole, readers, bounded):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_stopped_anywhere_any_number_of_times(new, whole, data):
-    found, state = [], None
-    for _ in range(data.draw(st.integers(1, 4))):
-        stream = new(readers=data.draw(st.integers(1, 3)))
-        if state is not None:
-            stream.load_state_dict(json.loads(state))
-        batches = iter(stream)
-        found += map(as_text, itertools.islice(batches, data.draw(st.integers(0, len(whole) // 3))))
-        state = json.dumps(stream.state_dict())
-        batches.close()
-    stream = new()
-    stream.load_state_dict(json.loads(state))
-    assert found + [as_text(batch) for batch in stream] == whole
-    assert stream.report.pairs == 2 * 12 * ROWS
+    stops = data.draw(st.lists(st.integers(0, len(whole) // 3), min_size=1, max_size=3))
+    found, last = with_stops(lambda: new(readers=data.draw(st.integers(1, 3))), stops)
+    assert found == whole
+    assert last.report.pairs == 2 * 12 * ROWS
 
 
 def corpora():
@@ -150,24 +146,14 @@ def test_any_corpus_stopped_anywhere(tokenizer, new, data, units, bounded):
     rank = data.draw(st.integers(0, world_size - 1), label="process")
     if not whole[rank]:
         return
-    found, state = [], None
-    for stop in data.draw(st.lists(st.integers(0, len(whole[rank])), max_size=4), label="stops"):
-        part = new(stream, rank=rank, readers=data.draw(st.integers(1, 3)), **choices)
-        if state is not None:
-            part.load_state_dict(json.loads(state))
-        batches = iter(part)
-        found += map(as_text, itertools.islice(batches, min(stop, len(whole[rank]) - len(found))))
-        state = json.dumps(part.state_dict())
-        batches.close()
-        assert len(state) < 1000
-    last = new(stream, rank=rank, **choices)
-    if state is not None:
-        last.load_state_dict(json.loads(state))
-    assert found + [as_text(batch) for batch in last] == whole[rank]
+    places = sorted(data.draw(st.lists(st.integers(0, len(whole[rank])), max_size=4), label="places"))
+    stops = [end - begin for begin, end in itertools.pairwise([0, *places])]
+    found, _ = with_stops(lambda: new(stream, rank=rank, readers=data.draw(st.integers(1, 3)), **choices), stops)
+    assert found == whole[rank]
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_a_malformed_row_ends_it_with_its_place_and_no_thread_stays(new, tmp_path, bounded):
+def test_a_malformed_row_or_a_pair_over_the_budget_ends_it_and_no_thread_stays(new, tmp_path, bounded):
     rows = [{"en": f"a {n}", "de": f"b {n}"} for n in range(2000)]
     rows[1234]["de"] = None
     Dataset.from_list(rows).to_parquet(tmp_path / "c.parquet", batch_size=10)
@@ -175,6 +161,8 @@ def test_a_malformed_row_ends_it_with_its_place_and_no_thread_stays(new, tmp_pat
     before = threading.active_count()
     with pytest.raises(ValueError, match=r"c.parquet, row 1235 has no text for 'de'"):
         list(new(stream))
+    with pytest.raises(ValueError, match="more than max_tokens = 10 allows"):
+        list(new(max_tokens=10))
     assert threading.active_count() == before
 
 
@@ -200,13 +188,6 @@ def test_local_text_is_told_from_other_text_of_the_same_names_and_sizes(new, tmp
     assert states[0] == states[2] != states[1]
     with pytest.raises(ValueError, match="cannot go on from where it was: corpus was"):
         new(stream.pairs).load_state_dict(states[1])
-
-
-def test_another_vocabulary_of_the_same_size_does_not_go_on(new, tokenizer):
-    other = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
-    state = new().state_dict()
-    with pytest.raises(ValueError, match="cannot go on from where it was: vocabulary was"):
-        TokenBatchStream(made_up(), other, 200, buffer_pairs=150, seed=3).load_state_dict(state)
 
 
 def test_going_on_reads_one_pool_and_not_the_corpus_again(new):
@@ -243,27 +224,18 @@ def test_each_pair_is_one_processes(new, units, world_size):
     assert max(map(len, shares)) - min(map(len, shares)) <= max(ROWS, units)
 
 
-@pytest.mark.parametrize(("units", "rank"), [(90, 1), (3, 0)])
-def test_a_process_of_several_goes_on_exactly(new, units, rank):
-    choices = {"rank": rank, "world_size": 2, "passes": 1}
-    expected = [as_text(batch) for batch in new(made_up(units), **choices)]
-    stream = new(made_up(units), **choices)
-    batches = iter(stream)
-    begun = [as_text(next(batches)) for _ in range(len(expected) // 2)]
-    state = stream.state_dict()
-    batches.close()
-    again = new(made_up(units), **choices)
-    again.load_state_dict(state)
-    assert begun + [as_text(batch) for batch in again] == expected
-
-
-def test_another_stream_does_not_go_on_from_this_one(new):
+def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     state, limits = new().state_dict(), PairLimits(50, 50)
-    for other in ({"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits}):
-        with pytest.raises(ValueError, match=f"cannot go on from where it was: {next(iter(other))} was"):
-            new(**other).load_state_dict(state)
-    with pytest.raises(ValueError, match="cannot go on from where it was: corpus was"):
-        new(made_up(13)).load_state_dict(state)
+    vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
+    others = [
+        (other, new(**other))
+        for other in ({"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits})
+    ]
+    others.append((["corpus"], new(made_up(13))))
+    others.append((["vocabulary"], TokenBatchStream(made_up(), vocabulary, 200, buffer_pairs=150, seed=3)))
+    for (what, *_), other in others:
+        with pytest.raises(ValueError, match=f"cannot go on from where it was: {what} was"):
+            other.load_state_dict(state)
 
 
 def test_what_is_dropped_is_counted(new):
@@ -277,13 +249,6 @@ def test_what_is_dropped_is_counted(new):
 def test_a_corpus_of_which_nothing_is_left_does_not_go_round_for_ever(new):
     with pytest.raises(ValueError, match=f"No pair of made up is left to use: 0 of {12 * ROWS} pairs kept"):
         next(iter(new(limits=PairLimits(1, 1), passes=None)))
-
-
-def test_a_pair_over_the_budget_is_an_error_and_no_thread_stays(new):
-    before = threading.active_count()
-    with pytest.raises(ValueError, match="more than max_tokens = 10 allows"):
-        list(new(max_tokens=10))
-    assert threading.active_count() == before
 
 
 def test_a_broken_stream_goes_on_behind_the_last_pair(new, whole):
@@ -321,13 +286,8 @@ def test_who_leaves_does_not_wait_for_a_broken_stream(new):
             raise ConnectionResetError("gone")
 
     pairs = PairStream("broken", 2, broken, {}, bounded=False, patience=3600)
-    batches = iter(
-        new(
-            pairs,
-            buffer_pairs=10,
-            seed=next(s for s in range(99) if np.random.default_rng((s, 0)).permutation(2)[0] == 0),
-        )
-    )
+    unit_0_first = next(seed for seed in range(99) if np.random.default_rng((seed, 0)).permutation(2)[0] == 0)
+    batches = iter(new(pairs, buffer_pairs=10, seed=unit_0_first))
     next(batches)
     closing = threading.Thread(target=batches.close)
     closing.start()

@@ -9,12 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.model.conftest import build_model
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
-from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 
 length_pairs = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)
@@ -29,9 +28,6 @@ def sampler_of(lengths, max_tokens, **options):
 def batches_of(sampler, epoch=0):
     sampler.set_epoch(epoch)
     return list(sampler)
-
-
-# ------------------------------------------------------------------------------------------------------ properties
 
 
 @settings(deadline=None)
@@ -68,9 +64,6 @@ def test_unshuffled_batches_are_the_same_in_every_epoch(lengths, budget, seed):
     sampler = sampler_of(lengths, budget, seed=seed, shuffle=False)
     assert batches_of(sampler, 0) == batches_of(sampler, 7)
     assert batches_of(sampler) == batches_of(sampler_of(lengths, budget, shuffle=False))
-
-
-# ---------------------------------------------------------------------------------------------------------- orders
 
 
 def test_unshuffled_batches_are_sorted_by_target_length():
@@ -120,9 +113,6 @@ def test_what_makes_no_batches_is_refused_at_once(sources, targets, message):
         TokenBatchSampler(sources, targets, 100)
 
 
-# --------------------------------------------------------------------------------------------------------- padding
-
-
 def test_little_padding_on_captions_that_were_made_up():
     # Like Multi30k: 29,000 pairs, about 14 tokens, the lengths of both sides correlated but not equal.
     rng = np.random.default_rng(0)
@@ -138,9 +128,6 @@ def test_little_padding_on_multi30k(shared):
     pairs, _ = corpus.encoded(learn_tokenizer(texts, TokenizerSettings(vocab_size=10_000)), PairLimits())
     lengths = [[len(ids) for ids in pairs[column]] for column in ("input_ids", "labels")]
     assert TokenBatchSampler(*lengths, 4096).real_share() >= 0.95
-
-
-# --------------------------------------------------------------------------------------------------------- tensors
 
 
 PAIRS = [{"input_ids": [7, 8, 2], "labels": [9, 2], "id": "a"}, {"input_ids": [4, 2], "labels": [5, 6, 5, 2], "id": 3}]
@@ -170,10 +157,7 @@ def test_pad_token_inside_a_text_stays_a_token():
 
 
 def test_the_model_shifts_the_same_way_and_a_batch_loses_what_its_pairs_lose():
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    model = VanillaTransformerForConditionalGeneration(
-        VanillaTransformerConfig(vocab_size=12, d_model=8, encoder_ffn_dim=8, decoder_ffn_dim=8, dropout=0.0, **sizes)
-    ).eval()
+    model = build_model(vocab_size=12)
     batch = TranslationCollator()(PAIRS)
     assert torch.equal(batch["decoder_input_ids"], model.prepare_decoder_input_ids_from_labels(batch["labels"]))
     one, other, both = (

@@ -96,9 +96,6 @@ FORMS = {
 }
 
 
-# ---------------------------------------------------------------------------------------------------- what is read
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_dataset(form, tmp_path):
     where = FORMS[form](tmp_path)
@@ -126,9 +123,7 @@ def test_languages_that_are_named_can_be_read_the_other_way_round(form, tmp_path
     assert corpus["translation"][:] == ROWS
     assert corpus.features["translation"].languages == ["de", "en"]
     assert read_corpus(FORMS[form](tmp_path), "de", "en").fingerprint == fingerprint_of(ROWS)
-
-
-def test_without_a_header_the_first_column_is_the_source(tmp_path):
+    # Where none is named, the first column is the source.
     corpus = load_corpus(tsv(tmp_path), "de", "en")
     assert corpus["translation"][0] == {"de": "A dog.", "en": "Ein Hund."}
 
@@ -142,9 +137,21 @@ def test_relative_paths_are_relative_to_the_folder(tmp_path):
     assert len(load_corpus(tmp_path / "sub" / "c.tsv", "en", "de", folder="/nowhere")) == len(ROWS)
 
 
-def test_a_line_may_lack_its_end(tmp_path):
-    files = [write(tmp_path / "c.en", "a\nb"), write(tmp_path / "c.de", "c\nd\n")]
-    assert load_corpus(files, "en", "de")["translation"][:] == [{"en": "a", "de": "c"}, {"en": "b", "de": "d"}]
+@pytest.mark.parametrize(
+    ("files", "where", "expected"),
+    [
+        ({"c.en": "a\nb", "c.de": "c\nd\n"}, ["c.en", "c.de"], [("a", "c"), ("b", "d")]),  # a line without an end
+        ({"a.gz": "a dog\n", "b.gz": "ein Hund\n"}, ["a", "b"], [("a dog", "ein Hund")]),  # there only packed
+        ({"a": "OK\nyes\n", "b": "OK\nja\n"}, ["a", "b"], [("OK", "OK"), ("yes", "ja")]),
+        # Spreadsheets write a byte order mark; taken for text it would swap the languages in silence.
+        ({"c.tsv": b"\xef\xbb\xbfde\ten\nein Hund\ta dog\n"}, "c.tsv", [("a dog", "ein Hund")]),
+    ],
+)
+def test_unusual_files(files, where, expected, tmp_path):
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    rows = load_corpus(where, "en", "de", folder=tmp_path)["translation"][:]
+    assert rows == [{"en": english, "de": german} for english, german in expected]
 
 
 def test_phrasebook_gives_so_many_pairs_of_its_split(tmp_path):
@@ -160,24 +167,6 @@ def test_parquet_written_anew_is_read_anew(tmp_path):
     assert load_corpus(other, "en", "de")["translation"][:] == [{"en": "new", "de": "neu"}]
 
 
-def test_file_that_is_there_only_packed_is_found_by_its_plain_name(tmp_path):
-    for name, text in (("a.en", "a dog\n"), ("a.de", "ein Hund\n")):
-        write(tmp_path / f"{name}.gz", text)
-    rows = load_corpus(["a.en", "a.de"], "en", "de", folder=tmp_path)["translation"][:]
-    assert rows == [{"en": "a dog", "de": "ein Hund"}]
-
-
-def test_byte_order_mark_does_not_hide_a_header(tmp_path):
-    # Spreadsheets write one; taken for text it would swap the languages in silence.
-    path = write(tmp_path / "c.tsv", b"\xef\xbb\xbfde\ten\nein Hund\ta dog\n")
-    assert load_corpus(path, "en", "de")["translation"][:] == [{"en": "a dog", "de": "ein Hund"}]
-
-
-def test_some_equal_lines_are_no_fault(tmp_path):
-    files = [write(tmp_path / "a", "OK\nyes\n"), write(tmp_path / "b", "OK\nja\n")]
-    assert load_corpus(files, "en", "de")["translation"][0] == {"en": "OK", "de": "OK"}
-
-
 def test_fingerprint_is_that_of_version_0_1_0_and_changes_with_the_text():
     """Whoever resumes an old run compares with it."""
     assert fingerprint_of([{"en": "A dog.", "de": "Ein Hund."}]) == (
@@ -188,8 +177,6 @@ def test_fingerprint_is_that_of_version_0_1_0_and_changes_with_the_text():
         assert fingerprint_of(rows) != fingerprint_of(ROWS)
     assert fingerprint_of([{"en": "ab", "de": "c"}]) != fingerprint_of([{"en": "a", "de": "bc"}])
 
-
-# ---------------------------------------------------------------------------------------------------------- faults
 
 GOOD = '{"en": "a", "de": "b"}\n'
 MALFORMED = {

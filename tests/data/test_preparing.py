@@ -25,6 +25,7 @@ from vanilla_transformer.files import alone_in
 
 
 LIMITS = PairLimits(40, 40, 1.5)
+AS_SCRIPT = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
 
 # Prepares, and says on standard output how far it is.
 SCRIPT = """
@@ -98,6 +99,14 @@ def start(corpus, output, start_method="fork", **options) -> WarmProcess:
     return PACKAGE.start(SCRIPT, corpus, output, start_method, **options)
 
 
+def finish(corpus, output, start_method="fork"):
+    """Prepares what may have been begun, and gives its Arrow files."""
+    process = start(corpus, output, start_method)
+    _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+    return arrow_files(output)
+
+
 class Stop(Exception):  # noqa: N818
     """Raised to interrupt."""
 
@@ -143,10 +152,7 @@ class TestWhatIsWritten:
 
     @pytest.mark.parametrize("start_method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
     def test_bytes_do_not_depend_on_the_workers(self, corpus, unbroken, tmp_path, start_method):
-        done = start(corpus, tmp_path, start_method)
-        _, errors = done.communicate(timeout=120)
-        assert (done.returncode, errors) == (0, "")
-        assert arrow_files(tmp_path) == unbroken
+        assert finish(corpus, tmp_path, start_method) == unbroken
 
     def test_the_folder_says_what_it_is_made_of(self, corpus, tokenizer, tmp_path):
         report = prepare(text_stream(corpus), tokenizer, tmp_path, limits=LIMITS, shard_pairs=3_000)
@@ -188,20 +194,17 @@ class TestWhatIsWritten:
                 read[0] += 1
                 yield pair
 
-        stream = PairStream("counted", 1, pairs)
-        on_progress = lambda step, pairs: ahead.append(read[0] - pairs)  # noqa: E731
-        prepare(stream, tokenizer, tmp_path, workers=2, shard_pairs=10, on_progress=on_progress)
+        options = {"shard_pairs": 10, "on_progress": lambda step, pairs: ahead.append(read[0] - pairs)}
+        prepare(PairStream("counted", 1, pairs), tokenizer, tmp_path, workers=2, **options)
         assert 10 < max(ahead) <= 4 * 2 * 10
 
 
 class TestVocabulary:
     def test_it_is_learned_from_the_corpus_once(self, corpus, tmp_path):
-        settings, steps = TokenizerSettings(vocab_size=300), []
+        given, steps = (text_stream(corpus), TokenizerSettings(vocab_size=300), tmp_path), []
         with pytest.raises(Stop):
-            prepare(text_stream(corpus), settings, tmp_path, shard_pairs=250, on_progress=stop_after(5 + 3))
-        prepare(
-            text_stream(corpus), settings, tmp_path, shard_pairs=250, on_progress=lambda step, pairs: steps.append(step)
-        )
+            prepare(*given, shard_pairs=250, on_progress=stop_after(5 + 3))
+        prepare(*given, shard_pairs=250, on_progress=lambda step, pairs: steps.append(step))
         assert set(steps) == {"tokenising"}
         assert load_prepared(tmp_path).tokenizer.get_vocab() == load_tokenizer(corpus / "vocabulary").get_vocab()
 
@@ -215,13 +218,12 @@ class TestVocabulary:
 class TestInterruptions:
     @pytest.mark.parametrize("calls", [0, 1, 2, 7, 20])
     def test_whatever_stops_it_it_goes_on_to_the_same_bytes(self, corpus, tokenizer, unbroken, tmp_path, calls):
-        arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
         with pytest.raises(Stop):
-            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=stop_after(calls))
+            prepare(text_stream(corpus), tokenizer, tmp_path, **AS_SCRIPT, on_progress=stop_after(calls))
         with pytest.raises(ValueError, match="is not finished, it has"):
             load_prepared(tmp_path)
         places = []
-        prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=lambda _, n: places.append(n))
+        prepare(text_stream(corpus), tokenizer, tmp_path, **AS_SCRIPT, on_progress=lambda _, n: places.append(n))
         assert arrow_files(tmp_path) == unbroken
         assert places == list(range(250 * calls, 5_001, 250))
 
@@ -257,10 +259,7 @@ class TestInterruptions:
             process.communicate(timeout=60)
             assert process.returncode == -signal.SIGKILL, f"seed {seed}"
             assert not (tmp_path / "output" / "state.json").exists(), f"seed {seed}"
-        process = start(corpus, tmp_path / "output")
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, f"seed {seed}: {errors}"
-        assert arrow_files(tmp_path / "output") == unbroken, f"seed {seed}"
+        assert finish(corpus, tmp_path / "output") == unbroken, f"seed {seed}"
         assert not list((tmp_path / "output").glob(".*")), f"seed {seed}"
 
     def test_ctrl_c_ends_it_at_once_and_it_goes_on(self, corpus, unbroken, tmp_path):
@@ -272,10 +271,7 @@ class TestInterruptions:
         assert errors.count("Traceback") == 1
         assert errors.endswith("KeyboardInterrupt\n")
         assert not list(tmp_path.glob(".*"))
-        process = start(corpus, tmp_path)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        assert arrow_files(tmp_path) == unbroken
+        assert finish(corpus, tmp_path) == unbroken
 
     @pytest.mark.slow
     def test_a_disk_that_the_vocabulary_does_not_fit_on(self, corpus, tmp_path):
@@ -291,11 +287,10 @@ class TestInterruptions:
             if pairs == 1_000:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
-        arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
         with pytest.raises(ChildProcessError, match=r"has died.*The same command goes on"):
-            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=kill_a_worker)
+            prepare(text_stream(corpus), tokenizer, tmp_path, **AS_SCRIPT, on_progress=kill_a_worker)
         assert not multiprocessing.active_children()
-        prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
+        prepare(text_stream(corpus), tokenizer, tmp_path, **AS_SCRIPT)
         assert arrow_files(tmp_path) == unbroken
 
     @pytest.mark.slow
@@ -309,10 +304,7 @@ class TestInterruptions:
         assert "cannot be written ([Errno 27]" in errors.splitlines()[-1]
         assert "Exception ignored" not in errors
         assert not list(tmp_path.glob("*.arrow")) + list(tmp_path.glob(".*"))
-        process = start(corpus, tmp_path)
-        process.communicate(timeout=120)
-        assert process.returncode == 0
-        assert arrow_files(tmp_path) == unbroken
+        assert finish(corpus, tmp_path) == unbroken
 
     def test_a_corpus_that_breaks_off_is_gone_on_with(self, tokenizer, tmp_path):
         broken = [True]
@@ -429,20 +421,14 @@ class TestFolders:
         assert not list(tmp_path.iterdir())
 
 
-def test_the_size_of_a_parquet_file_is_known_before_it_is_read(tmp_path):
-    rows = {"en": [pair[0] for pair in all_pairs()], "de": [pair[1] for pair in all_pairs()]}
-    Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet")
-    assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(all_pairs())
-    assert open_stream("phrasebook:train:5", "en", "de").pairs is None
-
-
 def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     rows = {"en": [pair[0] for pair in all_pairs()], "de": [pair[1] for pair in all_pairs()]}
     Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet", batch_size=700)
-    arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
+    assert open_stream("c.parquet", "en", "de", folder=tmp_path).pairs == len(all_pairs())  # known before it is read
+    assert open_stream("phrasebook:train:5", "en", "de").pairs is None
     for calls in (9, 4, 1_000):
         stream = open_stream("c.parquet", "en", "de", folder=tmp_path)
         with nullcontext() if calls == 1_000 else pytest.raises(Stop):
-            prepare(stream, tokenizer, tmp_path / "output", **arguments, on_progress=stop_after(calls))
+            prepare(stream, tokenizer, tmp_path / "output", **AS_SCRIPT, on_progress=stop_after(calls))
     assert arrow_files(tmp_path / "output") == unbroken

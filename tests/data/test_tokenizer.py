@@ -83,9 +83,6 @@ def mark_order_is_settled(text: str) -> bool:
     return all(unicodedata.combining(c) == unicodedata.ucd_3_2_0.combining(c) for c in text)
 
 
-# --- Text is never lost ---
-
-
 @given(text=anything)
 @example("")
 @example(" ")
@@ -121,11 +118,9 @@ def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
 def test_any_ids_decode(fresh, data):
     """A model may write anything: no crash, and only the one blank put in front is taken away."""
     ids = data.draw(st.lists(st.integers(0, len(fresh) - 1), max_size=20))
-    pieces = [
-        piece.removeprefix(CONTINUATION) for piece in fresh.convert_ids_to_tokens(ids) if piece not in SPECIAL_TOKENS
-    ]
+    pieces = [piece for piece in fresh.convert_ids_to_tokens(ids) if piece not in SPECIAL_TOKENS]
     spelt = {char: byte for byte, char in byte_spelling().items()}
-    text = bytes(spelt[char] for piece in pieces for char in piece).decode(errors="replace")
+    text = bytes(spelt[char] for piece in pieces for char in piece.removeprefix(CONTINUATION)).decode(errors="replace")
     assert decoded(fresh, ids) == text.removeprefix(" ")
 
 
@@ -157,8 +152,6 @@ def test_lowercase(tmp_path):
         assert not any(c.isascii() and c.isupper() for piece in learned if len(piece) > 1 for c in piece)
 
 
-# --- Tokens added later ---
-
 ADDED = ["<a>", "Donaudampf", "läuft und läuft", "Ωmega"]  # a character alone may be how a byte is spelt
 
 
@@ -185,14 +178,8 @@ def test_an_added_token_is_a_word_or_begins_one(fresh, extended):
     assert extended("<a> Donaudampf.").input_ids[:2] == [size, size + 1]
     for text in ("Ein Hund", "x<a>", "<s>", "</s>"):  # within a word it is text, as before
         assert extended(text).input_ids == fresh(text).input_ids
-    assert extended("Ein <a> Hund").input_ids == [
-        *fresh("Ein", add_special_tokens=False).input_ids,
-        size,
-        *fresh("Hund").input_ids,
-    ]
-
-
-# --- Special tokens ---
+    before, after = fresh("Ein", add_special_tokens=False).input_ids, fresh("Hund").input_ids
+    assert extended("Ein <a> Hund").input_ids == [*before, size, *after]
 
 
 def test_special_ids(fresh, reloaded):
@@ -203,33 +190,32 @@ def test_special_ids(fresh, reloaded):
         assert sorted(tokenizer.all_special_ids) == [0, 1, 2, 3]
 
 
-def test_every_text_ends_with_eos(reloaded):
+def test_every_text_ends_with_eos_before_the_padding(reloaded):
     body = reloaded("Ein Hund", add_special_tokens=False).input_ids
     encoded = reloaded("Ein Hund", text_target="Ein Hund")
     assert encoded.input_ids == encoded.labels == [*body, EOS_ID]
     assert set(encoded) == {"input_ids", "attention_mask", "labels"}
     assert reloaded("").input_ids == [EOS_ID]
     assert reloaded("Ein Hund", "Ein Hund").input_ids == [*body, EOS_ID] * 2
-
-
-def test_padding(reloaded):
     batch = reloaded(["Ein Hund", "Ein Hund sieht den Ball."], padding=True)
-    short = reloaded("Ein Hund").input_ids
-    missing = len(batch.input_ids[1]) - len(short)
+    missing = len(batch.input_ids[1]) - len(body) - 1
     assert missing > 0
-    assert batch.input_ids[0] == short + [PAD_ID] * missing
-    assert batch.attention_mask[0] == [1] * len(short) + [0] * missing
+    assert batch.input_ids[0] == [*body, EOS_ID] + [PAD_ID] * missing
+    assert batch.attention_mask[0] == [1] * (len(body) + 1) + [0] * missing
     assert set(batch) == {"input_ids", "attention_mask"}
 
 
+@pytest.mark.parametrize("pretokenized", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind):
-    corpus = ["</s></s> <pad> <s> <unk>", "".join(SPECIAL_TOKENS)] * 2000
-    tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, {"bpe": 268, "wordpiece": 524}[kind]))
-    for text in (*SPECIAL_TOKENS, *corpus[:2], "x</s>"):
+def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind, pretokenized):
+    corpus = ["</s></s> <pad> <s> <unk>", "".join(SPECIAL_TOKENS), "x<s>y </s> <pad>z"] * 2000
+    size = {"bpe": 268, "wordpiece": 524}[kind]
+    tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, size, pretokenized=pretokenized))
+    for text in (*SPECIAL_TOKENS, *corpus[:3], "x</s>"):
         ids = tokenizer(text).input_ids
         assert min(ids[:-1]) > UNK_ID
         assert decoded(tokenizer, ids) == text
+    assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
 
 
 def test_special_tokens_in_text_are_text_after_copying(fresh):
@@ -246,8 +232,6 @@ def test_there_is_no_longest_text(reloaded, caplog):
     assert not caplog.records
     assert reloaded.backend_tokenizer.truncation is None
 
-
-# --- Reloading without the package ---
 
 RELOAD = """
 import json, sys
@@ -278,11 +262,8 @@ def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
         load_tokenizer(tmp_path / "other")
 
 
-# --- Sizes and errors ---
-
-
 @pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("wordpiece", 516)])
-def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
+def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence(kind, smallest, capfd):
     with pytest.raises(ValueError, match=r"asked for 37,000 pieces, the text allows at most \d+; lower") as error:
         learn_tokenizer(CORPUS, TokenizerSettings(kind))
     most = int(re.search(r"at most (\d+)", str(error.value)).group(1))
@@ -290,6 +271,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
         tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
         assert len(tokenizer) == tokenizer.vocab_size == size
         assert sorted(tokenizer.get_vocab().values()) == list(range(size))
+    assert capfd.readouterr() == ("", "")
     with pytest.raises(ValueError, match=f"at most {most};"):
         learn_tokenizer(CORPUS, TokenizerSettings(kind, most + 1))
     with pytest.raises(ValueError, match=f"vocab_size is {smallest - 1}; {kind} needs at least {smallest}"):
@@ -298,37 +280,21 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(kind, smallest):
         TokenizerSettings(kind, 1_000_001)
 
 
-def test_settings_name_the_choices():
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nothing_can_be_learned_from_is_an_error(kind, tmp_path):
+    (tmp_path / "corpus").write_bytes(b"good\n\xff\n")
+    for texts, error, message in (
+        ([], ValueError, "no text"),
+        (["", ""], ValueError, "no text"),
+        ("one string", TypeError, "text_lines"),
+        (["fine", None], TypeError, "text 2 .* None"),
+        (text_lines(tmp_path / "corpus"), ValueError, "line 2 is not UTF-8"),
+    ):
+        with pytest.raises(error, match=message):
+            learn_tokenizer(texts, TokenizerSettings(kind, 600))
     with pytest.raises(ValueError, match="'unigram'; choose one of 'bpe', 'wordpiece'"):
         TokenizerSettings("unigram")
 
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("texts", [[], ["", ""]])
-def test_no_text_is_an_error(kind, texts):
-    with pytest.raises(ValueError, match="no text"):
-        learn_tokenizer(texts, TokenizerSettings(kind, 600))
-
-
-@pytest.mark.parametrize(("texts", "message"), [("one string", "text_lines"), (["fine", None], "text 2 .* None")])
-def test_only_strings_are_text(texts, message):
-    with pytest.raises(TypeError, match=message):
-        learn_tokenizer(texts, TokenizerSettings("bpe", 600))
-
-
-def test_an_error_of_the_texts_is_passed_on(tmp_path):
-    (tmp_path / "corpus").write_bytes(b"good\n\xff\n")
-    with pytest.raises(ValueError, match="line 2 is not UTF-8"):
-        learn_tokenizer(text_lines(tmp_path / "corpus"), TokenizerSettings("bpe", 600))
-
-
-def test_learning_is_silent(capfd):
-    for kind, size in SIZES.items():
-        learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
-    assert capfd.readouterr() == ("", "")
-
-
-# --- Determinism ---
 
 LEARN = """
 import random, sys
@@ -432,9 +398,6 @@ def test_wordpiece_takes_the_longest_piece_first(letters_tokenizer, text):
     assert tokenizer.tokenize(text) == expected
 
 
-# ------------------------------------------------------------------------------------------------ text with spaces
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def for_spaced_text(request) -> PreTrainedTokenizerFast:
     trees = ["(S (NP-SBJ PRP$ )NP-SBJ ''"] * 9
@@ -453,12 +416,3 @@ def test_no_spaced_text_is_lost(for_spaced_text, text):
     assert UNK_ID not in ids
     assert ids.count(EOS_ID) == 1
     assert for_spaced_text.decode(ids[:-1]) == unicodedata.normalize("NFC", text)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_piece_of_spaced_text_is_a_special_token(kind):
-    size = {"bpe": 264, "wordpiece": 520}[kind]
-    tokenizer = learn_tokenizer(["x<s>y </s> <pad>z"] * 99, TokenizerSettings(kind, size, pretokenized=True))
-    [ids] = tokenizer(["<s> </s> <pad>"], add_special_tokens=False).input_ids
-    assert not set(ids) & set(range(4))
-    assert [tokenizer.convert_tokens_to_ids(each) for each in SPECIAL_TOKENS] == [0, 1, 2, 3]

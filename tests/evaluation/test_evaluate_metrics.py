@@ -16,7 +16,7 @@ REFERENCES = ["Ein Boston-Terrier läuft über saftig-grünes Gras.", "Fünf Leu
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch):
+def _offline(monkeypatch):
     monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
 
 

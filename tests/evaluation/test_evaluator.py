@@ -5,15 +5,14 @@ import copy
 import numpy as np
 import pytest
 import sacrebleu
-import torch
 from datasets import Dataset, Features, Value
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, pipeline
 
 import vanilla_transformer  # noqa: F401  (what makes it work)
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.evaluation.scores import score_translations
-from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from ..model.conftest import build_model, sharpened
 
 
 pytest.importorskip("scipy", reason="the extra `evaluate` is not installed")
@@ -43,14 +42,14 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
-    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(vocab_size=280, d_model=16, **sizes))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.5)  # sure enough of itself that sources matter
+    model = sharpened(build_model(1, vocab_size=280))  # sure enough of itself that sources matter
     model.generation_config.max_length_offset = 3
-    return model.eval()
+    return model
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +75,7 @@ def compute(pairs, tmp_path):
     return compute
 
 
-def test_our_metric_is_theirs(model, tokenizer, translations, pairs, monkeypatch):
-    monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
+def test_our_metric_is_theirs(model, tokenizer, translations, pairs):
     found = evaluate.evaluator("translation").compute(
         model_or_pipeline=model, tokenizer=tokenizer, data=pairs, input_column="en", label_column="de", device=-1,
         metric=evaluate.load(module_path("bleu_paper"), "de"),
@@ -87,8 +85,7 @@ def test_our_metric_is_theirs(model, tokenizer, translations, pairs, monkeypatch
     assert found["signature"] == expected.signature
 
 
-def test_seq2seq_trainer_computes_our_metric(model, tokenizer, pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr("evaluate.config.HF_EVALUATE_OFFLINE", True)
+def test_seq2seq_trainer_computes_our_metric(model, tokenizer, pairs, tmp_path):
     metric = evaluate.load(module_path("chrf"))
 
     def compute_metrics(prediction):
@@ -116,18 +113,14 @@ def test_seq2seq_trainer_computes_our_metric(model, tokenizer, pairs, tmp_path, 
     assert evaluated["eval_signature"].startswith("nrefs:1|case:mixed")
 
 
-def check(found, translations, pairs):
-    [bleu] = score_translations(translations, pairs["de"], ["sacrebleu"], target_language="de")
-    assert found["predictions"] == translations
-    assert found["score"] == pytest.approx(bleu.value)
-    assert found["samples_per_second"] > 0
-
-
 def test_a_model_and_a_folder_are_scored(compute, model, tokenizer, translations, pairs, tmp_path):
-    check(compute(model, tokenizer=tokenizer), translations, pairs)
+    [bleu] = score_translations(translations, pairs["de"], ["sacrebleu"], target_language="de")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
-    check(compute(str(tmp_path / "model")), translations, pairs)
+    for found in (compute(model, tokenizer=tokenizer), compute(str(tmp_path / "model"))):
+        assert found["predictions"] == translations
+        assert found["score"] == pytest.approx(bleu.value)
+        assert found["samples_per_second"] > 0
 
 
 def test_options_of_generation_reach_the_model(compute, model, tokenizer, monkeypatch):

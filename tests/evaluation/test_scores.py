@@ -174,6 +174,8 @@ class TestSacrebleu:
         shouted = [reference.upper() for reference in REFERENCES]
         assert score(shouted, REFERENCES, "sacrebleu").value < 20
         assert score(["Ein Hund läuft schnell ."], ["EIN hund LÄUFT schnell ."], "sacrebleu_lowercase").value > 99.9
+        references = [REFERENCES, ["Ein Mann mit orangem Hut starrt auf etwas.", *REFERENCES[1:]]]
+        assert score(HYPOTHESES, references, "sacrebleu").value == sacrebleu.corpus_bleu(HYPOTHESES, references).score
         result = score(HYPOTHESES, REFERENCES, "chrf")
         assert result.value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
         assert result.signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{sacrebleu.__version__}"
@@ -297,36 +299,20 @@ class TestNist:
         found = score_translations(system, references, ["nist"], target_language="de")[0].value
         assert found == pytest.approx(nist_by_the_formula(system, references), rel=1e-12)
 
-    def test_two_thirds_of_the_length_halve_it(self):
-        [long] = score_translations(["a b c d"] * 3, ["a b c d"] * 3, ["nist"], target_language="de")
-        short = NIST().corpus_score(["a b c d", "a b c d", ""], [["a b c d"] * 3])
-        assert short.score == pytest.approx(long.value / 2, rel=1e-9)
-
     def test_folds_the_case_of_ascii_only(self):
         assert score(["HUND"], ["hund"], "nist").value == score(["hund"], ["hund"], "nist").value
         assert score(["ÄÖ"], ["äö"], "nist").value == 0
 
 
-class TestSeveralReferences:
-    OTHER = ["Ein Mann mit orangem Hut starrt auf etwas.", *REFERENCES[1:]]
-
-    def test_another_reference_never_hurts(self):
-        metrics = [name for name in OF_TEXT if name != "nist"]  # to which n-grams would be less rare
-        found = (
-            score_translations(HYPOTHESES, references, metrics, target_language="de")
-            for references in (REFERENCES, [REFERENCES, HYPOTHESES])
-        )
-        for one, two in zip(*found, strict=True):
-            assert (two.value < one.value) if METRICS[one.metric].lower_is_better else (two.value > one.value)
-            assert "nrefs:2" in two.signature
-
-    def test_equals_sacrebleu(self):
-        [found] = score_translations(HYPOTHESES, [REFERENCES, self.OTHER], ["sacrebleu"], target_language="de")
-        assert found.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES, self.OTHER]).score
-
-    def test_each_must_be_complete(self):
-        with pytest.raises(ValueError, match=r"4 hypotheses and 3 references\[1\]"):
-            score_translations(HYPOTHESES, [REFERENCES, self.OTHER[:3]], ["chrf"], target_language="de")
+def test_another_reference_never_hurts():
+    metrics = [name for name in OF_TEXT if name != "nist"]  # to which n-grams would be less rare
+    found = (
+        score_translations(HYPOTHESES, references, metrics, target_language="de")
+        for references in (REFERENCES, [REFERENCES, HYPOTHESES])
+    )
+    for one, two in zip(*found, strict=True):
+        assert (two.value < one.value) if METRICS[one.metric].lower_is_better else (two.value > one.value)
+        assert "nrefs:2" in two.signature
 
 
 class TestConfidence:
@@ -347,19 +333,15 @@ class TestConfidence:
             assert without.value == found.value
 
 
-class TestSegments:
-    def test_of_one_segment_only_smoothed_bleu_makes_sense(self):
-        scores = score_segments(HYPOTHESES, REFERENCES, ["sacrebleu", "chrf", "exact_match"], target_language="de")
-        assert [each["exact_match"] for each in scores] == [0, 0, 0, 100]
-        for found, hypothesis, reference in zip(scores, HYPOTHESES, REFERENCES, strict=True):
-            assert found["sacrebleu"] == sacrebleu.sentence_bleu(hypothesis, [reference]).score
-            assert found["chrf"] == sacrebleu.sentence_chrf(hypothesis, [reference]).score
-
-    def test_the_best_sentence_is_the_identical_one(self):
-        segments = score_segments(HYPOTHESES, REFERENCES, OF_TEXT, target_language="de")
-        for metric in set(OF_TEXT) - {"nist"}:  # to which long sentences tell more
-            values = [each[metric] for each in segments]
-            assert values[3] == (min if METRICS[metric].lower_is_better else max)(values), metric
+def test_segments():
+    segments = score_segments(HYPOTHESES, REFERENCES, OF_TEXT, target_language="de")
+    for metric in set(OF_TEXT) - {"nist"}:  # to which long sentences tell more
+        values = [each[metric] for each in segments]
+        assert values[3] == (min if METRICS[metric].lower_is_better else max)(values), metric  # the identical one
+    assert [each["exact_match"] for each in segments] == [0, 0, 0, 100]
+    for found, hypothesis, reference in zip(segments, HYPOTHESES, REFERENCES, strict=True):
+        assert found["sacrebleu"] == sacrebleu.sentence_bleu(hypothesis, [reference]).score
+        assert found["chrf"] == sacrebleu.sentence_chrf(hypothesis, [reference]).score
 
 
 def sentences_of_systems(number=60):
@@ -399,21 +381,20 @@ class TestCompareSystems:
             assert found.randomization_p == 1
             assert found.bootstrap_p > 0.05
 
-    def test_of_one_segment_nothing_is_known(self):
-        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}
+        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}  # and of one alone nothing is known
         [found] = compare_systems(systems, REFERENCES[:1], ["chrf"], target_language="de", resamples=20, trials=50)
         assert (found.bootstrap_p, found.randomization_p) == (1, 1)
         [alone] = score_translations(["Ein Mann."], REFERENCES[:1], ["chrf"], target_language="de", resamples=20)
         assert (alone.mean, alone.confidence) == (None, None)
 
     def test_what_is_refused(self):
-        systems = {"a": HYPOTHESES, "b": REFERENCES}
-        with pytest.raises(ValueError, match="resamples=0"):
-            compare_systems(systems, REFERENCES, ["chrf"], target_language="de", resamples=0)
-        with pytest.raises(ValueError, match="needs two systems"):
-            compare_systems({"a": HYPOTHESES}, REFERENCES, ["chrf"], target_language="de")
-        with pytest.raises(ValueError, match="got 2 b and 4 references"):
-            compare_systems({"a": HYPOTHESES, "b": ["x", "y"]}, REFERENCES, ["chrf"], target_language="de")
+        for systems, options, message in (
+            ({"a": HYPOTHESES, "b": REFERENCES}, {"resamples": 0}, "resamples=0"),
+            ({"a": HYPOTHESES}, {}, "needs two systems"),
+            ({"a": HYPOTHESES, "b": ["x", "y"]}, {}, "got 2 b and 4 references"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                compare_systems(systems, REFERENCES, ["chrf"], target_language="de", **options)
 
     @needs(WMT17)
     def test_agrees_with_the_published_tests_of_wmt17(self):
@@ -438,33 +419,32 @@ def test_exact_match_by_hand():
     assert score(["u\u0308ber"], ["\u00fcber"], "exact_match").value == 100.0  # composed and decomposed
 
 
-class TestTable:
-    def test_every_row_builds_a_metric_of_its_own(self):
-        text = ["(S NN )S"] * 2  # also a linearised tree
-        made = set()
-        for name, row in METRICS.items():
-            assert row.name == name
-            assert row.description
-            made.add((type(build_metric(name, "de")), score(text, text, name).signature))
-        assert len(made) == len(METRICS)  # none silently becomes another
-
-    def test_those_that_need_a_language_say_so(self):
-        for name, row in METRICS.items():
-            if row.needs_language:
-                with pytest.raises(ValueError, match="must be a language code"):
-                    build_metric(name)
-            else:
+def test_every_row_of_the_table_builds_a_metric_of_its_own_and_says_whether_it_needs_a_language():
+    text = ["(S NN )S"] * 2  # also a linearised tree
+    made = set()
+    for name, row in METRICS.items():
+        assert row.name == name
+        assert row.description
+        made.add((type(build_metric(name, "de")), score(text, text, name).signature))
+        if row.needs_language:
+            with pytest.raises(ValueError, match="must be a language code"):
                 build_metric(name)
-        assert [name for name, row in METRICS.items() if row.lower_is_better] == ["ter"]
+        else:
+            build_metric(name)
+    assert len(made) == len(METRICS)  # none silently becomes another
+    assert [name for name, row in METRICS.items() if row.lower_is_better] == ["ter"]
 
 
 class TestScoreTranslations:
-    def test_keeps_the_order_and_names_the_test_set(self):
+    def test_keeps_the_order_and_names_the_test_set_and_an_unknown_metric(self):
         names = OF_TEXT[::-1]
         scores = score_translations(HYPOTHESES, REFERENCES, names, target_language="de", test_set="flickr 2016")
         assert [result.metric for result in scores] == names
         assert {result.test_set for result in scores} == {"flickr 2016"}
         assert all(isinstance(result, Score) and result.signature for result in scores)
+        with pytest.raises(ValueError, match="unknown metric 'sacrebluu'; did you mean 'sacrebleu'") as caught:
+            score_translations(HYPOTHESES, REFERENCES, ["sacrebluu"], target_language="de")
+        assert all(name in str(caught.value) for name in METRICS)
 
     def test_is_100_for_the_references_and_0_for_empty_hypotheses(self):
         for metric in set(OF_TEXT) - {"ter", "nist"}:
@@ -475,6 +455,7 @@ class TestScoreTranslations:
         ("hypotheses", "references", "metrics", "language", "error", "message"),
         [
             (HYPOTHESES[:2], REFERENCES, ["chrf"], "de", ValueError, "got 2 hypotheses and 4 references"),
+            (HYPOTHESES, [REFERENCES, ["x"] * 3], ["chrf"], "de", ValueError, r"4 hypotheses and 3 references\[1\]"),
             ([], [], ["chrf"], "de", ValueError, "nothing to score"),
             # What would be scored by characters.
             ("abc", ["a", "b", "c"], ["chrf"], "de", TypeError, "hypotheses must be a sequence of strings"),
@@ -487,11 +468,6 @@ class TestScoreTranslations:
     def test_what_is_refused(self, hypotheses, references, metrics, language, error, message):
         with pytest.raises(error, match=message):
             score_translations(hypotheses, references, metrics, target_language=language)
-
-    def test_an_unknown_metric_is_refused_with_the_nearest(self):
-        with pytest.raises(ValueError, match="unknown metric 'sacrebluu'; did you mean 'sacrebleu'") as caught:
-            score_translations(HYPOTHESES, REFERENCES, ["sacrebluu"], target_language="de")
-        assert all(name in str(caught.value) for name in METRICS)
 
 
 class TestPerplexity:

@@ -56,30 +56,22 @@ def test_what_is_wrong_is_named_with_file_and_line(tmp_path, name, content, mess
         read_texts(tmp_path / "nowhere", "reference")
 
 
-class TestJsonLines:
-    def test_forms(self, tmp_path):
-        for role, row in (
-            ("hypothesis", "gut"),
-            ("hypothesis", {"hypothesis": "gut", "reference": "schlecht"}),
-            ("hypothesis", {"source": "good", "translations": [{"text": "gut", "score": -1.0}, {"text": "fein"}]}),
-            ("hypothesis", {"translation_text": "gut"}),
-            ("reference", {"reference": "gut", "hypothesis": "schlecht"}),
-            ("reference", {"translation": {"en": "good", "de": "gut"}}),
-            ("reference", {"en": "good", "de": "gut"}),
-        ):
-            [text] = read_texts(json_lines(tmp_path / "a.jsonl", row, row), role, "de")
-            assert text.segments == ["gut", "gut"]
-
-    def test_several_references(self, tmp_path):
-        path = json_lines(tmp_path / "a.jsonl", {"references": ["a", "b"]}, {"references": ["c", "d"]})
-        assert [(text.name, text.segments) for text in read_texts(path, "reference")] == [
-            ("a.jsonl:1", ["a", "c"]),
-            ("a.jsonl:2", ["b", "d"]),
-        ]
-
-    def test_a_character_beyond_16_bits(self, tmp_path):
-        whole = written(tmp_path / "b.jsonl", '"\\ud83d\\ude00"\n')
-        assert read_texts(whole, "reference")[0].segments == ["\U0001f600"]
+def test_json_lines(tmp_path):
+    for role, row, expected in (
+        ("hypothesis", "gut", ["gut"]),
+        ("hypothesis", {"hypothesis": "gut", "reference": "schlecht"}, ["gut"]),
+        ("hypothesis", {"source": "good", "translations": [{"text": "gut", "score": -1.0}, {"text": "x"}]}, ["gut"]),
+        ("hypothesis", {"translation_text": "gut"}, ["gut"]),
+        ("reference", {"reference": "gut", "hypothesis": "schlecht"}, ["gut"]),
+        ("reference", {"translation": {"en": "good", "de": "gut"}}, ["gut"]),
+        ("reference", {"en": "good", "de": "gut"}, ["gut"]),
+        ("reference", {"references": ["a", "b"]}, ["a", "b"]),
+    ):
+        texts = read_texts(json_lines(tmp_path / "a.jsonl", row, row), role, "de")
+        assert [text.segments for text in texts] == [[each] * 2 for each in expected]
+    assert [text.name for text in texts] == ["a.jsonl:1", "a.jsonl:2"]
+    whole = written(tmp_path / "b.jsonl", '"\\ud83d\\ude00"\n')  # a character beyond 16 bits
+    assert read_texts(whole, "reference")[0].segments == ["\U0001f600"]
 
 
 class TestSgm:
@@ -89,6 +81,9 @@ class TestSgm:
         assert text.segments == ["Q&A: 3 < 4", "a &nbsp; b & c", ""]
         assert text.ids == [("d1", "1"), ("d1", "2"), ("d1", "3")]
         assert text.language == "de"
+        assert read_texts(tmp_path / "ref.de.sgm", "reference", "de_AT")[0].language == "de"
+        source = written(tmp_path / "b.sgm", sgm("a", head='<srcset setid="t" srclang="en">'))
+        assert read_texts(source, "source", "en")[0].language == "en"
 
     def test_any_case_quotes_and_lines(self, tmp_path):
         content = (
@@ -109,12 +104,6 @@ class TestSgm:
         [reference] = read_texts(written(tmp_path / "ref.sgm", first), "reference")
         [system] = read_texts(written(tmp_path / "sys.sgm", second), "hypothesis")
         assert aligned([reference, system])[1].segments == ["A", "B", "C"]
-
-    def test_languages(self, tmp_path):
-        path = written(tmp_path / "a.sgm", sgm("a"))
-        assert read_texts(path, "reference", "de_AT")[0].language == "de"
-        source = written(tmp_path / "b.sgm", sgm("a", head='<srcset setid="t" srclang="en">'))
-        assert read_texts(source, "source", "en")[0].language == "en"
 
     def test_bytes_as_windows_writes_them_and_compressed(self, tmp_path):
         (tmp_path / "a.sgm").write_bytes(b"\xef\xbb\xbf" + sgm("eins", "zwei").replace("\n", "\r\n").encode())

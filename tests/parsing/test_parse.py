@@ -4,18 +4,16 @@ import json
 import random
 
 import pytest
-import torch
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
-from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
-from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.parsing.linearised_trees import linearise
 from vanilla_transformer.parsing.parse import parse, sentence_words, with_punctuation_tags
 from vanilla_transformer.parsing.trees import read_tree
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.run import train
 
+from ..model.conftest import build_model
 from ..scripts.conftest import load_script
 from ..system.conftest import command
 
@@ -28,13 +26,10 @@ def model():
     """A parser that has not learned anything."""
     texts = ["(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S", "I saw a dog ."] * 3
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=280, pretokenized=True))
-    torch.manual_seed(1)
-    config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer), d_model=16, encoder_layers=1, decoder_layers=1,
-        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
-    )  # fmt: skip
-    model = VanillaTransformerForConditionalGeneration(config).eval()
-    model.generation_config = paper_generation_config(config, num_beams=3, length_penalty=0.3, max_length_offset=20)
+    model = build_model(1, vocab_size=len(tokenizer))
+    model.generation_config = paper_generation_config(
+        model.config, num_beams=3, length_penalty=0.3, max_length_offset=20
+    )
     return model, tokenizer
 
 
@@ -42,14 +37,11 @@ def words_of(tree):
     return [leaf.word for leaf in tree.leaves()]
 
 
-def test_brackets_in_words_are_written_as_in_a_treebank():
-    assert sentence_words(" a ( f(x) ") == ["a", "-LRB-", "f-LRB-x-RRB-"]
-
-
 def test_words_are_those_of_trees():
     """A no-break space, or another separator that ASCII does not know, may be part of a word."""
     assert sentence_words("10\xa0000 a\u2028b\tc") == ["10\xa0000", "a\u2028b", "c"]
     assert words_of(read_tree("(NP (CD 10\xa0000) (NNS a\u2028b))")) == ["10\xa0000", "a\u2028b"]
+    assert sentence_words(" a ( f(x) ") == ["a", "-LRB-", "f-LRB-x-RRB-"]
 
 
 def test_punctuation_has_the_tags_that_it_always_has():

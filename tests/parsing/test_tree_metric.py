@@ -93,9 +93,8 @@ def test_counts_what_evalb_leaves_out():
 def test_has_an_interval_and_tests_of_differences():
     worse = ["(S (NP PRP VBP )NP (VP (NP DT NN )NP )VP . )S", GOLD[1]] * 20
     assert evalb(worse, GOLD * 20, resamples=100).confidence > 0
-    [found] = compare_systems(
-        {"a": GOLD * 20, "b": worse}, GOLD * 20, ["evalb"], target_language="en_tree", resamples=100, trials=100
-    )
+    systems, samples = {"a": GOLD * 20, "b": worse}, {"resamples": 100, "trials": 100}
+    [found] = compare_systems(systems, GOLD * 20, ["evalb"], target_language="en_tree", **samples)
     assert found.difference < 0
     assert found.randomization_p < 0.05
 

@@ -16,7 +16,7 @@ from .conftest import LOG, assert_is_a_picture
 
 
 class TestFiles:
-    def test_a_failure_leaves_the_old_picture_and_nothing_else(self, path, monkeypatch):
+    def test_an_old_picture_is_replaced_and_a_failure_leaves_it_and_nothing_else(self, path, monkeypatch):
         def fail_halfway(figure, file, **settings):
             file.write_bytes(b"half a picture")
             raise OSError("no space left on device")
@@ -27,9 +27,7 @@ class TestFiles:
             plot_schedule({"constant": [1e-3]}, path)
         assert path.read_bytes() == b"the old picture"
         assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-    def test_replaces_an_old_picture_and_takes_a_string_as_path(self, path):
-        path.write_bytes(b"the old picture")
+        monkeypatch.undo()
         plot_schedule({"constant": [1e-3]}, str(path))
         assert_is_a_picture(path)
 
@@ -70,6 +68,5 @@ class TestFiles:
         assert printable("\ue000" * 9, longest=None) == "\\ue000" * 9
         assert printable("") == ""
 
-
-def test_32_lines_differ():
-    assert len({tuple(look_of(place).values()) for place in range(32)}) == 32
+    def test_32_lines_differ(self):
+        assert len({tuple(look_of(place).values()) for place in range(32)}) == 32

@@ -27,13 +27,11 @@ def checkpoint(run, step, state=None):
     return folder
 
 
-# ----------------------------------------------------------------------------------------------------- checkpoints
-
-
 def test_checkpoints_are_sorted_by_number(tmp_path):
-    expected = [checkpoint(tmp_path, step) for step in (10, 9, 100, 1000)]
-    expected = [expected[1], expected[0], *expected[2:]]
+    expected = [checkpoint(tmp_path, step) for step in (9, 10, 100, 1000)]
+    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')  # somebody's copy is none
     assert RunFolder(tmp_path).good_checkpoints() == expected
+    assert RunFolder(tmp_path).bad_checkpoints() == []
 
 
 def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
@@ -51,16 +49,6 @@ def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
     assert RunFolder(tmp_path / "missing").good_checkpoints() == []
 
 
-def test_somebodys_copy_is_no_checkpoint(tmp_path):
-    good = checkpoint(tmp_path, 1)
-    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')
-    assert RunFolder(tmp_path).good_checkpoints() == [good]
-    assert RunFolder(tmp_path).bad_checkpoints() == []
-
-
-# ------------------------------------------------------------------------------------------------------ find_model
-
-
 def test_the_model_of_a_run_comes_before_the_averaged_one_and_that_before_the_best(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"no model in {tmp_path}: give a run folder, a checkpoint"):
         find_model(tmp_path)
@@ -70,26 +58,15 @@ def test_the_model_of_a_run_comes_before_the_averaged_one_and_that_before_the_be
         assert find_model(str(tmp_path)) == find_model(folder) == folder
 
 
-# ------------------------------------------------------------------------------------------------------------- log
-
-
-def test_a_line_that_has_no_end_is_not_read(tmp_path):
-    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "loss": 2.5, "note": "a\xe2\x80\xa8b"}\n{"step": 2, "lo')
+def test_a_line_that_is_no_record_is_named_and_one_without_an_end_not_read(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b'{"step": 1, "loss": 2.5, "note": "a\xe2\x80\xa8b"}\n{"step": 2, "lo')
     assert RunFolder(tmp_path).log_records() == [{"step": 1, "loss": 2.5, "note": "a\u2028b"}]
-
-
-def test_a_line_that_is_no_record_is_named(tmp_path):
-    no_records = ("", "[1, 2]", "null", '{"step": "a"}', '{"step": 1, "loss": [2]}', '{"step": 1', "\0")
-    for line in (*no_records, f'{{"step": 1{"0" * 400}}}'):
-        (tmp_path / "log.jsonl").write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
+    no_records = (b"", b"[1, 2]", b"null", b'{"step": "a"}', b'{"step": 1, "loss": [2]}', b'{"step": 1', b"\0")
+    for line in (*no_records, b'{"a": "\xff"}', b'{"step": 1' + b"0" * 400 + b"}"):
+        log.write_bytes(b'{"step": 1, "loss": null}\n' + line + b"\n")
         with pytest.raises(ValueError, match=r"log\.jsonl, line 2: no record of a training log"):
             RunFolder(tmp_path).log_records()
-    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n{"a": "\xff"}\n')
-    with pytest.raises(ValueError, match="line 2: no record"):
-        RunFolder(tmp_path).log_records()
-
-
-# --------------------------------------------------------------------------------------------------------- records
 
 
 BROKEN = ["", "{", "[]", "null", "7", "\0\0", '"\\ud800"', "[" * 100_000, '{"a":' * 100_000]
@@ -97,24 +74,18 @@ BROKEN = ["", "{", "[]", "null", "7", "\0\0", '"\\ud800"', "[" * 100_000, '{"a":
 
 def test_a_damaged_record_is_named_with_a_remedy(tmp_path):
     run = RunFolder(tmp_path)
-    for path, read, remedy in (
-        (run.environment, run.began, "Restore it, or choose another output folder"),
-        (run.data, run.data_record, "Restore it, or remove it"),
-        (run.finished, run.finished_after, "Remove it"),
+    run.environment.write_text('{"python": "3.11"}')
+    with pytest.raises(ValueError, match="is not the record of a run"):
+        run.began()
+    for path, read, remedy, more in (
+        (run.environment, run.began, "Restore it, or choose another output folder", []),
+        (run.data, run.data_record, "Restore it, or remove it", ['{"train": 1}', '{"train": {"corpus": []}}']),
+        (run.finished, run.finished_after, "Remove it", ["{}"]),
     ):
-        more = {run.environment: [], run.data: ['{"train": 1}', '{"train": {"corpus": []}}'], run.finished: ["{}"]}[
-            path
-        ]
         for content in (*BROKEN, *more):
             path.write_text(content)
             with pytest.raises(ValueError, match=rf"{path} is damaged \(.*\)\. {remedy}"):
                 read()
-
-
-def test_somebodys_record_is_not_that_of_a_run(tmp_path):
-    (tmp_path / "environment.json").write_text('{"python": "3.11"}')
-    with pytest.raises(ValueError, match="is not the record of a run"):
-        RunFolder(tmp_path).began()
 
 
 def test_a_file_that_may_not_be_read_is_no_damage(tmp_path):

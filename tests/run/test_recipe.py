@@ -1,6 +1,7 @@
 """Recipes: those that come with the package load, and every slip in one is named with its place."""
 
 import dataclasses
+import re
 import time
 
 import pytest
@@ -38,9 +39,6 @@ def write(tmp_path):
     return write
 
 
-# --------------------------------------------------------------------------------------------------------- shipped
-
-
 @pytest.mark.parametrize("name", list_recipes())
 def test_shipped_recipe_makes_a_model_arguments_and_decoding(name, tmp_path):
     recipe = load_recipe(name)
@@ -51,33 +49,28 @@ def test_shipped_recipe_makes_a_model_arguments_and_decoding(name, tmp_path):
     assert VanillaTransformerTrainingArguments(str(tmp_path), **training).max_steps > 0
 
 
-def test_shipped_recipes_have_a_line_each():
+def test_names_of_recipes(tmp_path, monkeypatch):
     recipes = list_recipes()
     assert {"multi30k_en_de", "phrasebook"} <= recipes.keys()
     assert all(line and "\n" not in line for line in recipes.values())
-
-
-def test_name_comes_before_a_file_of_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "phrasebook").write_text(yaml.safe_dump(MINIMAL))
-    assert load_recipe("phrasebook").description != MINIMAL["description"]
+    assert load_recipe("phrasebook").description != MINIMAL["description"]  # a name comes before a file of that name
     assert load_recipe("./phrasebook").description == MINIMAL["description"]
-
-
-def test_unknown_recipe_names_the_known_ones():
     with pytest.raises(FileNotFoundError, match=r"no recipe 'phrasebok': give a YAML file or one of .*phrasebook"):
         load_recipe("phrasebok")
 
 
-# ----------------------------------------------------------------------------------------------------------- files
-
-
-def test_minimal_recipe_has_the_defaults(write):
+def test_minimal_recipe_has_the_defaults_and_is_written_in_its_order_and_letters(write):
     recipe = load_recipe(write())
     assert recipe.description == "Größe zählt."
     assert recipe.data.limits == PairLimits(256, 256, None)
     assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == ("bpe", 37_000)
     assert recipe.model == recipe.training == recipe.decoding == recipe.data.test == {}
+    assert recipe.to_yaml().startswith("description: Größe zählt.\ndata:\n  source_language: en\n")
+    without = load_recipe(write(yaml.safe_dump({"data": MINIMAL["data"]})))
+    assert without == dataclasses.replace(recipe, description="")
+    assert without.to_yaml().startswith("description: ''\ndata:\n")
 
 
 @pytest.mark.parametrize("name", [*list_recipes(), "mine"])
@@ -88,16 +81,10 @@ def test_yaml_comes_back_as_the_same_recipe(name, write, tmp_path):
     assert load_recipe(tmp_path / "again.yaml") == recipe
 
 
-def test_yaml_keeps_the_order_and_the_letters(write):
-    text = load_recipe(write()).to_yaml()
-    assert text.startswith("description: Größe zählt.\ndata:\n  source_language: en\n")
-
-
 def test_what_is_no_recipe_is_named(write, tmp_path):
-    for text in ("- a\n- b\n", "just text", "", "3"):
-        with pytest.raises(ValueError, match=r"Recipe mine.yaml: a recipe is a mapping with the sections data"):
-            load_recipe(write(text))
+    no_mapping = r"Recipe mine.yaml: a recipe is a mapping with the sections data"
     for text, message in (
+        *((text, no_mapping) for text in ("- a\n- b\n", "just text", "", "3")),
         ("description: x\ndata: [\n", r"(?s)Recipe mine.yaml: .*line 3"),
         ("description: x\n", r"Recipe mine.yaml: data is missing"),
     ):
@@ -106,15 +93,6 @@ def test_what_is_no_recipe_is_named(write, tmp_path):
     (tmp_path / "l.yaml").write_bytes(b"description: gr\xf6\xdfer\n")
     with pytest.raises(ValueError, match=r"Recipe l.yaml: "):
         load_recipe(tmp_path / "l.yaml")
-
-
-def test_description_may_be_left_out(write):
-    recipe = load_recipe(write(yaml.safe_dump({"data": MINIMAL["data"]})))
-    assert (recipe.description, recipe.data.target_language) == ("", "de")
-    assert recipe.to_yaml().startswith("description: ''\ndata:\n")
-
-
-# ---------------------------------------------------------------------------------------------------------- fields
 
 
 def test_unknown_names_say_the_nearest(write):
@@ -132,15 +110,12 @@ def test_unknown_names_say_the_nearest(write):
         unknown = section if section == "trainig" else field
         with pytest.raises(ValueError, match=rf"Recipe mine.yaml: {unknown} is unknown; did you mean {nearest}\?"):
             load_recipe(write(**{section: {**MINIMAL.get(section, {}), name: 1}}))
-    with pytest.raises(ValueError, match=r"evaluation.metrics: sacrebleo is unknown; did you mean .*sacrebleu\?"):
-        load_recipe(write(evaluation={"metrics": ["sacrebleo"]}))
-
-
-def test_fields_that_are_somebody_elses_are_unknown(write):
-    """The vocabulary's size is the tokenizer's. The run's folder decides where checkpoints lie."""
+    # The vocabulary's size is the tokenizer's. The run's folder decides where checkpoints lie.
     for section, name in (("model", "vocab_size"), ("training", "output_dir")):
         with pytest.raises(ValueError, match=rf"{section}.{name} is unknown"):
             load_recipe(write(**{section: {name: 100}}))
+    with pytest.raises(ValueError, match=r"evaluation.metrics: sacrebleo is unknown; did you mean .*sacrebleu\?"):
+        load_recipe(write(evaluation={"metrics": ["sacrebleo"]}))
 
 
 def test_missing_field_is_named(write):
@@ -152,9 +127,8 @@ def test_missing_field_is_named(write):
             load_recipe(write(data={**data, name: None}))
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "value", "wanted"),
-    [
+def test_wrong_kind_of_value_is_named(write):
+    for section, name, value, wanted in (
         ("data", "folder", 3, "str"),
         ("data", "max_source_length", "many", "int"),
         ("data", "max_source_length", True, "int"),
@@ -168,15 +142,10 @@ def test_missing_field_is_named(write):
         ("training", "adam_epsilon", "small", "float"),
         ("training", "noam_factor", "off", "float or null"),
         ("evaluation", "metrics", "sacrebleu", "list"),
-    ],
-)
-def test_wrong_kind_of_value_is_named(section, name, value, wanted, write):
-    content = {**MINIMAL.get(section, {}), name: value}
-    with pytest.raises(ValueError, match=rf"{section}.{name} must be {wanted}, not {value!r}".replace("[", r"\[")):
-        load_recipe(write(**{section: content}))
-
-
-def test_section_that_is_no_mapping_is_named(write):
+    ):
+        content = {**MINIMAL.get(section, {}), name: value}
+        with pytest.raises(ValueError, match=re.escape(f"{section}.{name} must be {wanted}, not {value!r}")):
+            load_recipe(write(**{section: content}))
     for section in ("data", "tokenizer", "model", "training", "decoding", "evaluation"):
         with pytest.raises(ValueError, match=rf"{section} must be a mapping, not \[1\]"):
             load_recipe(write(**{section: [1]}))
@@ -211,16 +180,6 @@ def test_names_of_test_sets_and_languages(write):
         ("decoding", {"eos_token_id": 40_000}, "decoding.eos_token_id must be a token's id, from 0 to 36999"),
         ("tokenizer", {"vocab_size": 10**9}, "tokenizer.vocab_size is 1,000,000,000; choose at most 1,000,000"),
         ("decoding", {"num_return_sequences": 9}, "decoding.num_return_sequences: "),
-    ],
-)
-def test_setting_that_would_fail_only_after_training_is_refused(section, content, message, write):
-    with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
-        load_recipe(write(**{section: content}))
-
-
-@pytest.mark.parametrize(
-    ("section", "content", "message"),
-    [
         ("model", {"d_model": 100, "encoder_attention_heads": 3, "decoder_attention_heads": 3},
          r"model\.d_model \(100\) is not a multiple of encoder_attention_heads \(3\): choose another number of heads"),
         ("model", {"activation_function": "rulu"}, "model.activation_function must be one of .*relu"),
@@ -241,9 +200,8 @@ def test_what_cannot_be_is_named_with_section_and_field(section, content, messag
 
 def test_types_are_known_after_another_parser_changed_the_fields(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
-    test_what_cannot_be_is_named_with_section_and_field(
-        "training", {"fsdp_config": 3}, "training.fsdp_config must be dict or null or str, not 3", write
-    )
+    with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):
+        load_recipe(write(training={"fsdp_config": 3}))
 
 
 def test_fields_without_effect_are_refused(write):
@@ -258,19 +216,12 @@ def test_fields_without_effect_are_refused(write):
     assert load_recipe(write(training=settings)).training == settings
 
 
-def test_whole_number_stands_for_a_float(write):
-    assert load_recipe(write(training={"noam_factor": 2})).training == {"noam_factor": 2}
-
-
-# ------------------------------------------------------------------------------------------------------- overrides
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
+def test_override_replaces_one_value(write):
+    for name, text, value in (
         ("training.max_steps", "2000", 2000),
         ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
+        ("training.noam_factor", "2", 2),  # a whole number stands for a float
         ("training.bf16", "true", True),
         ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),
         ("data.folder", "/data", "/data"),
@@ -278,14 +229,12 @@ def test_whole_number_stands_for_a_float(write):
         ("model.dropout", "0.3", 0.3),
         ("decoding.num_beams", "8", 8),
         ("description", "other words", "other words"),
-    ],
-)
-def test_override_replaces_one_value(name, text, value, write):
-    content = dataclasses.asdict(load_recipe(write(), {name: text}))
-    for part in name.split("."):
-        content = content[part]
-    assert content == value
-    assert type(content) is type(value)
+    ):
+        content = dataclasses.asdict(load_recipe(write(), {name: text}))
+        for part in name.split("."):
+            content = content[part]
+        assert content == value
+        assert type(content) is type(value)
 
 
 def test_override_keeps_what_is_beside_it(write):
@@ -293,6 +242,8 @@ def test_override_keeps_what_is_beside_it(write):
     recipe = load_recipe(path, {"training.warmup_steps": "7", "data.test.b": "b.tsv"})
     assert recipe.training == {"max_steps": 5, "warmup_steps": 7}
     assert recipe.data.test == {"a": "a.tsv", "b": "b.tsv"}
+    empty_section = write(yaml.safe_dump(MINIMAL) + "training:\n")
+    assert load_recipe(empty_section, {"training.max_steps": "7"}).training == {"max_steps": 7}
 
 
 def test_override_is_checked_like_the_file(write):
@@ -306,20 +257,14 @@ def test_override_is_checked_like_the_file(write):
             load_recipe(write(), {name: text})
 
 
-# ------------------------------------------------------------------------------------------------- plain YAML's traps
-
-
-def test_what_stands_twice_is_refused(write):
+def test_what_stands_twice_is_refused_unless_it_is_merged(write):
     text = yaml.safe_dump(MINIMAL) + "training:\n  max_steps: 10\n  max_steps: 20\n"
     with pytest.raises(ValueError, match=r"Recipe mine.yaml: max_steps stands twice in one section \(near line \d+\)"):
         load_recipe(write(text))
     with pytest.raises(ValueError, match="model stands twice"):
         load_recipe(write(yaml.safe_dump(MINIMAL) + "model: {}\nmodel: {}\n"))
-
-
-def test_merged_mappings_are_still_yaml(write):
-    text = yaml.safe_dump(MINIMAL) + "training: &t\n  max_steps: 10\ndecoding:\n  <<: {num_beams: 3}\n  num_beams: 2\n"
-    assert load_recipe(write(text)).decoding == {"num_beams": 2}
+    merged = "training: &t\n  max_steps: 10\ndecoding:\n  <<: {num_beams: 3}\n  num_beams: 2\n"
+    assert load_recipe(write(yaml.safe_dump(MINIMAL) + merged)).decoding == {"num_beams": 2}
 
 
 def aliased(levels: int) -> str:
@@ -373,8 +318,3 @@ def test_what_is_endless_is_refused_in_few_words(write):
     with pytest.raises(ValueError, match="training must be a mapping") as caught:
         load_recipe(write(), {"training": long})
     assert len(str(caught.value)) < 1000
-
-
-def test_section_without_a_field_can_be_given_one(write):
-    path = write(yaml.safe_dump(MINIMAL) + "training:\n")
-    assert load_recipe(path, {"training.max_steps": "7"}).training == {"max_steps": 7}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset
-from transformers import set_seed
+from transformers import TrainerCallback, set_seed
 
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -86,6 +86,16 @@ def make_trainer(tmp_path, make_model, tokenizer, pairs):
         )
 
     return make
+
+
+class Work(TrainerCallback):
+    """Every update takes so many seconds of a clock."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, seconds
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.clock.seconds += self.seconds
 
 
 @pytest.fixture

@@ -34,9 +34,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# ------------------------------------------------------------------------------------------------------------ mean
-
-
 def test_mean_is_numpys_mean(tmp_path):
     mean = averaged(folders_of(tmp_path), tmp_path)
     for name, weight in mean.items():
@@ -66,43 +63,28 @@ def test_mean_of_one_is_itself_and_paths_may_be_strings(tmp_path):
     assert names(tmp_path / "mean") == ["digests.json", "model.safetensors"]
 
 
-# ----------------------------------------------------------------------------------------------------------- model
-
-
-@pytest.fixture
-def checkpoints(tmp_path, make_model, tokenizer):
+def test_output_is_a_model_with_tokenizer_decoding_and_recipe_and_nothing_of_the_trainer(
+    make_model, tokenizer, tmp_path
+):
     folders = [tmp_path / "checkpoint-1", tmp_path / "checkpoint-2"]
     for seed, folder in enumerate(folders):
         make_model(seed).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         (folder / "recipe.yaml").write_text(f"description: {seed}\n")
         (folder / "optimizer.pt").write_bytes(b"not part of a model")
-    return folders
-
-
-def test_output_is_a_model_with_its_tokenizer(checkpoints, tmp_path, tokenizer):
-    average_checkpoints(checkpoints, tmp_path / "mean")
+    average_checkpoints(folders, tmp_path / "mean")
     mean = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "mean")
-    weights = [AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict() for folder in checkpoints]
+    weights = [AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict() for folder in folders]
     for name, weight in mean.state_dict().items():
         torch.testing.assert_close(weight, (weights[0][name] + weights[1][name]) / 2, rtol=1e-6, atol=1e-7)
     assert mean.lm_head.weight is mean.model.shared.weight
     loaded = AutoTokenizer.from_pretrained(tmp_path / "mean")
     assert loaded("tiny words").input_ids == tokenizer("tiny words").input_ids
-
-
-def test_output_has_the_decoding_and_recipe_of_the_last_and_nothing_of_the_trainer(checkpoints, tmp_path):
-    average_checkpoints(checkpoints, tmp_path / "mean")
-    code = {path.name for path in checkpoints[-1].glob("*.py")}
+    code = {path.name for path in folders[-1].glob("*.py")}
     assert "modeling_vanilla_transformer.py" in code
-    model = {"config.json", "generation_config.json", "model.safetensors"} | code
-    assert set(names(tmp_path / "mean")) == model | {
-        "digests.json", "recipe.yaml", "tokenizer.json", "tokenizer_config.json"
-    }  # fmt: skip
+    model = {"config.json", "generation_config.json", "model.safetensors", "digests.json"} | code
+    assert set(names(tmp_path / "mean")) == model | {"recipe.yaml", "tokenizer.json", "tokenizer_config.json"}
     assert (tmp_path / "mean" / "recipe.yaml").read_text() == "description: 1\n"
-
-
-# ---------------------------------------------------------------------------------------------------------- faults
 
 
 def test_what_cannot_be_averaged_is_named_and_everything_stays_as_it_was(tmp_path):

@@ -45,9 +45,6 @@ def names(folder):
     return sorted(path.name.removeprefix("checkpoint-") for path in folder.checkpoints.iterdir())
 
 
-# ------------------------------------------------------------------------------------------------------- after a kill
-
-
 def test_what_was_half_written_goes(run):
     for last_written in (["trainer_state.json", DIGESTS], [DIGESTS]):
         folder = run(10, 20, 30)
@@ -64,16 +61,13 @@ def test_the_best_stays_and_another_goes(run):
     assert names(folder) == ["10", "30"]
 
 
-def test_what_was_saved_on_request_makes_none_of_the_others_go(run):
-    folder = run(10, 20, 25)
-    recover(folder, arguments(2))
-    assert names(folder) == ["10", "20", "25"]
-
-
-def test_what_was_saved_on_request_goes_after_the_next_regular_one(run):
-    folder = run(10, 20, 25, 30)
-    recover(folder, arguments(2))
-    assert names(folder) == ["20", "30"]
+def test_what_was_saved_on_request_counts_for_nothing_and_goes_after_the_next_regular_one(run):
+    for steps, left in (((), []), ((10, 20, 25), ["10", "20", "25"]), ((10, 20, 25, 30), ["20", "30"])):
+        folder = run(*steps)
+        recover(folder, arguments(2))
+        assert [path.name.removeprefix("checkpoint-") for path in folder.good_checkpoints()] == left
+        assert folder.bad_checkpoints() == []
+        shutil.rmtree(folder.path)
 
 
 def test_the_order_is_the_number_of_updates_whatever_the_clock_says(run, make_trainer, tmp_path):
@@ -91,28 +85,9 @@ def test_the_order_is_the_number_of_updates_whatever_the_clock_says(run, make_tr
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["checkpoint-3", "checkpoint-4"]
 
 
-def test_no_checkpoint_is_no_trouble(run):
-    folder = run()
-    recover(folder, arguments(2))
-    assert folder.good_checkpoints() == folder.bad_checkpoints() == []
-
-
-def test_files_of_the_user_stay_when_a_checkpoint_goes(run):
-    folder = run(10, 20, 30)
-    (folder.checkpoints / "checkpoint-10" / "newstest.pt").write_text("of value")
-    shutil.copytree(folder.checkpoints / "checkpoint-10", folder.checkpoints / "checkpoint-10-copy")
-    recover(folder, arguments(2))
-    assert names(folder) == ["10-copy", "10.kept", "20", "30"]
-    assert [path.name for path in (folder.checkpoints / "checkpoint-10.kept").iterdir()] == ["newstest.pt"]
-    assert (folder.checkpoints / "checkpoint-10-copy" / "optimizer.pt").exists()
-
-
-# ------------------------------------------------------------------------------------------------------------- damage
-
-
-def flipped(path, *, at=0.5):
+def flipped(path):
     content = bytearray(path.read_bytes())
-    content[int(len(content) * at)] ^= 1
+    content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
@@ -120,11 +95,6 @@ def zeros(path):
     content = path.read_bytes()
     half = len(content) // 2
     path.write_bytes(content[:half] + bytes(min(64, len(content) - half)) + content[half + 64 :])
-
-
-def exchanged(path, step=20):
-    """Takes the file, or the list of digests, of another update."""
-    shutil.copy(path.parent.parent / f"checkpoint-{step}" / path.name, path)
 
 
 FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "config.json")
@@ -142,7 +112,7 @@ def test_every_damage_of_every_file_is_seen_and_the_checkpoint_before_is_taken(r
             assert name in fault or name == DIGESTS, fault
             (last / name).write_bytes(before)
     assert folder.fault_of(last) is None
-    exchanged(last / "trainer_state.json")
+    shutil.copy(folder.checkpoints / "checkpoint-20" / "trainer_state.json", last)
     assert "trainer_state.json is damaged" in folder.fault_of(last)
 
 
@@ -156,13 +126,16 @@ def test_a_checkpoint_of_another_run_or_update_is_none_of_this(run):
     assert folder.good_checkpoints() == [folder.checkpoints / "checkpoint-10"]
 
 
-def test_only_what_the_list_names_is_the_trainers(run):
+def test_only_what_the_list_names_is_the_trainers_and_goes(run):
     folder = run(10, 20, 30)
-    for name in ("token_counts.json", "myconfig.json", ".notes.txt", "optimizer.txt"):
+    users = [".notes.txt", "myconfig.json", "newstest.pt", "optimizer.txt", "token_counts.json"]
+    for name in users:
         (folder.checkpoints / "checkpoint-10" / name).write_text("of value")
+    shutil.copytree(folder.checkpoints / "checkpoint-10", folder.checkpoints / "checkpoint-10-copy")
     recover(folder, arguments(2))
-    kept = sorted(path.name for path in (folder.checkpoints / "checkpoint-10.kept").iterdir())
-    assert kept == [".notes.txt", "myconfig.json", "optimizer.txt", "token_counts.json"]
+    assert names(folder) == ["10-copy", "10.kept", "20", "30"]
+    assert sorted(path.name for path in (folder.checkpoints / "checkpoint-10.kept").iterdir()) == users
+    assert (folder.checkpoints / "checkpoint-10-copy" / "optimizer.pt").exists()
 
 
 def test_a_damaged_checkpoint_is_moved_aside_and_named(run, caplog):
@@ -192,9 +165,8 @@ def test_if_none_is_whole_nothing_is_moved(run):
     folder = run(10, 20)
     for step in (10, 20):
         flipped(folder.checkpoints / f"checkpoint-{step}" / "rng_state.pth")
-    with pytest.raises(
-        ValueError, match=r"no whole checkpoint to go on from .*checkpoint-10/rng_state\.pth is damaged"
-    ):
+    said = r"no whole checkpoint to go on from .*checkpoint-10/rng_state\.pth is damaged"
+    with pytest.raises(ValueError, match=said):
         recover(folder, arguments(1))
     assert names(folder) == ["10", "20"]
 
@@ -215,9 +187,6 @@ def test_the_trainer_itself_goes_on_from_no_damaged_checkpoint(make_trainer, tmp
     flipped(last / "optimizer.pt")
     with pytest.raises(DamagedError, match=r"checkpoint-1/optimizer\.pt is damaged"):
         make_trainer(max_steps=2).train(resume_from_checkpoint=str(last))
-
-
-# ----------------------------------------------------------------------------------------------- a save that failed
 
 
 def test_a_save_that_failed_leaves_nothing(tmp_path):

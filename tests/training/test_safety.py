@@ -23,38 +23,37 @@ from vanilla_transformer.training.safety import UpdateGuard
 SAVED = {"save_strategy": "steps", "save_steps": 100, "save_total_limit": 9}
 
 
-class PoisonedGradient(TrainerCallback):
-    """Makes one number of one gradient NaN or infinite at some updates."""
+class Poison(TrainerCallback):
+    """Knows which update is being computed."""
 
-    def __init__(self, model, updates, value=math.nan):
-        self.update = 0
-        parameter = model.get_parameter("model.encoder.layers.0.fc1.weight")
-        parameter.register_hook(lambda gradient: self.poisoned(gradient, value) if self.update in updates else None)
-
-    @staticmethod
-    def poisoned(gradient, value):
-        gradient = gradient.clone()
-        gradient[3, 5] = value
-        return gradient
+    update = 0
 
     def on_step_begin(self, args, state, control, **kwargs):
         self.update = state.global_step + 1
 
 
-class PoisonedLoss(TrainerCallback):
+class PoisonedGradient(Poison):
+    """Makes one number of one gradient NaN or infinite at some updates."""
+
+    def __init__(self, model, updates, value=math.nan):
+        def hook(gradient):
+            if self.update in updates:
+                gradient = gradient.clone()
+                gradient[3, 5] = value
+            return gradient
+
+        model.get_parameter("model.encoder.layers.0.fc1.weight").register_hook(hook)
+
+
+class PoisonedLoss(Poison):
     """Changes the loss at some updates."""
 
     def __init__(self, model, updates, change):
-        self.update = 0
-
         def hook(module, arguments, output):
             if self.update in updates:
                 output.loss = change(output.loss)
 
         model.register_forward_hook(hook)
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        self.update = state.global_step + 1
 
 
 class Snapshots(TrainerCallback):
@@ -81,12 +80,8 @@ def logged(trainer, name):
     return [record[name] for record in trainer.state.log_history if name in record]
 
 
-def identity(tensor):
-    return tensor
-
-
 POISONS = {
-    "gradient nan": lambda model, updates: PoisonedGradient(model, updates),
+    "gradient nan": PoisonedGradient,
     "gradient inf": lambda model, updates: PoisonedGradient(model, updates, -math.inf),
     "loss nan": lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss * math.nan),
     "loss inf, gradients finite": lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss + math.inf),
@@ -108,12 +103,6 @@ def test_a_skipped_update_changes_nothing_but_the_count(poison, optim, make_trai
     rates = [noam(step, model.config.d_model, trainer.args.warmup_steps) for step in range(1, 6)]
     assert logged(trainer, "learning_rate") == pytest.approx(rates)
     assert all(torch.isfinite(weight).all() for weight in model.parameters())
-
-
-def make_and_train(make_trainer, *arguments, **options):
-    trainer = make_trainer(*arguments, **options)
-    trainer.train()
-    return trainer
 
 
 def test_with_clipping_and_bfloat16_and_unasked_norms_too(make_trainer, make_model, monkeypatch):
@@ -149,7 +138,8 @@ def test_one_bad_batch_of_an_accumulated_update_spoils_it(make_trainer, make_mod
 
 
 def test_without_anything_to_skip_nothing_is_different(make_trainer, make_model):
-    guarded = make_and_train(make_trainer, make_model(dropout=0.3), max_steps=6)
+    guarded = make_trainer(make_model(dropout=0.3), max_steps=6)
+    guarded.train()
     plain = make_trainer(make_model(dropout=0.3), max_steps=6)
     plain.remove_callback(UpdateGuard)
     plain.train()
@@ -158,16 +148,15 @@ def test_without_anything_to_skip_nothing_is_different(make_trainer, make_model)
     assert logged(guarded, "loss") == logged(plain, "loss")
 
 
-# ------------------------------------------------------------------------------------------------------------- the log
-
-
 def test_the_logged_loss_is_that_of_the_updates_that_were_done(make_trainer, make_model):
     def trained(**options):
         model = make_model(dropout=0.0)
         poison = PoisonedLoss(model, {2, 5, 6}, lambda loss: loss * math.nan)
-        return make_and_train(make_trainer, model, max_steps=8, callbacks=[poison], **options)
+        trainer = make_trainer(model, max_steps=8, callbacks=[poison], **options)
+        trainer.train()
+        return trainer
 
-    single, windows = trained(), trained(logging_steps=2)
+    single, windows = trained(logging_nan_inf_filter=True), trained(logging_steps=2)  # the filter hides nothing
     losses = logged(single, "loss")
     assert [math.isnan(loss) for loss in losses] == [False, True, False, False, True, True, False, False]
     assert logged(windows, "skipped_updates") == [1, 0, 2, 0]
@@ -177,26 +166,15 @@ def test_the_logged_loss_is_that_of_the_updates_that_were_done(make_trainer, mak
     assert logged(windows, "train_loss") == pytest.approx([mean], rel=1e-6)
 
 
-def test_transformers_filter_hides_nothing(make_trainer, make_model):
-    model = make_model()
-    poison = PoisonedLoss(model, {2}, lambda loss: loss * math.nan)
-    trainer = make_and_train(make_trainer, model, callbacks=[poison], logging_nan_inf_filter=True)
-    assert [math.isnan(loss) for loss in logged(trainer, "loss")] == [False, True, False]
-
-
-# ------------------------------------------------------------------------------------------------------ when to give up
-
-
 def texts_of_update(trainer, tokenizer, update, accumulation=1):
     """The pairs of an update of the first epoch."""
     batches = list(trainer.train_batches)[(update - 1) * accumulation : update * accumulation]
     rows = [trainer.train_dataset[i] for batch in batches for i in batch]
-
-    def text(name):
-        return [tokenizer.decode(row[name], skip_special_tokens=True) for row in rows]
-
+    columns = {"source": "input_ids", "target": "labels"}
     return [
-        {"update": update, "source": s, "target": t} for s, t in zip(text("input_ids"), text("labels"), strict=True)
+        {"update": update}
+        | {side: tokenizer.decode(row[name], skip_special_tokens=True) for side, name in columns.items()}
+        for row in rows
     ]
 
 
@@ -259,22 +237,21 @@ def test_a_trainer_that_was_stopped_can_be_used_again(make_trainer, make_model):
     assert trainer.state.global_step == 3
 
 
-# ---------------------------------------------------------------------------------------------------- gradient scaling
-
-
 def test_overflows_under_a_gradient_scaler_are_the_scalers(make_trainer, tokenizer, pairs, tmp_path):
     # Driven by hand: accelerate has no scaler for the CPU.
     trainer = make_trainer()
     model, trainer_args = trainer.model, trainer.args
-    inner = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     guard = UpdateGuard(1, tmp_path / "not_finite.jsonl")
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = AcceleratedOptimizer(inner, device_placement=False, scaler=scaler)
     batch = next(iter(DataLoader(pairs, batch_size=4, collate_fn=TranslationCollator())))
     state, control = TrainerState(is_world_process_zero=True), TrainerControl()
     before = copy.deepcopy(model.state_dict())
-    for spoil in (identity, lambda gradient: gradient * math.inf):
-        hook = model.get_parameter("model.encoder.layers.0.fc1.weight").register_hook(spoil)
+    for factor in (1.0, math.inf):
+        hook = model.get_parameter("model.encoder.layers.0.fc1.weight").register_hook(
+            lambda gradient, factor=factor: gradient * factor
+        )
         guard.on_step_begin(trainer_args, state, control)
         loss = model(**batch).loss
         scaler.scale(loss).backward()
@@ -284,7 +261,7 @@ def test_overflows_under_a_gradient_scaler_are_the_scalers(make_trainer, tokeniz
         guard.on_step_end(trainer_args, state, control, processing_class=tokenizer)
         hook.remove()
         optimizer.zero_grad()
-        if spoil is identity:
+        if factor == 1.0:
             done = copy.deepcopy(model.state_dict())
     assert not same(before, done)
     assert optimizer.step_was_skipped
@@ -293,8 +270,6 @@ def test_overflows_under_a_gradient_scaler_are_the_scalers(make_trainer, tokeniz
     assert guard.error is None
     assert guard.record({"loss": 1.0})["skipped_updates"] == 0
 
-
-# ------------------------------------------------------------------------------------------------------- two processes
 
 SCRIPT = """
 import json, math, sys
@@ -336,33 +311,20 @@ told = {"error": error, "update": trainer.state.global_step, "log": trainer.stat
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two")
-    with PACKAGE.together(2, SCRIPT, folder, cwd=Path(__file__).parents[2]) as running:
+def test_two_processes_skip_the_same_updates_stop_and_write_the_pairs_of_both(tmp_path):
+    with PACKAGE.together(2, SCRIPT, tmp_path, cwd=Path(__file__).parents[2]) as running:
         for done in all_completed(running):
             assert done.returncode == 0, done.stderr
-    return folder
-
-
-def told(folder):
-    return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
-
-
-def test_both_skip_the_same_updates_and_stop(folder):
-    one, other = told(folder)
+    one, other = (json.loads((tmp_path / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2))
     assert one["update"] == other["update"] == 4
     assert one["error"] == other["error"]
     assert "Stopped after update 4: 2 updates in a row" in one["error"]
     assert [record["skipped_updates"] for record in one["log"] if "loss" in record] == [1, 0, 1, 1]
-    weights = [torch.load(folder / f"{rank}.pt") for rank in range(2)]
-    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+    weights = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    assert same(*weights)
     assert all(torch.isfinite(weight).all() for weight in weights[0].values())
-
-
-def test_the_pairs_of_both_are_in_one_file(folder):
-    lines = (folder / "checkpoints" / "not_finite.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "checkpoints" / "not_finite.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    assert f"The {len(rows)} pairs of update 4" in told(folder)[0]["error"]
+    assert f"The {len(rows)} pairs of update 4" in one["error"]
     assert len({row["source"] for row in rows}) == len(rows) >= 4  # two batches without a pair in common
     assert all(row["update"] == 4 and row["target"] == f"tiny words {row['source'][8:]}" for row in rows)

@@ -5,11 +5,13 @@ import math
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
 from vanilla_transformer.training import trainer as trainer_module
 from vanilla_transformer.training.arguments import create_noam_scheduler, noam
+
+from .conftest import Work
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -44,9 +46,6 @@ def scripted(trainer, monkeypatch, losses):
     return trainer
 
 
-# --------------------------------------------------------------------------------------------------------- batches
-
-
 def test_columns_of_lengths_are_used_instead_of_the_tokens():
     rows = {"input_ids": [[5, 2]] * 4, "labels": [[5, 6, 2]] * 4}
     lengths = {"source_length": [7, 2, 9, 4], "target_length": [3, 8, 1, 6]}  # not the truth, so that it shows
@@ -58,26 +57,17 @@ def test_columns_of_lengths_are_used_instead_of_the_tokens():
     assert (counted.source_lengths.tolist(), counted.target_lengths.tolist()) == ([2, 2, 2], [3, 3, 3])
 
 
-# -------------------------------------------------------------------------------------------------------- training
-
-
 def test_learning_rates_are_those_of_the_paper_from_update_1(make_trainer):
     trainer = make_trainer(max_steps=7, noam_factor=0.3)
-    trainer.train()
-    assert logged(trainer, "learning_rate") == [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+    for _ in range(2):  # a second training begins the schedule anew
+        trainer.train()
+        assert logged(trainer, "learning_rate") == [noam(step, 16, 4, 0.3) for step in range(1, 8)]
 
 
 def test_without_noam_transformers_schedules_are_used(make_trainer):
     trainer = make_trainer(noam_factor=None, learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0)
     trainer.train()
     assert logged(trainer, "learning_rate") == [0.5] * 3
-
-
-def test_second_training_begins_the_schedule_anew(make_trainer):
-    trainer = make_trainer()
-    for _ in range(2):
-        trainer.train()
-        assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -147,12 +137,9 @@ def test_training_learns(make_trainer, make_model):
     assert trainer.evaluate()["eval_loss"] < before - 1
 
 
-def test_pair_over_the_budget_is_an_error_at_once(make_trainer):
+def test_data_that_cannot_be_trained_on_are_named(make_trainer):
     with pytest.raises(ValueError, match=r"Pair \d+ has \d+ source and \d+ target tokens, more than max_tokens = 5"):
         make_trainer(max_tokens=5)
-
-
-def test_missing_datasets_are_named(make_trainer):
     trainer = make_trainer(train_dataset=None, eval_dataset=None)
     with pytest.raises(ValueError, match="Training needs a train_dataset"):
         trainer.train()
@@ -175,9 +162,6 @@ def test_stock_trainer_trains_with_our_parts(tmp_path, make_model, pairs):
     trainer.train()
     assert logged(trainer, "learning_rate") == [noam(step, 16, 4) for step in (1, 2, 3)]
     assert all(map(math.isfinite, logged(trainer, "loss")))
-
-
-# ------------------------------------------------------------------------------------------------------ validation
 
 
 def test_logits_are_there_for_whoever_looks_at_them(make_trainer, make_model, pairs, tmp_path):
@@ -260,7 +244,7 @@ def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
     assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
 
 
-def test_validation_leaves_everything_as_it_is(make_trainer):
+def test_validation_and_prediction_leave_everything_as_it_is(make_trainer, pairs):
     """transformers' own writes its defaults into the generation config that is saved with the model."""
     trainer = make_trainer(predict_with_generate=True, generation_num_beams=2)
     decoding, numbers = trainer.model.generation_config.to_dict(), torch.get_rng_state()
@@ -270,6 +254,10 @@ def test_validation_leaves_everything_as_it_is(make_trainer):
         assert trainer.model.training is training
     assert torch.equal(torch.get_rng_state(), numbers)
     assert trainer.model.generation_config.to_dict() == decoding
+    assert len(trainer.predict(pairs).predictions) == len(pairs)
+    # Prediction is transformers', and writes its defaults: what was chosen must survive.
+    chosen = {name: value for name, value in decoding.items() if value is not None}
+    assert trainer.model.generation_config.to_dict().items() >= chosen.items()
 
 
 def test_metrics_and_their_names(make_trainer):
@@ -280,33 +268,19 @@ def test_metrics_and_their_names(make_trainer):
     assert metrics.keys() == {"test_loss", "test_perplexity", "test_runtime"}
 
 
-@pytest.mark.parametrize(("found", "bleu"), [(lambda text: text, 100.0), (lambda text: "?" * len(text), 0.0)])
-def test_bleu_compares_translations_with_the_text_of_the_labels(found, bleu, make_trainer, tokenizer, monkeypatch):
+def test_bleu_compares_translations_with_the_text_of_the_labels(make_trainer, tokenizer, monkeypatch):
     texts = [("a dog sleeps in the park", "ein Hund schläft im Park"), ("two cats", "zwei Katzen sind hier")]
     rows = [{"input_ids": tokenizer(one).input_ids, "labels": tokenizer(other).input_ids} for one, other in texts]
-    translations = {one: found(other) for one, other in texts}
+    right = dict(texts)
+    wrong = {source: "?" * len(target) for source, target in texts}
+    for found, bleu in ((right, 100), (wrong, 0)):
 
-    def translate(model, tokenizer, sentences, **options):
-        return [translations[sentence] for sentence in sentences]
+        def translate(model, tokenizer, sentences, found=found, **options):
+            return [found[sentence] for sentence in sentences]
 
-    monkeypatch.setattr(trainer_module, "translate", translate)
-    trainer = make_trainer(predict_with_generate=True)
-    assert trainer.evaluate(Dataset.from_list(rows))["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
-
-
-def test_prediction_works_and_leaves_the_models_decoding(make_trainer, pairs):
-    trainer = make_trainer(predict_with_generate=True)
-    before = {name: value for name, value in trainer.model.generation_config.to_dict().items() if value is not None}
-    assert len(trainer.predict(pairs).predictions) == len(pairs)
-    # transformers writes its defaults into the config; what was chosen must survive.
-    assert trainer.model.generation_config.to_dict().items() >= before.items()
-
-
-# ------------------------------------------------------------------------------------------------ what is kept
-
-
-def steps_kept(tmp_path):
-    return sorted(int(path.name.split("-")[1]) for path in (tmp_path / "checkpoints").iterdir())
+        monkeypatch.setattr(trainer_module, "translate", translate)
+        metrics = make_trainer(predict_with_generate=True).evaluate(Dataset.from_list(rows))
+        assert metrics["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
 
 
 def test_early_stopping_stops_after_so_many_evaluations(make_trainer, monkeypatch):
@@ -315,21 +289,19 @@ def test_early_stopping_stops_after_so_many_evaluations(make_trainer, monkeypatc
     assert trainer.state.global_step == 4
 
 
-def test_best_and_last_checkpoints_are_kept(make_trainer, monkeypatch, tmp_path):
-    trainer = make_trainer(max_steps=6, average_last=2, **BEST)
-    scripted(trainer, monkeypatch, [5.0, 1.0, 3.0, 4.0, 5.0, 6.0]).train()
-    assert steps_kept(tmp_path) == [2, 5, 6]
-    # The last ones are enough to average if the best is among them.
-    trainer = make_trainer(max_steps=6, average_last=3, **BEST)
-    scripted(trainer, monkeypatch, [6.0, 5.0, 4.0, 3.0, 1.0, 2.0]).train()
-    assert set(steps_kept(tmp_path)) >= {4, 5, 6}
+def test_best_and_last_checkpoints_are_kept_and_the_best_model_is_loaded(make_trainer, monkeypatch, tmp_path):
+    def trained(average_last, losses):
+        trainer = make_trainer(max_steps=6, average_last=average_last, **BEST)
+        scripted(trainer, monkeypatch, losses).train()
+        return trainer, {path.name for path in (tmp_path / "checkpoints").iterdir()}
 
-
-def test_best_model_is_loaded_at_the_end(make_trainer, make_model, monkeypatch, tmp_path):
-    trainer = make_trainer(max_steps=4, **BEST)
-    scripted(trainer, monkeypatch, [5.0, 1.0, 3.0, 4.0]).train()
+    trainer, kept = trained(2, [5.0, 1.0, 3.0, 4.0, 5.0, 6.0])
+    assert kept == {"checkpoint-2", "checkpoint-5", "checkpoint-6"}
     best = type(trainer.model).from_pretrained(tmp_path / "checkpoints" / "checkpoint-2").state_dict()
     assert all(torch.equal(weight, best[name]) for name, weight in trainer.model.state_dict().items())
+    # The last ones are enough to average if the best is among them.
+    _, kept = trained(3, [6.0, 5.0, 4.0, 3.0, 1.0, 2.0])
+    assert kept >= {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
 
 
 def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
@@ -356,17 +328,19 @@ def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
     assert readme.read_text(encoding="utf-8") == f"checkpoints {told}"
 
 
-# -------------------------------------------------------------------------------------------------------- resuming
-
-
-@pytest.mark.parametrize("epochs", [0.5, 1, 1.5])
-@pytest.mark.parametrize("evaluation", ["no", "steps"])
-def test_resumed_run_is_the_unbroken_run_batch_for_batch(epochs, evaluation, make_trainer, make_model, tmp_path):
+@pytest.mark.parametrize(
+    ("epochs", "evaluation", "accumulation"),
+    [*((epochs, evaluation, 1) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")), (0.5, "no", 2)],
+)
+def test_resumed_run_is_the_unbroken_run_batch_for_batch(
+    epochs, evaluation, accumulation, make_trainer, make_model, tmp_path
+):
     # Dropout is on, so that the random numbers must go on as well; an epoch has several batches.
     batches = len(make_trainer().train_batches)
-    save_at = int(epochs * batches)
+    save_at = int(epochs * batches / accumulation)
     options = {
         "max_steps": save_at + batches + 2,
+        "gradient_accumulation_steps": accumulation,
         "save_strategy": "steps",
         "save_steps": save_at,
         "save_total_limit": 9,
@@ -384,34 +358,12 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(epochs, evaluation, mak
     assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(resumed).items())
 
 
-def test_resuming_with_accumulation_is_exact_too(make_trainer, make_model, tmp_path):
-    options = {"max_steps": 5, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
-    unbroken = make_trainer(make_model(dropout=0.3), **options)
-    unbroken.train()
-    resumed = make_trainer(make_model(seed=99, dropout=0.3), **options)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-2"))
-    assert logged(resumed, "loss") == logged(unbroken, "loss")
-
-
 def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):
     options = {**BEST, "max_steps": 9, "early_stopping_patience": 3, "save_total_limit": 9}
     scripted(make_trainer(**options), monkeypatch, [1.0, 2.0, 2.0, 2.0]).train()
     resumed = scripted(make_trainer(**options), monkeypatch, [2.0] * 9)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-3"))
     assert resumed.state.global_step == 4
-
-
-# ----------------------------------------------------------------------------------------------------------- clock
-
-
-class Work(TrainerCallback):
-    """Every update takes 10 seconds."""
-
-    def __init__(self, clock):
-        self.clock = clock
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.clock.seconds += 10
 
 
 def slow_validation(trainer, clock, monkeypatch):
@@ -430,7 +382,7 @@ def slow_validation(trainer, clock, monkeypatch):
     [({}, [10, 10, 20, 20, 30, 30]), ({"logging_steps": 4, "max_steps": 4}, [10, 20, 30, 40, 40])],
 )
 def test_elapsed_seconds_are_those_of_training_without_validation(options, expected, clock, make_trainer, monkeypatch):
-    trainer = make_trainer(callbacks=[Work(clock)], eval_strategy="steps", eval_steps=1, **options)
+    trainer = make_trainer(callbacks=[Work(clock, 10)], eval_strategy="steps", eval_steps=1, **options)
     slow_validation(trainer, clock, monkeypatch).train()
     assert logged(trainer, "elapsed_seconds")[: len(expected)] == expected
 
@@ -438,9 +390,9 @@ def test_elapsed_seconds_are_those_of_training_without_validation(options, expec
 @pytest.mark.parametrize("logging_steps", [1, 4])
 def test_elapsed_seconds_go_on_when_a_run_is_resumed(logging_steps, clock, make_trainer, monkeypatch, tmp_path):
     options = {**EVALUATED, "save_steps": 2, "max_steps": 4, "logging_steps": logging_steps}
-    slow_validation(make_trainer(callbacks=[Work(clock)], **options), clock, monkeypatch).train()
+    slow_validation(make_trainer(callbacks=[Work(clock, 10)], **options), clock, monkeypatch).train()
     clock.seconds += 5000  # between the sessions
-    resumed = slow_validation(make_trainer(callbacks=[Work(clock)], **options), clock, monkeypatch)
+    resumed = slow_validation(make_trainer(callbacks=[Work(clock, 10)], **options), clock, monkeypatch)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-2"))
     seconds = [(record["step"], record["elapsed_seconds"]) for record in resumed.state.log_history]
     assert dict(seconds) == {1: 10, 2: 20, 3: 30, 4: 40}

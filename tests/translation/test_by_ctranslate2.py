@@ -99,20 +99,11 @@ def test_workers_progress_and_blocks(exported, tokenizer):
     options = {"workers": 2, "batch_tokens": 30, "on_progress": steps.append}
     assert list(translate_lines(exported, tokenizer, [SENTENCES], **options)) == alone
     assert sum(steps) == 5
-
-
-def test_a_block_is_translated_before_the_next_is_asked_for(exported, tokenizer):
-    read = []
-
-    def endless():
-        for number in itertools.count():
-            read.append(number)
-            yield ["A dog.", "No."]
-
-    found = translate_lines(exported, tokenizer, endless(), num_beams=1)
+    blocks = ([str(number), "A dog."] for number in itertools.count())
+    found = translate_lines(exported, tokenizer, blocks, num_beams=1)
     for _ in range(4):
         next(found)
-    assert read == [0, 1]
+    assert next(blocks)[0] == "2"  # a block is translated before the next is asked for
 
 
 def test_samples(exported, tokenizer):

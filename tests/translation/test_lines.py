@@ -11,6 +11,9 @@ from vanilla_transformer.translation.lines import UnknownWordsWarnings, as_they_
 def test_blocks_of_lines():
     assert list(in_blocks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
     assert list(in_blocks([], 2)) == []
+    found = list(as_they_come([str(i) for i in range(1000)], 100))  # lines that are all there
+    assert list(itertools.chain(*found)) == [str(i) for i in range(1000)]
+    assert max(map(len, found)) <= 100
 
 
 def test_a_line_is_not_held_back_for_the_next():
@@ -22,12 +25,6 @@ def test_a_line_is_not_held_back_for_the_next():
     for line in ("three", None):
         lines.put(line)
     assert list(blocks) == [["three"]]
-
-
-def test_lines_that_are_all_there_come_in_full_blocks():
-    found = list(as_they_come([str(i) for i in range(1000)], 100))
-    assert list(itertools.chain(*found)) == [str(i) for i in range(1000)]
-    assert max(map(len, found)) <= 100
 
 
 def test_lines_are_read_no_further_than_needed_and_errors_come_after_the_lines_before():

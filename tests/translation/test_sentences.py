@@ -26,13 +26,14 @@ class Echo(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.generation_config = GenerationConfig()
-        self.shapes, self.options, self.modes = [], [], []
+        self.shapes, self.options, self.modes, self.gradients = [], [], [], []
 
     def generate(self, input_ids, attention_mask, **options):
         assert torch.equal(attention_mask, (input_ids != 1).long())
         self.shapes.append(tuple(input_ids.shape))
         self.options.append(options)
         self.modes.append(self.training)
+        self.gradients.append(torch.is_grad_enabled())
         return input_ids
 
 
@@ -72,10 +73,17 @@ def test_a_batch_of_mixed_lengths_equals_one_by_one_and_blocks(model, tokenizer,
 def test_the_model_translates_in_evaluation_mode_and_is_left_in_its_own(tokenizer, training):
     model = Echo().train(training)
     translate(model, tokenizer, SENTENCES)
-    assert (model.modes, model.training) == ([False], training)
+    assert (model.modes, model.gradients, model.training) == ([False], [False], training)
     with pytest.raises(RuntimeError, match="stop"):
         translate(model, tokenizer, SENTENCES, on_progress=lambda _: (_ for _ in ()).throw(RuntimeError("stop")))
     assert model.training == training
+
+
+def test_a_bound_of_the_callers_replaces_the_papers(tokenizer):
+    for bound in ({"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}):
+        model = Echo()
+        translate(model, tokenizer, SENTENCES, **bound)
+        assert model.options == [bound]
 
 
 def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):
@@ -98,30 +106,6 @@ def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):
         assert lengths == sorted((len(source) + 50 for source in sources), reverse=True)
 
 
-@pytest.mark.parametrize("bound", [{"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}])
-def test_a_bound_of_the_callers_replaces_the_papers(tokenizer, bound):
-    model = Echo()
-    translate(model, tokenizer, SENTENCES, **bound)
-    assert model.options == [bound]
-
-
-def test_no_gradients_are_recorded(model, tokenizer):
-    seen = []
-    model.model.encoder.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
-    translate(model, tokenizer, ["A man."], max_new_tokens=2)
-    assert seen == [False]
-
-
-def test_the_best_of_each_line_with_their_scores(model, tokenizer):
-    options = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True, "max_new_tokens": 6}
-    found = list(translate_lines(model, tokenizer, [SENTENCES], **options))
-    assert [len(hypotheses) for hypotheses in found] == [3, 1, 3, 3, 1, 3, 3]
-    assert found[1][0].text == ""
-    for hypotheses in found:
-        scores = [hypothesis.score for hypothesis in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-
-
 def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, tokenizer):
     """The loss of one forward pass, and the length penalty by hand."""
     model.generation_config = paper_generation_config(model.config)
@@ -140,16 +124,17 @@ def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, toke
     assert score_pairs(model, tokenizer, []) == []
 
 
-# ------------------------------------------------------------------------------------------------------------- workers
-
-
-def test_workers_change_no_translation_and_no_order(model, tokenizer):
-    options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 5}
+def test_the_best_of_each_line_have_scores_and_workers_change_none_of_them_and_no_order(model, tokenizer):
+    options = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True, "max_length_offset": 5}
     alone = list(translate_lines(model, tokenizer, [SENTENCES], batch_tokens=60, **options))
+    assert [len(hypotheses) for hypotheses in alone] == [3, 1, 3, 3, 1, 3, 3]
+    assert alone[1][0].text == ""
     options |= {"workers": 2, "batch_tokens": 60, "on_progress": (steps := []).append}
     for ours, theirs in zip(translate_lines(model, tokenizer, in_blocks(SENTENCES, 4), **options), alone, strict=True):
+        scores = [each.score for each in theirs]
+        assert scores == sorted(scores, reverse=True)
         assert [each.text for each in ours] == [each.text for each in theirs]
-        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+        assert [each.score for each in ours] == pytest.approx(scores, abs=1e-4)
     assert sum(steps) == 5
 
 
@@ -180,9 +165,6 @@ def test_what_goes_wrong_in_a_worker_is_told(model, tokenizer):
     model.__class__ = Deadly
     with pytest.raises(ChildProcessError, match="has died, perhaps for lack of memory: use fewer workers"):
         list(translate_lines(model, tokenizer, [SENTENCES], workers=2))
-
-
-# ---------------------------------------------------------------------------------------- pieces, prefixes, alignments
 
 
 def test_a_line_too_long_is_translated_in_pieces_and_reported(tokenizer, caplog):
