@@ -92,12 +92,32 @@ def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
             ) from error
 
 
+def json_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, object]]:
+    """What each line of a file of JSON lines holds, after what to call its place: file and line.
+
+    Raises:
+        ValueError: A line is not JSON. Raised on reading it.
+    """
+    for number, line in enumerate(lines, start=1):
+        place = f"{path}, line {number}"
+        try:
+            yield place, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{place} is not JSON ({error}).") from error
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, a million at a time."""
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            yield block
+
+
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    for block in blocks_of(path):
+        digest.update(block)
     return digest.hexdigest()
 
 

@@ -65,8 +65,7 @@ class TokenBatchStream(IterableDataset):
         limits: Which pairs are kept.
         buffer_pairs: Pairs of a pool. Two pools are in memory, of some 500 bytes a pair.
         seed: What the order is drawn from.
-        rank: Number of this process, of `world_size`; each pair is one process's in a pass.
-        world_size: Number of processes.
+        rank: Number of this process, of the `world_size` processes; each pair is one process's in a pass.
         readers: Units that are read at the same time.
         passes: After how many passes to end; None: never.
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.

@@ -91,11 +91,7 @@ class TextCorpus(Corpus):
         return iter(self.pairs)
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """See [`Corpus.encoded`].
-
-        Raises:
-            ValueError: No pair is left.
-        """
+        """See [`Corpus.encoded`]. Raises ValueError if no pair is left."""
         from datasets import Dataset, Features, List, Value
 
         from .encoding import encode_pairs
@@ -196,8 +192,7 @@ def load_corpus(
             phrasebook:SPLIT:PAIRS: so many pairs of the built-in phrasebook (en and de);
             {"hub": NAME, "config": ..., "split": ..., "revision": ...}: a dataset of the Hub (the default split is
             train), with a column `translation` or one per language.
-        source_language: Language code of the source, say "en".
-        target_language: Language code of the target, say "de".
+        source_language, target_language: Language codes, say "en" and "de".
         folder: What relative paths are relative to.
 
     Returns:
@@ -318,7 +313,7 @@ def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, beg
     )
     groups = persistently(rows.reshard, name, patience)  # of Parquet one shard per row group, else per file
     told = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
-    known = told.num_examples if told is not None and told.num_examples else None
+    known = (told and told.num_examples) or None
     units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
 
     def open_unit(unit: int) -> Iterator[Pair]:

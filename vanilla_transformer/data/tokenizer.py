@@ -48,15 +48,13 @@ class TokenizerSettings:
 
     Attributes:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
-        vocab_size: Number of pieces, special tokens and single bytes included, a million at most; source and target
-            share them.
+        vocab_size: Number of pieces, special tokens and single bytes included, a million at most.
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
         pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
             may become one piece. Else letters, digits and other signs are words of their own.
 
     Raises:
-        ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes, or larger
-            than `LARGEST_VOCABULARY`.
+        ValueError: `kind` is unknown, or `vocab_size` too small or too large.
     """
 
     kind: str = "bpe"
@@ -179,12 +177,6 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
 
 def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     """Loads a tokenizer saved with `save_pretrained` and checks that it fits this package.
-
-    Args:
-        folder: The folder with `tokenizer.json` and `tokenizer_config.json`.
-
-    Returns:
-        The tokenizer.
 
     Raises:
         ValueError: The folder holds no tokenizer, or one whose special tokens have other ids than `SPECIAL_TOKENS`.

@@ -1,14 +1,13 @@
 """Texts that are scored, segment by segment: plain, JSON lines, or the SGM files of WMT."""
 
 import html
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..files import text_lines
+from ..files import json_rows, text_lines
 
 
 ROLES = ("source", "reference", "hypothesis")
@@ -143,20 +142,16 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
 
 def _jsonl(path: Path, role: str, language: str | None) -> list[Text]:
     columns: list[list[str]] = []
-    for number, line in enumerate(text_lines(path), start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
+    for place, row in json_rows(path, text_lines(path)):
         segments = list(_segments_of(row, role, language))
         if not segments or not all(isinstance(segment, str) for segment in segments):
             keys = ", ".join(map(repr, row)) if isinstance(row, dict) else "none"
             wanted = repr(role) if language is None else f"{role!r} or {language!r}"
-            raise ValueError(f"{path}, line {number} has no text under {wanted}; its keys are: {keys}.")
+            raise ValueError(f"{place} has no text under {wanted}; its keys are: {keys}.")
         if any(re.search("[\ud800-\udfff]", segment) for segment in segments):
-            raise ValueError(f"{path}, line {number} has half a character (\\ud800 to \\udfff) in its text.")
+            raise ValueError(f"{place} has half a character (\\ud800 to \\udfff) in its text.")
         if columns and len(segments) != len(columns):
-            raise ValueError(f"{path}, line {number} has {len(segments)} {role}s, but the lines before {len(columns)}.")
+            raise ValueError(f"{place} has {len(segments)} {role}s, but the lines before {len(columns)}.")
         columns = columns or [[] for _ in segments]
         for column, segment in zip(columns, segments, strict=True):
             column.append(segment)

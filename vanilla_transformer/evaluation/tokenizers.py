@@ -32,7 +32,23 @@ class TokenizedText(BaseTokenizer):
         return re.sub(r"[^\S\t\n\v\f\r ]", lambda space: f"&#{ord(space[0])};", line)
 
 
-class Multi30kTokenizer(BaseTokenizer):
+class _MosesTokenized(BaseTokenizer):
+    """Words of Moses' tokenizer, of text that each class prepares in its own way."""
+
+    def __init__(self, language: str, normalizer: MosesPunctNormalizer):
+        self.language = language
+        self._normalizer = normalizer
+        self._tokenizer = MosesTokenizer(lang=language)
+        self._cached = lru_cache(_CACHED_LINES)(self._tokenized)
+
+    def signature(self) -> str:
+        return f"moses-sacremoses-{version('sacremoses')}-{self.language}-escaped"
+
+    def __call__(self, line: str) -> str:
+        return self._cached(line)
+
+
+class Multi30kTokenizer(_MosesTokenized):
     """Normalises punctuation and Moses-tokenises, on lower-cased text, as Multi30k's own script does.
 
     The script is `scripts/task1-tokenize.sh` of the repository multi30k/dataset: `lowercase.perl |
@@ -48,25 +64,16 @@ class Multi30kTokenizer(BaseTokenizer):
     normalization = "moses-perl"
 
     def __init__(self, language: str):
-        self.language = language
-        self._normalizer = MosesPunctNormalizer(lang=language, perl_parity=True)
+        super().__init__(language, MosesPunctNormalizer(lang=language, perl_parity=True))
         if language not in _QUOTATION_RULES_KNOWN:  # Perl's rule is for all others, sacremoses' for de, es and fr
             self._normalizer.substitutions[-1:-1] = MosesPunctNormalizer.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA
-        self._tokenizer = MosesTokenizer(lang=language)
-        self._cached = lru_cache(_CACHED_LINES)(self._tokenized)
-
-    def signature(self) -> str:
-        return f"moses-sacremoses-{version('sacremoses')}-{self.language}-escaped"
-
-    def __call__(self, line: str) -> str:
-        return self._cached(line)
 
     def _tokenized(self, line: str) -> str:
         # Perl's rules see the end of the line as a character, without which `."` would stay as it is there.
         return self._tokenizer.tokenize(self._normalizer.normalize(f"{line}\n"), return_str=True)
 
 
-class PaperTokenizer(BaseTokenizer):
+class PaperTokenizer(_MosesTokenized):
     """Moses-tokenises text, case kept, and splits German compounds: what the paper's BLEU of 28.4 was counted on.
 
     The steps are those of tensor2tensor's `utils/get_ende_bleu.sh`: `replace-unicode-punctuation.perl`,
@@ -82,18 +89,11 @@ class PaperTokenizer(BaseTokenizer):
     normalization = "moses-unicode-punctuation"
 
     def __init__(self, language: str, split_compounds: bool | None = None):
-        self.language = language
+        super().__init__(language, MosesPunctNormalizer(lang=language))
         self.split_compounds = language == "de" if split_compounds is None else split_compounds
-        self._normalizer = MosesPunctNormalizer(lang=language)
-        self._tokenizer = MosesTokenizer(lang=language)
-        self._cached = lru_cache(_CACHED_LINES)(self._tokenized)
 
     def signature(self) -> str:
-        splitting = "-atat" if self.split_compounds else ""
-        return f"moses-sacremoses-{version('sacremoses')}-{self.language}-escaped{splitting}"
-
-    def __call__(self, line: str) -> str:
-        return self._cached(line)
+        return f"{super().signature()}{'-atat' if self.split_compounds else ''}"
 
     def _tokenized(self, line: str) -> str:
         tokens = self._tokenizer.tokenize(self._normalizer.replace_unicode_punct(line), return_str=True)
