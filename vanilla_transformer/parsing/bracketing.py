@@ -7,7 +7,7 @@ knows none of its parameters. The version here is that of 2006, which prints F-m
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 from .evalb_parameters import COLLINS, EvalbParameters
@@ -28,14 +28,16 @@ def _percentage(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-class _Percentages:
-    """What is computed from the counts of a sentence or of many; 0 where there is nothing to count."""
+@dataclass(frozen=True, kw_only=True)
+class _Counts:
+    """Counts of a sentence or of many, and what is computed from them; 0 where there is nothing to count."""
 
-    matched: int
-    gold: int
-    parsed: int
-    words: int
-    correct_tags: int
+    matched: int = 0  # brackets of the parse that are in the gold tree
+    gold: int = 0  # brackets of the gold tree
+    parsed: int = 0  # brackets of the parse
+    crossing: int = 0  # brackets of the parse that overlap with a gold bracket without one containing the other
+    words: int = 0  # words of the gold tree that are not deleted
+    correct_tags: int = 0  # words whose tags match
 
     @property
     def recall(self) -> float:
@@ -53,19 +55,13 @@ class _Percentages:
         return _percentage(self.correct_tags, self.words)
 
 
-@dataclass(frozen=True)
-class SentenceScore(_Percentages):
+@dataclass(frozen=True, kw_only=True)
+class SentenceScore(_Counts):
     """How one parse compares with its gold tree."""
 
     number: int  # of the sentence, from 1
     length: int  # words of the gold tree, without those in `delete_labels_for_length`
     status: Status
-    matched: int = 0  # brackets of the parse that are in the gold tree
-    gold: int = 0  # brackets of the gold tree
-    parsed: int = 0  # brackets of the parse
-    crossing: int = 0  # brackets of the parse that overlap with a gold bracket without one containing the other
-    words: int = 0  # words of the gold tree that are not deleted
-    correct_tags: int = 0  # words whose tags match
     problem: str = ""  # why it is an error, if it is
 
     @property
@@ -74,11 +70,8 @@ class SentenceScore(_Percentages):
         return self.matched == self.gold == self.parsed
 
 
-_SUMS = ("matched", "gold", "parsed", "crossing", "words", "correct_tags", "complete")
-
-
-@dataclass(frozen=True)
-class BracketingSummary(_Percentages):
+@dataclass(frozen=True, kw_only=True)
+class BracketingSummary(_Counts):
     """Sums over sentences: how many there are, how many were errors or skipped, and of the scored ones the counts of
     `SentenceScore`, how many are complete, and how many have no or at most two crossing brackets.
     """
@@ -86,12 +79,6 @@ class BracketingSummary(_Percentages):
     sentences: int
     errors: int
     skipped: int
-    matched: int
-    gold: int
-    parsed: int
-    crossing: int
-    words: int
-    correct_tags: int
     complete: int
     without_crossing: int
     at_most_two_crossing: int
@@ -105,7 +92,8 @@ class BracketingSummary(_Percentages):
             sentences=len(scores),
             errors=sum(score.status == Status.ERROR for score in scores),
             skipped=sum(score.status == Status.SKIPPED for score in scores),
-            **{name: sum(getattr(score, name) for score in scored) for name in _SUMS},
+            complete=sum(score.complete for score in scored),
+            **{field.name: sum(getattr(score, field.name) for score in scored) for field in fields(_Counts)},
             without_crossing=sum(score.crossing == 0 for score in scored),
             at_most_two_crossing=sum(score.crossing <= 2 for score in scored),
         )
@@ -206,35 +194,33 @@ def _gold_trees(text: str, number: int) -> tuple[Tree, ...]:
 def _score(number: int, gold_trees: Iterable[Tree], parsed_text: str, parameters: EvalbParameters) -> SentenceScore:
     gold = _Sentence(gold_trees, parameters)
 
-    def not_scored(status: Status, problem: str = "") -> SentenceScore:
-        return SentenceScore(number, gold.length, status, words=len(gold.words), problem=problem)
+    def score(status: Status, **found) -> SentenceScore:
+        return SentenceScore(number=number, length=gold.length, status=status, words=len(gold.words), **found)
 
     try:
         parsed = _Sentence(read_trees(parsed_text), parameters)
     except ValueError as error:
-        return not_scored(Status.ERROR, f"the parse is malformed: {error}")
+        return score(Status.ERROR, problem=f"the parse is malformed: {error}")
     if not parsed.words:
-        return not_scored(Status.SKIPPED)
+        return score(Status.SKIPPED)
     if len(gold.words) != len(parsed.words):
         _keep_quotes(gold, parsed, parameters.delete_labels)
     if len(gold.words) != len(parsed.words):
         problem = f"the gold tree has {len(gold.words)} words and the parse {len(parsed.words)}"
-        return not_scored(Status.ERROR, problem)
-    for (gold_word, _), (parsed_word, _) in zip(gold.words, parsed.words, strict=True):
+        return score(Status.ERROR, problem=problem)
+    correct_tags = 0
+    for (gold_word, gold_tag), (parsed_word, parsed_tag) in zip(gold.words, parsed.words, strict=True):
         if not parameters.same_word(gold_word, parsed_word):
-            return not_scored(Status.ERROR, f"the parse has {parsed_word!r} for the word {gold_word!r}")
+            return score(Status.ERROR, problem=f"the parse has {parsed_word!r} for the word {gold_word!r}")
+        correct_tags += parameters.same_label(gold_tag, parsed_tag)
     gold_brackets, parsed_brackets = gold.counted_brackets(parameters), parsed.counted_brackets(parameters)
-    tags = [(tag, other) for (_, tag), (_, other) in zip(gold.words, parsed.words, strict=True)]
-    return SentenceScore(
-        number,
-        gold.length,
+    return score(
         Status.SCORED,
         matched=_matches(gold_brackets, parsed_brackets, parameters),
         gold=len(gold_brackets),
         parsed=len(parsed_brackets),
         crossing=_crossings(gold_brackets, parsed_brackets, len(gold.words)),
-        words=len(tags),
-        correct_tags=sum(parameters.same_label(*pair) for pair in tags),
+        correct_tags=correct_tags,
     )
 
 
@@ -306,13 +292,13 @@ class _Sentence:
 
     def counted_brackets(self, parameters: EvalbParameters) -> list[_Bracket]:
         """Brackets around words, without function tags and deleted labels."""
-        found = [
-            _Bracket(bracket.label.replace("=", "-").partition("-")[0], bracket.start, bracket.end)
-            for bracket in self.brackets
-            if bracket.start < bracket.end
-        ]
-        deleted = parameters.delete_labels
-        return [each for each in found if not any(parameters.same_label(each.label, label) for label in deleted)]
+        found = []
+        for bracket in self.brackets:
+            label = bracket.label.replace("=", "-").partition("-")[0]
+            deleted = any(parameters.same_label(label, each) for each in parameters.delete_labels)
+            if bracket.start < bracket.end and not deleted:
+                found.append(_Bracket(label, bracket.start, bracket.end))
+        return found
 
 
 def _keep_quotes(gold: _Sentence, parsed: _Sentence, deleted: frozenset[str]) -> None:

@@ -96,7 +96,11 @@ def read_linearised(text: str, words: Sequence[str], with_words: bool | None = N
     reader = _Reader()
     symbols = list(reader.read(_symbols(text), with_words))
     leaves = [symbol for symbol in symbols if isinstance(symbol, _Leaf)]
-    places, rest = (_placed_by_word if with_words else _placed_by_number)(leaves, words)
+    if with_words:
+        places, rest = _placed_by_word(leaves, words)
+    else:
+        places = [(word, ()) for _, word in zip_longest(leaves, words[: len(leaves)])]
+        rest = words[len(leaves) :]
     waiting = iter(places)
     for symbol in symbols:
         if isinstance(symbol, _Leaf):
@@ -150,15 +154,10 @@ class _Leaf:
     tag: str | None
 
 
-# For each leaf the word of the sentence that it gets, if any, and those left out before it; then the words at the end.
-_Places = tuple[list[tuple[str | None, Sequence[str]]], Sequence[str]]
-
-
-def _placed_by_number(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
-    return [(word, ()) for _, word in zip_longest(leaves, words[: len(leaves)])], words[len(leaves) :]
-
-
-def _placed_by_word(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
+def _placed_by_word(
+    leaves: Sequence[_Leaf], words: Sequence[str]
+) -> tuple[list[tuple[str | None, Sequence[str]]], Sequence[str]]:
+    """For each leaf the word that it gets, if any, and those left out before it; then the words left at the end."""
     found, waiting = [], []
     matcher = SequenceMatcher(None, [leaf.word for leaf in leaves], [*map(_written, words)], autojunk=False)
     for _, start, end, first, last in matcher.get_opcodes():
@@ -225,10 +224,8 @@ class _Reader:
             return
         if leaf.word is not None and leaf.word != _written(word):
             self.repairs.append(f"put the word {word!r} in the place of {leaf.word!r}")
-        if leaf.tag is None:
-            self.opened[-1][1].extend(self._without_tag([word]))
-        else:
-            self.opened[-1][1].append(Tree(leaf.tag, word=word))
+        found = self._without_tag([word]) if leaf.tag is None else [Tree(leaf.tag, word=word)]
+        self.opened[-1][1].extend(found)
 
     def _without_tag(self, words: Iterable[str]) -> Iterator[Tree]:
         for word in words:

@@ -93,21 +93,21 @@ def read_trees(text: str) -> tuple[Tree, ...]:
     done: list[Tree] = []
     opened: list[_Opened] = []
     for token in _TOKEN.finditer(text):
-        label, word = token["label"], token["word"]
+        label, word, place = token["label"], token["word"], f"at character {token.start() + 1}"
         beside = opened[-1] if opened else None
         if label is not None:
             if beside and beside.word is not None:
-                raise ValueError(f"a bracket beside the word {beside.word!r} at character {token.start() + 1}")
+                raise ValueError(f"a bracket beside the word {beside.word!r} {place}")
             opened.append(_Opened(label, [], None))
         elif word is not None:
             if beside is None:
-                raise ValueError(f"the word {word!r} outside brackets at character {token.start() + 1}")
+                raise ValueError(f"the word {word!r} outside brackets {place}")
             if beside.children or beside.word is not None:
-                raise ValueError(f"the word {word!r} has no bracket of its own at character {token.start() + 1}")
+                raise ValueError(f"the word {word!r} has no bracket of its own {place}")
             beside.word = word
         else:
             if beside is None:
-                raise ValueError(f"nothing is open that is closed at character {token.start() + 1}")
+                raise ValueError(f"nothing is open that is closed {place}")
             opened.pop()
             tree = Tree(beside.label, tuple(beside.children), beside.word)
             (opened[-1].children if opened else done).append(tree)
