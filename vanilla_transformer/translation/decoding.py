@@ -91,11 +91,8 @@ class Decoding:
             align: Whether translations are to be aligned with their sources.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
         """
-        found = {}
-        for name in cls._asked():
-            value = options[name] if name in options else getattr(saved, name, None)
-            if value is not None:
-                found[name] = value
+        asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
+        found = {name: value for name, value in asked.items() if value is not None}
         if "max_new_tokens" in found:
             limits = {"max_length": None, "max_length_offset": None}
         elif options.get("max_length") is not None:
@@ -122,14 +119,10 @@ class Decoding:
         return sorted(self.given.keys() - self._asked() - {"return_dict_in_generate"})
 
     def longest(self, source: int, prefix: int = 0) -> int:
-        """Tokens that the translation of a source may have, its prefix included and the start token not.
+        """Tokens that the translation of so many source tokens may have, its prefix included and the start token not.
 
         The one place that decides it: engines ask, and `generate()` of our own models, which travel to the Hub without
         this file, follows the same rule.
-
-        Args:
-            source: Tokens of the source.
-            prefix: Tokens that are given.
         """
         # What is as long as it may be has a forced end for its last token.
         forced = 0 if self.forced_eos_token_id is None else 1
