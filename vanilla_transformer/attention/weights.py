@@ -149,13 +149,12 @@ def align_words(
     found = []
     for i, weights in enumerate(attention):
         source, target = words(tokenizer, sources, i), words(tokenizer, targets, i)
-        names = [word for word, _ in source]
+        alignment = WordAlignment([word for word, _ in source], [], [], [])
         if source and target:
             between_words = merged(weights, [places for _, places in target], [places for _, places in source])
             shares, links = (each.tolist() for each in between_words.max(dim=1))
-            found.append(WordAlignment(names, [word for word, _ in target], links, shares))
-        else:
-            found.append(WordAlignment(names, [], [], []))
+            alignment = WordAlignment(alignment.source, [word for word, _ in target], links, shares)
+        found.append(alignment)
     return found
 
 

@@ -222,12 +222,7 @@ def _series(log: Sequence[Mapping[str, float]], x_name: str, y_name: str) -> tup
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _draw_losses(
-    axes,
-    losses: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    skip_steps: Sequence[float],
-    skipped: Sequence[int],
-) -> None:
+def _draw_losses(axes, losses: Mapping, skip_steps: Sequence[float], skipped: Sequence[int]) -> None:
     """Draws losses, and crosses at the lower edge where updates were skipped."""
     for label, (steps, values) in losses.items():
         color = _VALIDATION_COLOR if label == "validation loss" else _TRAINING_COLOR
