@@ -330,10 +330,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path, *names: str) -> None:
-    """Removes what the functions above had not finished when their process was killed.
-
-    Of what is called one of the names, or of anything. What still runs is left alone.
-    """
+    """Removes what the functions above had not finished, of these names or of any, when their process was killed."""
     with suppress(OSError):  # a folder that may be written to, but not listed
         for path in [path for path in folder.iterdir() if is_leftover(path, *names)]:
             if path.is_symlink() or not (path.is_file() or path.is_dir()):

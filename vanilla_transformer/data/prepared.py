@@ -87,11 +87,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def corpus_begun_with(folder: str | Path) -> dict | None:
-    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
-
-    Raises:
-        ValueError: The folder is damaged.
-    """
+    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet."""
     return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
 
 

@@ -90,8 +90,8 @@ def learn_tokenizer(
 
     Returns:
         A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
-        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)`. (The `tokenizers` library
-        knows the combining marks of Unicode 9: runs of marks with later ones among them stay in the order written.)
+        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining
+        marks with later ones among them stay in the order written).
 
     Raises:
         TypeError: `texts` is a single string, or holds something else than strings.
@@ -116,10 +116,7 @@ def learn_tokenizer(
 
 
 def _learned_model(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
-    """Merges the most frequent pair of neighbours, again and again.
-
-    Of word pieces one that continues a word is not the piece that starts one.
-    """
+    """Merges the most frequent pair of neighbours, again and again."""
     # The library's own order of the characters that spell bytes changes from run to run.
     options = {"vocab_size": settings.vocab_size, "show_progress": show_progress}
     options["initial_alphabet"] = alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

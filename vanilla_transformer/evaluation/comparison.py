@@ -44,8 +44,7 @@ def largest_differences(
     Args:
         systems: Translations of the same segments by the name of the system.
         references: Lists of references, each with another one of every segment.
-        metric: What sentences are scored by.
-        target_language: As for `score_translations`.
+        metric, target_language: As for `score_translations`.
         count: How many sentences that the first system translates better, and how many that the other does.
 
     Returns:
@@ -117,9 +116,7 @@ def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], l
 def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tuple[list[str], list[str]]:
     """Groups by how often the rarest word of a sentence occurs in the training text, whatever its case.
 
-    Args:
-        sources: The sentences.
-        training_text: Lines of the source side of what the systems were trained on; read once, never held.
+    `training_text` is the source side of what the systems were trained on, line by line; it is read once, never held.
 
     Returns:
         The label of each sentence, and the labels from rare to frequent.

@@ -123,13 +123,11 @@ def score_segments(
     *,
     target_language: str,
 ) -> list[dict[str, float]]:
-    """Scores each translation alone; arguments and errors are those of `score_translations`.
+    """Scores each translation alone: for each segment the value of each metric, by name.
 
     BLEU of a single sentence, in all its variants, is smoothed ("exp") and uses no longer n-grams than the sentence
-    has. NIST keeps the weights that all references together give to n-grams.
-
-    Returns:
-        For each segment the value of each metric, by name.
+    has. NIST keeps the weights that all references together give to n-grams. Arguments and errors are those of
+    `score_translations`.
     """
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
     segments: list[dict[str, float]] = [{} for _ in hypotheses]
@@ -224,8 +222,8 @@ def perplexity_scores(
     The end of a sentence counts as a token and as a word: it is predicted too. Words are separated by spaces.
 
     Args:
-        log_probabilities: Of each reference given its source, its end included, in nats.
-        tokens: How many tokens that is, the end included.
+        log_probabilities: Of each reference given its source, in nats.
+        tokens: How many tokens that is.
         references: The references as text, to count their words.
         vocabulary_size: Tokens of the vocabulary, for the signature. Perplexities per word can be compared between
             vocabularies, on the same text.
@@ -259,10 +257,8 @@ def _checked(
         raise TypeError(f"metrics must be a list of names, got the string {metrics!r}; write [{metrics!r}]")
     for metric in metrics:
         metric_named(metric)
-    if isinstance(references, str):
-        raise TypeError("references must be a sequence of strings, one per segment; got one string")
     several = references and all(isinstance(each, Sequence) and not isinstance(each, str) for each in references)
-    lists = [list(each) for each in references] if several else [list(references)]
+    lists = references if several else [references]
     named_lists = {"references" if len(lists) == 1 else f"references[{i}]": each for i, each in enumerate(lists)}
     for name, segments in [*systems.items(), *named_lists.items()]:
         if isinstance(segments, str):
@@ -279,7 +275,7 @@ def _checked(
         if not hypotheses:
             raise ValueError(f"nothing to score: {system} and references are empty")
     language_code(target_language)
-    return lists
+    return [list(each) for each in lists]
 
 
 def _signature(metric: "Metric", samples: Mapping[str, int]) -> str:

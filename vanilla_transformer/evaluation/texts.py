@@ -18,19 +18,12 @@ _ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # those of XML: the text of
 
 @dataclass(frozen=True)
 class Text:
-    """A source, a reference, or what a system made of the source.
+    """A source, a reference, or what a system made of the source."""
 
-    Attributes:
-        name: What tables and errors call it.
-        segments: Its segments, usually sentences.
-        ids: In SGM, the document and number of each segment.
-        language: Code of its language, where the file says so.
-    """
-
-    name: str
-    segments: list[str]
-    ids: list[tuple[str, str]] | None = None
-    language: str | None = None
+    name: str  # what tables and errors call it
+    segments: list[str]  # usually sentences
+    ids: list[tuple[str, str]] | None = None  # in SGM, the document and number of each segment
+    language: str | None = None  # code of its language, where the file says so
 
 
 def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]:

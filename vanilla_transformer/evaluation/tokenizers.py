@@ -56,9 +56,6 @@ class Multi30kTokenizer(_MosesTokenized):
     would take the beard of "rasiert seinen Bart." for the abbreviation "Bart." and keep the full stop on it. The texts
     come out as the files published there as `data/task1/tok`, and test_2016_flickr.de has the 12,103 words that Wu et
     al. (2021) print.
-
-    Args:
-        language: Code of the text's language, such as `"de"`.
     """
 
     normalization = "moses-perl"
@@ -80,10 +77,6 @@ class PaperTokenizer(_MosesTokenized):
     `tokenizer.perl -l LANGUAGE`, and for German `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`, which makes three words of
     "Bericht-Entwurf" and so gives hypotheses that have one half of it right some credit ("for historical reasons").
     The script took its references tokenised from elsewhere; here they go through the same steps.
-
-    Args:
-        language: Code of the text's language, such as `"de"`.
-        split_compounds: Whether to split at hyphens; by default for German alone.
     """
 
     normalization = "moses-unicode-punctuation"

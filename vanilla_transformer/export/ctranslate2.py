@@ -227,9 +227,6 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()
 
 
-__all__ = ["POSITIONS", "QUANTIZATIONS", "specification", "to_ctranslate2"]
-
-
 if __name__ == "__main__":
     from ctranslate2.converters.transformers import main
 

@@ -248,20 +248,13 @@ class _Quote:
 
 
 class _Sentence:
-    """What EVALB sees of a tree, or of several in one line.
-
-    Attributes:
-        words: Words that are not deleted, with their tags.
-        length: Number of words, in the sense of `delete_labels_for_length`.
-        brackets: All constituents in the order in which they open, including those that do not count.
-        quotes: Quotation marks and apostrophes with a tag in `quote_labels`, deleted or not.
-    """
+    """What EVALB sees of a tree, or of several in one line."""
 
     def __init__(self, trees: Iterable[Tree], parameters: EvalbParameters):
-        self.words: list[tuple[str, str]] = []
-        self.length = 0
-        self.brackets: list[_Bracket] = []
-        self.quotes: list[_Quote] = []
+        self.words: list[tuple[str, str]] = []  # those that are not deleted, with their tags
+        self.length = 0  # in words, in the sense of `delete_labels_for_length`
+        self.brackets: list[_Bracket] = []  # in the order in which they open, including those that do not count
+        self.quotes: list[_Quote] = []  # quotation marks and apostrophes with a tag in `quote_labels`, deleted or not
         opened: list[int] = []
         for node, down in (step for tree in trees for step in tree.walk()):
             if node.word is None and down:

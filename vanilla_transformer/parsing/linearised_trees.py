@@ -68,11 +68,9 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether a sequence has words in it: then half of what is no bracket are tags with a slash, else none are.
-
-    A quarter is enough, since a model may have written it.
-    """
+    """Whether a sequence has words in it: then half of what is no bracket are tags with a slash, else none are."""
     others = [symbol for symbol in _symbols(text) if _OTHER.fullmatch(symbol)]
+    # A quarter is enough, since a model may have written it.
     return 0 < len(others) <= 4 * sum(map(bool, map(_TAG_AFTER_WORD.fullmatch, others)))
 
 

@@ -35,11 +35,9 @@ def plot_attention_maps(
     Args:
         weights: Attention probabilities of one sentence in one layer, of shape (heads, queries, keys).
         queries, keys: The tokens that look, and those that are looked at, any text.
-        path: The file to write, .png or .svg.
         heads: Which heads, counted from 0; all if it is not given.
         sides: What to call the rows and the columns.
         highlight: Rows to put a frame around.
-        title: A line above the picture.
 
     Raises:
         ValueError: The shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
@@ -132,13 +130,8 @@ def plot_attention_overview(
 
     Args:
         attentions: By name, attention probabilities of shape (layers, heads, queries, keys).
-        path: The file to write, .png or .svg.
         lines: Whether to draw lines instead of heat maps.
-        title: A line above the picture.
-        caption: Lines below it, say the words that are looked at.
-
-    Raises:
-        ValueError: There is nothing to draw.
+        caption: Lines below the picture, say the words that are looked at.
     """
     blocks = {name: np.asarray(weights, dtype=float) for name, weights in attentions.items()}
     if not blocks or any(weights.ndim != 4 or weights.size == 0 for weights in blocks.values()):

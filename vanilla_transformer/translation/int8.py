@@ -97,6 +97,3 @@ def _largest_weight() -> int:
     except (AttributeError, RuntimeError) as error:
         raise ValueError("This torch has no products of 8 bits for this processor: translate in float32.") from error
     return 127 if found.item() == 64 * 127 * 127 else 63
-
-
-__all__ = ["Int8Linear", "quantize_int8"]
