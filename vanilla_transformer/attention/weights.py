@@ -48,8 +48,7 @@ def attentions(
     Args:
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
-        source: The sentence to translate.
-        target: Its translation; the model's own if it is None.
+        source, target: The sentence, and its translation; None: the model's own.
         by_words: Whether to merge the pieces of a word, as `pieces.merged` does.
     """
     sources = tokenizer([source])

@@ -7,7 +7,7 @@ knows none of its parameters. The version here is that of 2006, which prints F-m
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 
 from .evalb_parameters import COLLINS, EvalbParameters
@@ -28,16 +28,14 @@ def _percentage(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Counts:
-    """Counts of a sentence or of many, and what is computed from them; 0 where there is nothing to count."""
+class _Percentages:
+    """What is computed from the counts of a sentence or of many; 0 where there is nothing to count."""
 
-    matched: int = 0  # brackets of the parse that are in the gold tree
-    gold: int = 0  # brackets of the gold tree
-    parsed: int = 0  # brackets of the parse
-    crossing: int = 0  # brackets of the parse that overlap with a gold bracket without one containing the other
-    words: int = 0  # words of the gold tree that are not deleted
-    correct_tags: int = 0  # words whose tags match
+    matched: int
+    gold: int
+    parsed: int
+    words: int
+    correct_tags: int
 
     @property
     def recall(self) -> float:
@@ -55,13 +53,19 @@ class _Counts:
         return _percentage(self.correct_tags, self.words)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentenceScore(_Counts):
+@dataclass(frozen=True)
+class SentenceScore(_Percentages):
     """How one parse compares with its gold tree."""
 
     number: int  # of the sentence, from 1
     length: int  # words of the gold tree, without those in `delete_labels_for_length`
     status: Status
+    matched: int = 0  # brackets of the parse that are in the gold tree
+    gold: int = 0  # brackets of the gold tree
+    parsed: int = 0  # brackets of the parse
+    crossing: int = 0  # brackets of the parse that overlap with a gold bracket without one containing the other
+    words: int = 0  # words of the gold tree that are not deleted
+    correct_tags: int = 0  # words whose tags match
     problem: str = ""  # why it is an error, if it is
 
     @property
@@ -70,8 +74,11 @@ class SentenceScore(_Counts):
         return self.matched == self.gold == self.parsed
 
 
-@dataclass(frozen=True, kw_only=True)
-class BracketingSummary(_Counts):
+_SUMS = ("matched", "gold", "parsed", "crossing", "words", "correct_tags", "complete")
+
+
+@dataclass(frozen=True)
+class BracketingSummary(_Percentages):
     """Sums over sentences: how many there are, how many were errors or skipped, and of the scored ones the counts of
     `SentenceScore`, how many are complete, and how many have no or at most two crossing brackets.
     """
@@ -79,6 +86,12 @@ class BracketingSummary(_Counts):
     sentences: int
     errors: int
     skipped: int
+    matched: int
+    gold: int
+    parsed: int
+    crossing: int
+    words: int
+    correct_tags: int
     complete: int
     without_crossing: int
     at_most_two_crossing: int
@@ -92,8 +105,7 @@ class BracketingSummary(_Counts):
             sentences=len(scores),
             errors=sum(score.status == Status.ERROR for score in scores),
             skipped=sum(score.status == Status.SKIPPED for score in scores),
-            complete=sum(score.complete for score in scored),
-            **{field.name: sum(getattr(score, field.name) for score in scored) for field in fields(_Counts)},
+            **{name: sum(getattr(score, name) for score in scored) for name in _SUMS},
             without_crossing=sum(score.crossing == 0 for score in scored),
             at_most_two_crossing=sum(score.crossing <= 2 for score in scored),
         )
@@ -195,7 +207,7 @@ def _score(number: int, gold_trees: Iterable[Tree], parsed_text: str, parameters
     gold = _Sentence(gold_trees, parameters)
 
     def score(status: Status, **found) -> SentenceScore:
-        return SentenceScore(number=number, length=gold.length, status=status, words=len(gold.words), **found)
+        return SentenceScore(number, gold.length, status, words=len(gold.words), **found)
 
     try:
         parsed = _Sentence(read_trees(parsed_text), parameters)

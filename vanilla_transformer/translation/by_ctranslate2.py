@@ -36,10 +36,6 @@ class ExportedModel:
         folder: What `to_ctranslate2` wrote; or `ct2-transformers-converter`, told to copy `generation_config.json`.
         device: auto, cpu or cuda.
 
-    Attributes:
-        generation_config: How it translates.
-        positions: How many tokens a source or a translation may have.
-
     Raises:
         FileNotFoundError: The folder or a file in it is missing.
         ValueError: CTranslate2 cannot translate as its generation config says.
@@ -69,7 +65,7 @@ class ExportedModel:
             if (value := getattr(self.generation_config, name, None)) not in _NEUTRAL:
                 raise ValueError(f"The model in {folder} is to be run with {name} = {value}: not so in CTranslate2.")
         settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-        self.positions = settings.get("positions", POSITIONS)
+        self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
     @staticmethod
     def is_in(folder: Path) -> bool:

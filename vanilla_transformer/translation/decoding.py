@@ -64,9 +64,9 @@ class Decoding:
     max_length: int | None = None  # with the start token and the prefix
     max_length_offset: int | None = None  # more than the source has (section 6.1)
     forced_eos_token_id: int | None = None  # the last token of a translation that reaches its limit
-    positions: int | None = None  # that the model has
-    prefix: tuple[int, ...] = ()
-    align: bool = False
+    positions: int | None = None  # tokens that the model has positions for; None: any number
+    prefix: tuple[int, ...] = ()  # token ids that every translation begins with
+    align: bool = False  # translations are to be aligned with their sources
     scores: bool = False
     given: Mapping  # the call's own options, for `generate()`
 
@@ -86,9 +86,7 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions: Tokens that the model has positions for; None: any number.
-            prefix: Token ids that every translation begins with.
-            align: Whether translations are to be aligned with their sources.
+            positions, prefix, align: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
         """
         asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
