@@ -45,24 +45,16 @@ def _register(loaded: set[str]) -> None:
 
         AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig)
     if _MODEL_REGISTRY in loaded and begun.isdisjoint({_FOUNDATION, *_MODELS}):
-        from transformers.models.auto.modeling_auto import (
-            AutoModel,
-            AutoModelForSeq2SeqLM,
-            AutoModelForSequenceClassification,
-        )
+        from transformers.models.auto import modeling_auto as auto
 
-        from .model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
-        from .model.configuration_vanilla_transformer import VanillaTransformerConfig
-        from .model.modeling_vanilla_transformer import (
-            VanillaTransformerForConditionalGeneration,
-            VanillaTransformerModel,
-        )
+        from .model import classification_vanilla_transformer as classification
+        from .model import modeling_vanilla_transformer as modeling
+        from .model.configuration_vanilla_transformer import VanillaTransformerConfig as Config
 
-        AutoModel.register(VanillaTransformerConfig, VanillaTransformerModel)
-        AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, VanillaTransformerForConditionalGeneration)
-        AutoModelForSequenceClassification.register(
-            VanillaTransformerConfig, VanillaTransformerForSequenceClassification
-        )
+        auto.AutoModel.register(Config, modeling.VanillaTransformerModel)
+        auto.AutoModelForSeq2SeqLM.register(Config, modeling.VanillaTransformerForConditionalGeneration)
+        for_classes = classification.VanillaTransformerForSequenceClassification
+        auto.AutoModelForSequenceClassification.register(Config, for_classes)
     if _PIPELINE_REGISTRY in loaded and _PIPELINE not in begun:
         from .model.pipeline_vanilla_transformer import register_translation_pipeline
 

@@ -92,12 +92,32 @@ def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
             ) from error
 
 
+def json_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, object]]:
+    """What each line of a file of JSON lines holds, after what to call its place: file and line.
+
+    Raises:
+        ValueError: A line is not JSON. Raised on reading it.
+    """
+    for number, line in enumerate(lines, start=1):
+        place = f"{path}, line {number}"
+        try:
+            yield place, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{place} is not JSON ({error}).") from error
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, a million at a time."""
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            yield block
+
+
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    for block in blocks_of(path):
+        digest.update(block)
     return digest.hexdigest()
 
 
@@ -310,10 +330,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path, *names: str) -> None:
-    """Removes what the functions above had not finished when their process was killed.
-
-    Of what is called one of the names, or of anything. What still runs is left alone.
-    """
+    """Removes what the functions above had not finished, of these names or of any, when their process was killed."""
     with suppress(OSError):  # a folder that may be written to, but not listed
         for path in [path for path in folder.iterdir() if is_leftover(path, *names)]:
             if path.is_symlink() or not (path.is_file() or path.is_dir()):

@@ -52,11 +52,11 @@ def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) 
     if tokenizer.is_fast:
         numbers = encoded.word_ids(row)
     else:  # sentencepiece marks where words begin
-        tokens, numbers = tokenizer.convert_ids_to_tokens(ids), []
-        for token, i in zip(tokens, ids, strict=True):
-            begins = token.startswith("▁") or not numbers
-            last = next((n for n in reversed(numbers) if n is not None), -1)
-            numbers.append(None if i in tokenizer.all_special_ids else last + begins)
+        numbers, last = [], -1
+        for token, i in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True):
+            special = i in tokenizer.all_special_ids
+            last += not special and (token.startswith("▁") or not numbers)
+            numbers.append(None if special else last)
     places: dict[int, list[int]] = {}
     for place, number in enumerate(numbers):
         if number is not None:
@@ -75,8 +75,7 @@ def merged(weights: torch.Tensor, rows: Sequence[Sequence[int]], columns: Sequen
 
     Args:
         weights: (..., queries, keys) between pieces.
-        rows: The places of the pieces of each word that looks.
-        columns: The places of the pieces of each word that is looked at.
+        rows, columns: The places of the pieces of each word that looks, and of each that is looked at.
 
     Returns:
         (..., words that look, words that are looked at)

@@ -15,30 +15,18 @@ from .pieces import merged, piece_labels, words
 class Attentions:
     """What every head of a model looks at while it reads a sentence and writes its translation.
 
-    Each row of weights sums to 1.
-
-    Attributes:
-        encoder: (layers, heads, source, source)
-        decoder: (layers, heads, target, target), 0 above the diagonal; rows are what the decoder reads
-        cross: (layers, heads, target, source); rows are what it writes, each with the weights that predicted it
-        source: Names of the source's pieces, or words.
-        read: Names of what the decoder reads: its start symbol, then the translation.
-        written: Names of what it writes, one step later.
+    Each row of weights sums to 1. Names are of pieces, or of words.
     """
 
-    encoder: torch.Tensor
-    decoder: torch.Tensor
-    cross: torch.Tensor
+    encoder: torch.Tensor  # (layers, heads, source, source)
+    decoder: torch.Tensor  # (layers, heads, target, target), 0 above the diagonal; rows are what the decoder reads
+    cross: torch.Tensor  # (layers, heads, target, source); rows are what it writes, with the weights that predicted it
     source: list[str]
-    read: list[str]
-    written: list[str]
+    read: list[str]  # by the decoder: its start symbol, then the translation
+    written: list[str]  # one step later
 
     def of(self, attention: str) -> tuple[torch.Tensor, list[str], list[str]]:
-        """The weights (layers, heads, queries, keys) of encoder, decoder or cross, and names of queries and keys.
-
-        Raises:
-            ValueError: There is no such attention.
-        """
+        """The weights (layers, heads, queries, keys) of encoder, decoder or cross, and names of queries and keys."""
         names = {"encoder": (self.source, self.source), "decoder": (self.read, self.read)}
         names["cross"] = (self.written, self.source)
         if attention not in names:
@@ -60,8 +48,7 @@ def attentions(
     Args:
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
-        source: The sentence to translate.
-        target: Its translation; the model's own if it is None.
+        source, target: The sentence, and its translation; None: the model's own.
         by_words: Whether to merge the pieces of a word, as `pieces.merged` does.
     """
     sources = tokenizer([source])
@@ -149,13 +136,12 @@ def align_words(
     found = []
     for i, weights in enumerate(attention):
         source, target = words(tokenizer, sources, i), words(tokenizer, targets, i)
-        names = [word for word, _ in source]
+        alignment = WordAlignment([word for word, _ in source], [], [], [])
         if source and target:
             between_words = merged(weights, [places for _, places in target], [places for _, places in source])
             shares, links = (each.tolist() for each in between_words.max(dim=1))
-            found.append(WordAlignment(names, [word for word, _ in target], links, shares))
-        else:
-            found.append(WordAlignment(names, [], [], []))
+            alignment = WordAlignment(alignment.source, [word for word, _ in target], links, shares)
+        found.append(alignment)
     return found
 
 

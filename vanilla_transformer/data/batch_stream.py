@@ -59,14 +59,12 @@ class TokenBatchStream(IterableDataset):
     on with the next batch.
 
     Args:
-        pairs: The stream.
-        tokenizer: What makes ids of text.
+        pairs, tokenizer: The stream, and what makes ids of its text.
         max_tokens: As for [`TokenBatchSampler`].
         limits: Which pairs are kept.
         buffer_pairs: Pairs of a pool. Two pools are in memory, of some 500 bytes a pair.
         seed: What the order is drawn from.
-        rank: Number of this process, of `world_size`; each pair is one process's in a pass.
-        world_size: Number of processes.
+        rank: Number of this process, of the `world_size` processes; each pair is one process's in a pass.
         readers: Units that are read at the same time.
         passes: After how many passes to end; None: never.
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
@@ -177,11 +175,9 @@ class TokenBatchStream(IterableDataset):
         sources, targets, report = encode_pairs(self.tokenizer, pairs, self.limits)
         batches = []
         if sources:
-            seed = np.random.SeedSequence((self.seed, self.rank, begin.epoch, begin.unit, begin.row))
+            drawn = np.random.SeedSequence((self.seed, self.rank, begin.epoch, begin.unit, begin.row)).generate_state(1)
             lengths = [len(source) for source in sources], [len(target) for target in targets]
-            batches = list(
-                TokenBatchSampler(*lengths, self.max_tokens, seed=int(seed.generate_state(1)[0]), coarse=True)
-            )
+            batches = list(TokenBatchSampler(*lengths, self.max_tokens, seed=int(drawn[0]), coarse=True))
         return _Pool(begin, end, sources, targets, batches, report)
 
     def _rows(self, begin: _Place, readers: Executor) -> "Iterator[tuple[_Place, Pair | None]]":

@@ -17,8 +17,7 @@ class TokenBatchSampler(Sampler[list[int]]):
     batches is too, and every pair comes exactly once. The order depends on (seed, epoch) alone.
 
     Args:
-        source_lengths: (pairs,) tokens of each source, `</s>` included.
-        target_lengths: (pairs,) tokens of each target, `</s>` included.
+        source_lengths, target_lengths: (pairs,) tokens of each text, `</s>` included.
         max_tokens: Budget of a batch: pairs times longest source, and pairs times longest target, are at most this
             (section 5.1: about 25,000 source and 25,000 target tokens).
         seed: What the order is drawn from, together with the epoch.
@@ -43,10 +42,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.source_lengths = np.asarray(source_lengths, dtype=np.int64)
         self.target_lengths = np.asarray(target_lengths, dtype=np.int64)
         self._check(max_tokens)
-        self.max_tokens = max_tokens
-        self.seed = seed
-        self.shuffle = shuffle
-        self.epoch = 0
+        self.max_tokens, self.seed, self.shuffle, self.epoch = max_tokens, seed, shuffle, 0
         self._band_of = np.arange(self.target_lengths.max() + 1)  # of each target length; here its own
         if coarse:
             self._band_of = _bands(self.source_lengths, self.target_lengths, max_tokens)

@@ -80,7 +80,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over all pairs in their order: the same text in whatever format gives the same fingerprint."""
+        """SHA-256 over all pairs in their order, the same for the same text in whatever format."""
         digest = hashlib.sha256()
         for pair in self.pairs:
             by_language = sorted(zip(self.identity["languages"], pair, strict=True))
@@ -91,11 +91,7 @@ class TextCorpus(Corpus):
         return iter(self.pairs)
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """See [`Corpus.encoded`].
-
-        Raises:
-            ValueError: No pair is left.
-        """
+        """See [`Corpus.encoded`]. Raises ValueError if no pair is left."""
         from datasets import Dataset, Features, List, Value
 
         from .encoding import encode_pairs
@@ -109,27 +105,18 @@ class TextCorpus(Corpus):
 
 @dataclass
 class PairStream(Corpus):
-    """A corpus in units, each of which can be read by itself.
-
-    Attributes:
-        name: What messages call it.
-        units: How many there are; a unit is some ten thousand rows of Parquet files, or a whole file of another kind.
-        open: From a unit's number to its (source, target) pairs, always the same in the same order.
-        identity: What tells this corpus from another.
-        bounded: Whether a unit may be held in memory.
-        patience: Seconds without a single new pair after which reading is given up; 0: errors are raised as they are.
-        stop: Set to end reading: a reader that waits for a connection then gives up at once.
-        pairs: How many pairs there are in all, where that is known without reading them.
+    """A corpus in units, each of which can be read by itself: some ten thousand rows of Parquet files, or a whole file
+    of another kind.
     """
 
     name: str
     units: int
-    open: Callable[[int], Iterator[Pair]]
+    open: Callable[[int], Iterator[Pair]]  # from a unit's number to its pairs, always the same in the same order
     identity: dict = field(default_factory=dict)
-    bounded: bool = True
-    patience: float = 3600.0
-    stop: threading.Event = field(default_factory=threading.Event)
-    pairs: int | None = None
+    bounded: bool = True  # a unit may be held in memory
+    patience: float = 3600.0  # seconds without a new pair after which reading is given up; 0: errors are raised as is
+    stop: threading.Event = field(default_factory=threading.Event)  # set to end reading, waits for a connection too
+    pairs: int | None = None  # in all, where that is known without reading them
 
     @cached_property
     def fingerprint(self) -> str:
@@ -196,8 +183,7 @@ def load_corpus(
             phrasebook:SPLIT:PAIRS: so many pairs of the built-in phrasebook (en and de);
             {"hub": NAME, "config": ..., "split": ..., "revision": ...}: a dataset of the Hub (the default split is
             train), with a column `translation` or one per language.
-        source_language: Language code of the source, say "en".
-        target_language: Language code of the target, say "de".
+        source_language, target_language: Language codes, say "en" and "de".
         folder: What relative paths are relative to.
 
     Returns:
@@ -219,7 +205,7 @@ def read_corpus(where, source_language: str, target_language: str, *, folder="."
     """Reads all pairs of a corpus into a [`TextCorpus`]; text files are hashed as they are read.
 
     Args:
-        where, source_language, target_language, folder: As for `load_corpus`, which raises the same.
+        where, source_language, target_language, folder: As for `load_corpus`.
         patience, begun: As for `open_stream`.
     """
     languages, folder = _two_languages(source_language, target_language), Path(folder)
@@ -318,7 +304,7 @@ def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, beg
     )
     groups = persistently(rows.reshard, name, patience)  # of Parquet one shard per row group, else per file
     told = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
-    known = told.num_examples if told is not None and told.num_examples else None
+    known = (told and told.num_examples) or None
     units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
 
     def open_unit(unit: int) -> Iterator[Pair]:

@@ -53,13 +53,9 @@ class EncodingReport:
 
     def __add__(self, other: "EncodingReport") -> "EncodingReport":
         """The account of two parts of a corpus."""
-        return EncodingReport(
-            self.pairs + other.pairs,
-            self.kept + other.kept,
-            dict(Counter(self.dropped) + Counter(other.dropped)),
-            self.source_tokens + other.source_tokens,
-            self.target_tokens + other.target_tokens,
-        )
+        numbers = ("pairs", "kept", "source_tokens", "target_tokens")
+        dropped = dict(Counter(self.dropped) + Counter(other.dropped))
+        return EncodingReport(dropped=dropped, **{name: getattr(self, name) + getattr(other, name) for name in numbers})
 
     def __str__(self) -> str:
         dropped = "; ".join(f"{count:,} {reason}" for reason, count in self.dropped.items()) or "none"
@@ -77,22 +73,19 @@ def encode_pairs(
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
     """
-    report = EncodingReport(pairs=len(pairs))
+    dropped: Counter = Counter()
     kept_sources, kept_targets = [], []
     for start in range(0, len(pairs), 10_000):
         part = pairs[start : start + 10_000]
         sources, targets = (_ids(tokenizer, [pair[side].strip() for pair in part]) for side in (0, 1))
         for source, target in zip(sources, targets, strict=True):
-            reason = limits.reason_to_drop(len(source), len(target)) if limits else None
-            if reason is not None:
-                report.dropped[reason] = report.dropped.get(reason, 0) + 1
+            if limits and (reason := limits.reason_to_drop(len(source), len(target))):
+                dropped[reason] += 1
                 continue
             kept_sources.append(np.array(source, dtype=np.int32))
             kept_targets.append(np.array(target, dtype=np.int32))
-    report.kept = len(kept_targets)
-    report.source_tokens = sum(map(len, kept_sources))
-    report.target_tokens = sum(map(len, kept_targets))
-    return kept_sources, kept_targets, report
+    tokens = (sum(map(len, texts)) for texts in (kept_sources, kept_targets))
+    return kept_sources, kept_targets, EncodingReport(len(pairs), len(kept_targets), dict(dropped), *tokens)
 
 
 def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[int]]:

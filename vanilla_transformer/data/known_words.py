@@ -24,11 +24,7 @@ _NUMBER = "0"  # stands for all numbers, which are spelt in digits
 
 
 class WordList:
-    """What has been read so far: the different strings between blanks, a few million times fewer than there are words.
-
-    Args:
-        most: Of more than so many no list is kept.
-    """
+    """The different strings between blanks that have been read so far. Of more than `most` no list is kept."""
 
     def __init__(self, most: int = MOST_WORDS):
         self.most = most
@@ -74,11 +70,7 @@ def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
 
 
 def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
-    """The list in a model's folder or a tokenizer's; None if there is none.
-
-    Raises:
-        ValueError: It is damaged.
-    """
+    """The list in a model's folder or a tokenizer's; None if there is none. Raises ValueError if it is damaged."""
     path = Path(folder) / KNOWN_WORDS
     if not path.is_file():
         return None
@@ -100,12 +92,9 @@ def count_words(known: frozenset[str]) -> int:
 
 
 class UnknownWords:
-    """Finds the words of a line that a model cannot know.
+    """Finds the words of a line that a model cannot know: those that are not in `known`, the list of its training text.
 
-    Args:
-        tokenizer: The model's.
-        known: The words of its training text. None: that is not known, and only words count that are spelt in the bytes
-            of a character, or not at all.
+    Without a list it finds only words that the tokenizer spells in the bytes of a character, or not at all.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, known: frozenset[str] | None):

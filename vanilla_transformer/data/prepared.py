@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import write_json
+from ..files import blocks_of, write_json
 from .corpora import Corpus
 from .encoding import EncodingReport, PairLimits
 from .known_words import KNOWN_WORDS
@@ -73,11 +73,7 @@ def file_entry(folder: Path, path: Path, **facts) -> dict:
 
 
 def _crc32(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
+    return reduce(lambda checksum, block: zlib.crc32(block, checksum), blocks_of(path), 0)
 
 
 @contextmanager
@@ -91,11 +87,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def corpus_begun_with(folder: str | Path) -> dict | None:
-    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet.
-
-    Raises:
-        ValueError: The folder is damaged.
-    """
+    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet."""
     return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
 
 

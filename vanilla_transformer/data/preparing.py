@@ -54,9 +54,9 @@ def prepare(
     """Tokenises a corpus into a folder that `load_prepared` and `datasets.load_from_disk` read.
 
     Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and how many
-    there are, `source_length` and `target_length`. The same arguments give the same bytes, with however many workers.
-    What was interrupted goes on behind its last complete shard; what is complete stays as it is. Memory does not
-    depend on the size of the corpus, but for learning a vocabulary, which counts all its different words.
+    there are, `source_length` and `target_length`. The same arguments give the same bytes. What was interrupted goes
+    on; what is complete stays as it is. Memory does not depend on the size of the corpus, but for learning a
+    vocabulary, which counts all its different words.
 
     Args:
         stream: The corpus.
@@ -106,7 +106,7 @@ def prepare(
 
 
 def _begun(stream: PairStream, tokenizer, limits: PairLimits | None, shard_pairs: int) -> Preparation:
-    """The record of a preparation that has just begun, as its file gives it back: with lists for tuples."""
+    """The record of a preparation that has just begun."""
     if isinstance(tokenizer, TokenizerSettings):
         vocabulary = {"learned": asdict(tokenizer)}
     else:  # SHA-256 of all that decides which ids a text gets
@@ -115,7 +115,7 @@ def _begun(stream: PairStream, tokenizer, limits: PairLimits | None, shard_pairs
         backend.no_padding()
         decisive = f"{backend.to_str()} {tokenizer.split_special_tokens}"
         vocabulary = {"given": hashlib.sha256(decisive.encode()).hexdigest()}
-    identity = json.loads(json.dumps(stream.identity))
+    identity = json.loads(json.dumps(stream.identity))  # as the record's file gives it back, with lists for tuples
     return Preparation(identity, vocabulary, None if limits is None else asdict(limits), shard_pairs)
 
 
@@ -143,15 +143,15 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
     """The tokenizer in the folder. It is saved before any shard is, so that it is never learned twice."""
     if (folder / TOKENIZER).exists():
         return load_tokenizer(folder / TOKENIZER)
+
+    def texts() -> Iterator[tuple[str, str]]:
+        for number, pair in enumerate(stream.texts()):
+            if number % CHUNK_PAIRS == 0:
+                on_progress("learning", number)
+            yield pair
+
     words = None  # of a vocabulary that was given: the text is not read for it, and has no list of words
     if isinstance(tokenizer, TokenizerSettings):
-
-        def texts() -> Iterator[tuple[str, str]]:
-            for number, pair in enumerate(stream.texts()):
-                if number % CHUNK_PAIRS == 0:
-                    on_progress("learning", number)
-                yield pair
-
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(texts()), tokenizer)
         logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")

@@ -1,13 +1,12 @@
 """Sentence pairs out of files of every form."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from ..files import text_lines
+from ..files import json_rows, text_lines
 
 
 _CODE = r"[a-z]{2,3}([-_]\w+)?"  # of a language
@@ -46,7 +45,10 @@ def pairs_of(
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"{path} is of no known kind: give {FORMS}.")
-    return (_tsv if suffix == ".tsv" else _jsonl)(path, languages, text_lines(path, digests=digests))
+    lines = text_lines(path, digests=digests)
+    if suffix == ".tsv":
+        return _tsv(path, languages, lines)
+    return (pair_of(row, languages, place) for place, row in json_rows(path, lines))
 
 
 def files_of(where, folder: Path) -> list[Path]:
@@ -105,15 +107,6 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str]) -> Iterat
             yield cells[columns[0]], cells[columns[1]]
 
 
-def _jsonl(path: Path, languages: tuple[str, str], lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
-        yield pair_of(row, languages, f"{path}, line {number}")
-
-
 def _table(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
     from datasets import Dataset, load_from_disk
 
@@ -157,11 +150,7 @@ def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
 
 
 def parquet_pairs(path: Path, unit: ParquetUnit, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The (source, target) pairs of some row groups of a Parquet file.
-
-    Raises:
-        ValueError: The file is damaged, or a row has no such pair; the message names file and row.
-    """
+    """The (source, target) pairs of some row groups of a Parquet file. ValueError names file and row."""
     from pyarrow import ArrowException, parquet
 
     number = unit.first_row

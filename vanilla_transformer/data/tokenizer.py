@@ -48,15 +48,13 @@ class TokenizerSettings:
 
     Attributes:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
-        vocab_size: Number of pieces, special tokens and single bytes included, a million at most; source and target
-            share them.
+        vocab_size: Number of pieces, special tokens and single bytes included, a million at most.
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
         pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
             may become one piece. Else letters, digits and other signs are words of their own.
 
     Raises:
-        ValueError: `kind` is unknown, or `vocab_size` too small for the special tokens and single bytes, or larger
-            than `LARGEST_VOCABULARY`.
+        ValueError: `kind` is unknown, or `vocab_size` too small or too large.
     """
 
     kind: str = "bpe"
@@ -92,8 +90,8 @@ def learn_tokenizer(
 
     Returns:
         A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
-        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)`. (The `tokenizers` library
-        knows the combining marks of Unicode 9: runs of marks with later ones among them stay in the order written.)
+        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining
+        marks with later ones among them stay in the order written).
 
     Raises:
         TypeError: `texts` is a single string, or holds something else than strings.
@@ -118,10 +116,7 @@ def learn_tokenizer(
 
 
 def _learned_model(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
-    """Merges the most frequent pair of neighbours, again and again.
-
-    Of word pieces one that continues a word is not the piece that starts one.
-    """
+    """Merges the most frequent pair of neighbours, again and again."""
     # The library's own order of the characters that spell bytes changes from run to run.
     options = {"vocab_size": settings.vocab_size, "show_progress": show_progress}
     options["initial_alphabet"] = alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -179,12 +174,6 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
 
 def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     """Loads a tokenizer saved with `save_pretrained` and checks that it fits this package.
-
-    Args:
-        folder: The folder with `tokenizer.json` and `tokenizer_config.json`.
-
-    Returns:
-        The tokenizer.
 
     Raises:
         ValueError: The folder holds no tokenizer, or one whose special tokens have other ids than `SPECIAL_TOKENS`.

@@ -24,13 +24,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences that have something in common, say a length of "11–15" words.
-
-    Attributes:
-        label: What they have in common.
-        segments: How many there are.
-        values: Score of all of them together, by system.
-    """
+    """How many sentences have something in common, say a length of "11–15" words, and their score by system."""
 
     label: str
     segments: int
@@ -50,8 +44,7 @@ def largest_differences(
     Args:
         systems: Translations of the same segments by the name of the system.
         references: Lists of references, each with another one of every segment.
-        metric: What sentences are scored by.
-        target_language: As for `score_translations`.
+        metric, target_language: As for `score_translations`.
         count: How many sentences that the first system translates better, and how many that the other does.
 
     Returns:
@@ -88,24 +81,22 @@ def scores_by_group(
     """Scores the sentences of each group on their own.
 
     Args:
-        systems: As for `largest_differences`.
-        references: As for `largest_differences`.
-        metric: One of `METRICS`.
+        systems, references, metric, target_language: As for `largest_differences`.
         labels: Which group each segment belongs to.
         order: The labels in the order wanted; groups without segments are left out.
-        target_language: As for `score_translations`.
     """
-    groups = []
-    for label in order:
-        if members := [i for i, each in enumerate(labels) if each == label]:
-            texts = [[reference[i] for i in members] for reference in references]
-            values = {}
-            for name, translations in systems.items():
-                chosen = [translations[i] for i in members]
-                [score] = score_translations(chosen, texts, [metric], target_language=target_language)
-                values[name] = score.value
-            groups.append(Group(label, len(members), values))
-    return groups
+
+    def score(translations: Sequence[str], members: list[int]) -> float:
+        chosen, *texts = ([each[i] for i in members] for each in (translations, *references))
+        [found] = score_translations(chosen, texts, [metric], target_language=target_language)
+        return found.value
+
+    members = {label: [i for i, each in enumerate(labels) if each == label] for label in order}
+    return [
+        Group(label, len(each), {name: score(translations, each) for name, translations in systems.items()})
+        for label, each in members.items()
+        if each
+    ]
 
 
 def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], list[str]]:
@@ -125,9 +116,7 @@ def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], l
 def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tuple[list[str], list[str]]:
     """Groups by how often the rarest word of a sentence occurs in the training text, whatever its case.
 
-    Args:
-        sources: The sentences.
-        training_text: Lines of the source side of what the systems were trained on; read once, never held.
+    `training_text` is the source side of what the systems were trained on, line by line; it is read once, never held.
 
     Returns:
         The label of each sentence, and the labels from rare to frequent.

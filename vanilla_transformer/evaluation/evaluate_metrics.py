@@ -23,12 +23,9 @@ class {class_name}(evaluate_metrics.{base}):
 
 
 def module_path(metric: str) -> str:
-    """Where `evaluate.load` finds a metric: `evaluate.load(module_path("bleu_paper"), "de")`.
+    """Where `evaluate.load` finds one of `METRICS` or "bracketing": `evaluate.load(module_path("bleu_paper"), "de")`.
 
     The file is written to the folder where `evaluate` keeps the code of metrics.
-
-    Args:
-        metric: One of `METRICS`, or "bracketing".
 
     Raises:
         ValueError: There is no such metric.

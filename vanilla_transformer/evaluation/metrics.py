@@ -43,22 +43,16 @@ def _other(home: str, name: str, language: str, for_sentences: bool, **options) 
 class MetricRow:
     """A metric.
 
-    Attributes:
-        name: What commands and recipes call it.
-        description: What it is, in one line.
-        build: Makes it. Takes the target language's code ("" where none is needed) and whether single sentences are
-            scored: BLEU is then smoothed, and uses no longer n-grams than the sentence has.
-        needs_language: Whether it splits text into words by the rules of a language.
-        lower_is_better: Whether the smallest value is the best.
-        of_trees: Whether it scores linearised trees instead of text.
+    `build` makes it. It takes the target language's code ("" where none is needed) and whether single sentences are
+    scored: BLEU is then smoothed, and uses no longer n-grams than the sentence has.
     """
 
-    name: str
+    name: str  # what commands and recipes call it
     description: str
     build: Callable[[str, bool], "Metric"]
-    needs_language: bool = False
+    needs_language: bool = False  # to split text into words by the rules of a language
     lower_is_better: bool = False
-    of_trees: bool = False
+    of_trees: bool = False  # linearised ones, instead of text
 
 
 _ROWS = (
@@ -140,11 +134,7 @@ METRICS = {row.name: row for row in _ROWS}
 
 
 def metric_named(name: str) -> MetricRow:
-    """The row of a metric.
-
-    Raises:
-        ValueError: There is no such metric; the message lists the names there are.
-    """
+    """The row of a metric; ValueError lists the names there are."""
     if name not in METRICS:
         near = difflib.get_close_matches(name, METRICS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -158,7 +148,7 @@ def build_metric(name: str, language: str = "", *, for_sentences: bool = False) 
     Args:
         name: One of `METRICS`.
         language: Code of the target language, such as `"de"` or `"de_DE"`, for the metrics that need it.
-        for_sentences: See `MetricRow.build`.
+        for_sentences: See `MetricRow`.
 
     Raises:
         ValueError: There is no such metric, or it needs a language and this is no language code.
@@ -173,11 +163,7 @@ def lacks_spaces(language: str) -> bool:
 
 
 def language_code(language: str) -> str:
-    """The bare language code. Moses would silently treat `"de_DE"` or `"German"` as an unknown language.
-
-    Raises:
-        ValueError: It is no language code.
-    """
+    """The bare language code, or ValueError: Moses would silently take `"de_DE"` or `"German"` for other languages."""
     code = re.split("[-_]", language)[0].lower()
     if not re.fullmatch("[a-z]{2,3}", code):
         raise ValueError(f"target_language must be a language code such as 'de' or 'de_DE', got {language!r}")

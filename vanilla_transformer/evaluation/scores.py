@@ -53,10 +53,9 @@ class Comparison:
         baseline: The name of the system it is compared with.
         metric: One of `METRICS`.
         difference: Score of the system minus that of the baseline.
-        randomization_p: Two-sided p-value by approximate randomisation (Riezler and Maxwell, 2005), the one to report:
-            how often equally good systems would differ as much, in either direction.
-        bootstrap_p: One-sided p-value by paired bootstrap resampling (Koehn, 2004), as in sacreBLEU and Moses: about
-            half of the other (see `significance.bootstrap_p`). 1 for a single segment, whose samples are all alike.
+        randomization_p: Two-sided p-value by approximate randomisation, the one to report.
+        bootstrap_p: One-sided p-value by paired bootstrap resampling: about half of the other (see
+            `significance.bootstrap_p`). 1 for a single segment, whose samples are all alike.
         signatures: Of both tests in this order, with their numbers of samples and their seed.
     """
 
@@ -112,18 +111,8 @@ def score_translations(
 
             mean, confidence = map(float, estimate_ci(significance.bootstrap_scores(metric, statistics, resamples)))
         detail, parts = _details(found)
-        scores.append(
-            Score(
-                metric=name,
-                value=float(found.score),
-                signature=_signature(metric, {"bs": resamples} if resamples > 1 else {}),
-                test_set=test_set,
-                detail=detail,
-                statistics=parts,
-                mean=mean,
-                confidence=confidence,
-            )
-        )
+        signature = _signature(metric, {"bs": resamples} if resamples > 1 else {})
+        scores.append(Score(name, float(found.score), signature, test_set, detail, parts, mean, confidence))
     return scores
 
 
@@ -134,13 +123,11 @@ def score_segments(
     *,
     target_language: str,
 ) -> list[dict[str, float]]:
-    """Scores each translation alone; arguments and errors are those of `score_translations`.
+    """Scores each translation alone: for each segment the value of each metric, by name.
 
     BLEU of a single sentence, in all its variants, is smoothed ("exp") and uses no longer n-grams than the sentence
-    has. NIST keeps the weights that all references together give to n-grams.
-
-    Returns:
-        For each segment the value of each metric, by name.
+    has. NIST keeps the weights that all references together give to n-grams. Arguments and errors are those of
+    `score_translations`.
     """
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
     segments: list[dict[str, float]] = [{} for _ in hypotheses]
@@ -163,15 +150,11 @@ def compare_systems(
 ) -> list[Comparison]:
     """Tests whether systems differ from the first of them by more than chance, with both of sacreBLEU's paired tests.
 
-    Report approximate randomisation, whose p-value is two-sided; the bootstrap's is one-sided, about half as large.
-    Both are sacreBLEU's, except that a chance difference equal to the observed one counts as being as large (see
-    `significance`), so that a system does not differ from itself.
+    `significance` says which to report, and where they depart from sacreBLEU's.
 
     Args:
         systems: Translations of the same segments by the name of the system, the baseline first.
-        references: As for `score_translations`.
-        metrics: Names from `METRICS`.
-        target_language: As for `score_translations`.
+        references, metrics, target_language: As for `score_translations`.
         resamples: Samples of the paired bootstrap.
         trials: Shufflings of the approximate randomisation.
 
@@ -200,16 +183,9 @@ def compare_systems(
             difference = float(values[system] - values[baseline])
             by_bootstrap = significance.bootstrap_p(samples[baseline], samples[system], difference)
             by_randomization = significance.randomization_p(metric, rows[baseline], rows[system], difference, trials)
+            by_bootstrap = by_bootstrap if len(rows[system]) > 1 else 1.0
             comparisons.append(
-                Comparison(
-                    system=system,
-                    baseline=baseline,
-                    metric=name,
-                    difference=difference,
-                    randomization_p=by_randomization,
-                    bootstrap_p=by_bootstrap if len(rows[system]) > 1 else 1.0,
-                    signatures=signatures,
-                )
+                Comparison(system, baseline, name, difference, by_randomization, by_bootstrap, signatures)
             )
     return comparisons
 
@@ -217,10 +193,9 @@ def compare_systems(
 def perplexity(negative_log_likelihood_per_token: float) -> float:
     """The perplexity: e to the power of the mean negative log-likelihood per token.
 
-    The paper's caption of Table 3 says: "Listed perplexities are per-wordpiece, according to our byte-pair encoding,
-    and should not be compared to per-word perplexities." The fewer and longer the pieces, the higher the perplexity of
-    the same model, so two perplexities can be compared only within one vocabulary, and only without label smoothing,
-    whose loss is no likelihood.
+    The fewer and longer the pieces, the higher the perplexity of the same model. So two perplexities can be compared
+    only within one vocabulary (the paper says so under its Table 3), and only without label smoothing, whose loss is no
+    likelihood.
 
     Args:
         negative_log_likelihood_per_token: In nats, averaged over real target tokens (no padding).
@@ -247,11 +222,11 @@ def perplexity_scores(
     The end of a sentence counts as a token and as a word: it is predicted too. Words are separated by spaces.
 
     Args:
-        log_probabilities: Of each reference given its source, its end included, in nats.
-        tokens: How many tokens that is, the end included.
+        log_probabilities: Of each reference given its source, in nats.
+        tokens: How many tokens that is.
         references: The references as text, to count their words.
-        vocabulary_size: Tokens of the vocabulary, for the signature: perplexities per token can be compared only
-            within one, as the paper says under its Table 3; those per word can be on the same text.
+        vocabulary_size: Tokens of the vocabulary, for the signature. Perplexities per word can be compared between
+            vocabularies, on the same text.
         test_set: Name of the test set, copied into each score.
 
     Returns:
@@ -282,10 +257,8 @@ def _checked(
         raise TypeError(f"metrics must be a list of names, got the string {metrics!r}; write [{metrics!r}]")
     for metric in metrics:
         metric_named(metric)
-    if isinstance(references, str):
-        raise TypeError("references must be a sequence of strings, one per segment; got one string")
     several = references and all(isinstance(each, Sequence) and not isinstance(each, str) for each in references)
-    lists = [list(each) for each in references] if several else [list(references)]
+    lists = references if several else [references]
     named_lists = {"references" if len(lists) == 1 else f"references[{i}]": each for i, each in enumerate(lists)}
     for name, segments in [*systems.items(), *named_lists.items()]:
         if isinstance(segments, str):
@@ -302,7 +275,7 @@ def _checked(
         if not hypotheses:
             raise ValueError(f"nothing to score: {system} and references are empty")
     language_code(target_language)
-    return lists
+    return [list(each) for each in lists]
 
 
 def _signature(metric: "Metric", samples: Mapping[str, int]) -> str:

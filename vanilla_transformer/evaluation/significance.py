@@ -1,8 +1,7 @@
 """How far chance alone moves a score: the bootstrap, and two paired tests of the difference between systems.
 
 Report approximate randomisation: for equally good systems it finds p <= 0.05 in one case of 20. The bootstrap's p-value
-is one-sided, about half of a two-sided one, and is as small in one case of 10; it stands beside the other because Moses
-and sacreBLEU print it.
+stands beside it because Moses and sacreBLEU print it.
 
 Samples, seed and numbers are those of sacreBLEU (2.x), with two exceptions. sacreBLEU holds all samples at once, a
 number for each statistic of each segment of each sample: tens of gigabytes for 100,000 segments; here they come in
@@ -38,10 +37,7 @@ def bootstrap_scores(metric: "Metric", statistics: Sequence[Sequence[float]], sa
     Args:
         metric: What `statistics` are of.
         statistics: Those of `segment_statistics`, of shape (segments, statistics).
-        samples: How many sets.
-
-    Returns:
-        The scores, of shape (samples,).
+        samples: How many sets: the scores have the shape (samples,).
     """
     table = np.asarray(statistics, dtype=np.float64)
     segments = len(table)
@@ -63,8 +59,7 @@ def bootstrap_p(baseline: np.ndarray, system: np.ndarray, difference: float) -> 
     ever above 0.45. Compare it with 0.025 for a two-sided test at 0.05.
 
     Args:
-        baseline: The `bootstrap_scores` of one system.
-        system: Those of the other, on the same samples.
+        baseline, system: The `bootstrap_scores` of both, on the same samples.
         difference: Of the scores on all segments.
     """
     differences = np.abs(system - baseline)
@@ -85,8 +80,7 @@ def randomization_p(
 
     Args:
         metric: What the statistics are of.
-        baseline: Those of one system, from `segment_statistics`.
-        system: Those of the other.
+        baseline, system: The `segment_statistics` of both.
         difference: Of the scores on all segments.
         trials: How many times the two translations of each segment are swapped or not, at random.
     """

@@ -1,14 +1,13 @@
 """Texts that are scored, segment by segment: plain, JSON lines, or the SGM files of WMT."""
 
 import html
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..files import text_lines
+from ..files import json_rows, text_lines
 
 
 ROLES = ("source", "reference", "hypothesis")
@@ -19,19 +18,12 @@ _ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # those of XML: the text of
 
 @dataclass(frozen=True)
 class Text:
-    """A source, a reference, or what a system made of the source.
+    """A source, a reference, or what a system made of the source."""
 
-    Attributes:
-        name: What tables and errors call it.
-        segments: Its segments, usually sentences.
-        ids: In SGM, the document and number of each segment.
-        language: Code of its language, where the file says so.
-    """
-
-    name: str
-    segments: list[str]
-    ids: list[tuple[str, str]] | None = None
-    language: str | None = None
+    name: str  # what tables and errors call it
+    segments: list[str]  # usually sentences
+    ids: list[tuple[str, str]] | None = None  # in SGM, the document and number of each segment
+    language: str | None = None  # code of its language, where the file says so
 
 
 def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]:
@@ -143,20 +135,16 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
 
 def _jsonl(path: Path, role: str, language: str | None) -> list[Text]:
     columns: list[list[str]] = []
-    for number, line in enumerate(text_lines(path), start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
+    for place, row in json_rows(path, text_lines(path)):
         segments = list(_segments_of(row, role, language))
         if not segments or not all(isinstance(segment, str) for segment in segments):
             keys = ", ".join(map(repr, row)) if isinstance(row, dict) else "none"
             wanted = repr(role) if language is None else f"{role!r} or {language!r}"
-            raise ValueError(f"{path}, line {number} has no text under {wanted}; its keys are: {keys}.")
+            raise ValueError(f"{place} has no text under {wanted}; its keys are: {keys}.")
         if any(re.search("[\ud800-\udfff]", segment) for segment in segments):
-            raise ValueError(f"{path}, line {number} has half a character (\\ud800 to \\udfff) in its text.")
+            raise ValueError(f"{place} has half a character (\\ud800 to \\udfff) in its text.")
         if columns and len(segments) != len(columns):
-            raise ValueError(f"{path}, line {number} has {len(segments)} {role}s, but the lines before {len(columns)}.")
+            raise ValueError(f"{place} has {len(segments)} {role}s, but the lines before {len(columns)}.")
         columns = columns or [[] for _ in segments]
         for column, segment in zip(columns, segments, strict=True):
             column.append(segment)

@@ -32,26 +32,12 @@ class TokenizedText(BaseTokenizer):
         return re.sub(r"[^\S\t\n\v\f\r ]", lambda space: f"&#{ord(space[0])};", line)
 
 
-class Multi30kTokenizer(BaseTokenizer):
-    """Normalises punctuation and Moses-tokenises, on lower-cased text, as Multi30k's own script does.
+class _MosesTokenized(BaseTokenizer):
+    """Words of Moses' tokenizer, of text that each class prepares in its own way."""
 
-    The script is `scripts/task1-tokenize.sh` of the repository multi30k/dataset: `lowercase.perl |
-    normalize-punctuation.perl -l LANGUAGE | tokenizer.perl -l LANGUAGE`. Lower-casing comes first, which matters: Moses
-    would take the beard of "rasiert seinen Bart." for the abbreviation "Bart." and keep the full stop on it. The texts
-    come out as the files published there as `data/task1/tok`, and test_2016_flickr.de has the 12,103 words that Wu et
-    al. (2021) print.
-
-    Args:
-        language: Code of the text's language, such as `"de"`.
-    """
-
-    normalization = "moses-perl"
-
-    def __init__(self, language: str):
+    def __init__(self, language: str, normalizer: MosesPunctNormalizer):
         self.language = language
-        self._normalizer = MosesPunctNormalizer(lang=language, perl_parity=True)
-        if language not in _QUOTATION_RULES_KNOWN:  # Perl's rule is for all others, sacremoses' for de, es and fr
-            self._normalizer.substitutions[-1:-1] = MosesPunctNormalizer.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA
+        self._normalizer = normalizer
         self._tokenizer = MosesTokenizer(lang=language)
         self._cached = lru_cache(_CACHED_LINES)(self._tokenized)
 
@@ -61,39 +47,46 @@ class Multi30kTokenizer(BaseTokenizer):
     def __call__(self, line: str) -> str:
         return self._cached(line)
 
+
+class Multi30kTokenizer(_MosesTokenized):
+    """Normalises punctuation and Moses-tokenises, on lower-cased text, as Multi30k's own script does.
+
+    The script is `scripts/task1-tokenize.sh` of the repository multi30k/dataset: `lowercase.perl |
+    normalize-punctuation.perl -l LANGUAGE | tokenizer.perl -l LANGUAGE`. Lower-casing comes first, which matters: Moses
+    would take the beard of "rasiert seinen Bart." for the abbreviation "Bart." and keep the full stop on it. The texts
+    come out as the files published there as `data/task1/tok`, and test_2016_flickr.de has the 12,103 words that Wu et
+    al. (2021) print.
+    """
+
+    normalization = "moses-perl"
+
+    def __init__(self, language: str):
+        super().__init__(language, MosesPunctNormalizer(lang=language, perl_parity=True))
+        if language not in _QUOTATION_RULES_KNOWN:  # Perl's rule is for all others, sacremoses' for de, es and fr
+            self._normalizer.substitutions[-1:-1] = MosesPunctNormalizer.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA
+
     def _tokenized(self, line: str) -> str:
         # Perl's rules see the end of the line as a character, without which `."` would stay as it is there.
         return self._tokenizer.tokenize(self._normalizer.normalize(f"{line}\n"), return_str=True)
 
 
-class PaperTokenizer(BaseTokenizer):
+class PaperTokenizer(_MosesTokenized):
     """Moses-tokenises text, case kept, and splits German compounds: what the paper's BLEU of 28.4 was counted on.
 
     The steps are those of tensor2tensor's `utils/get_ende_bleu.sh`: `replace-unicode-punctuation.perl`,
     `tokenizer.perl -l LANGUAGE`, and for German `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`, which makes three words of
     "Bericht-Entwurf" and so gives hypotheses that have one half of it right some credit ("for historical reasons").
     The script took its references tokenised from elsewhere; here they go through the same steps.
-
-    Args:
-        language: Code of the text's language, such as `"de"`.
-        split_compounds: Whether to split at hyphens; by default for German alone.
     """
 
     normalization = "moses-unicode-punctuation"
 
     def __init__(self, language: str, split_compounds: bool | None = None):
-        self.language = language
+        super().__init__(language, MosesPunctNormalizer(lang=language))
         self.split_compounds = language == "de" if split_compounds is None else split_compounds
-        self._normalizer = MosesPunctNormalizer(lang=language)
-        self._tokenizer = MosesTokenizer(lang=language)
-        self._cached = lru_cache(_CACHED_LINES)(self._tokenized)
 
     def signature(self) -> str:
-        splitting = "-atat" if self.split_compounds else ""
-        return f"moses-sacremoses-{version('sacremoses')}-{self.language}-escaped{splitting}"
-
-    def __call__(self, line: str) -> str:
-        return self._cached(line)
+        return f"{super().signature()}{'-atat' if self.split_compounds else ''}"
 
     def _tokenized(self, line: str) -> str:
         tokens = self._tokenizer.tokenize(self._normalizer.replace_unicode_punct(line), return_str=True)

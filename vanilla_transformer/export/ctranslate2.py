@@ -160,16 +160,16 @@ def _special_tokens(
 
 def _filled_spec(model: VanillaTransformerForConditionalGeneration, positions: int) -> TransformerSpec:
     config = model.config
-    choices = {"pre_norm": config.norm_first, "activation": _ACTIVATIONS[config.activation_function]}
 
-    def widths(heads: int) -> dict:
+    def stack(kind: type, layers: int, heads: int) -> TransformerEncoderSpec | TransformerDecoderSpec:
         head_dim, _ = config.head_dims(heads)
-        return {"head_dim": None if head_dim * heads == config.d_model else head_dim}
+        head_dim = None if head_dim * heads == config.d_model else head_dim
+        activation = _ACTIVATIONS[config.activation_function]
+        return kind(layers, heads, pre_norm=config.norm_first, activation=activation, head_dim=head_dim)
 
-    heads = config.encoder_attention_heads, config.decoder_attention_heads
     spec = TransformerSpec(
-        TransformerEncoderSpec(config.encoder_layers, heads[0], **choices, **widths(heads[0])),
-        TransformerDecoderSpec(config.decoder_layers, heads[1], **choices, **widths(heads[1])),
+        stack(TransformerEncoderSpec, config.encoder_layers, config.encoder_attention_heads),
+        stack(TransformerDecoderSpec, config.decoder_layers, config.decoder_attention_heads),
     )
     encoder, decoder = model.model.encoder, model.model.decoder
     _fill_stack(spec.encoder, encoder, positions)
@@ -225,9 +225,6 @@ def _fill_norm(spec: LayerNormSpec, norm: nn.LayerNorm) -> None:
 def _array(tensor: torch.Tensor) -> np.ndarray:
     """A copy in float32: CTranslate2 quantises in place, which must not reach the model."""
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()
-
-
-__all__ = ["POSITIONS", "QUANTIZATIONS", "specification", "to_ctranslate2"]
 
 
 if __name__ == "__main__":

@@ -190,6 +190,3 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-__all__ = ["OPSET", "to_onnx"]

@@ -206,35 +206,33 @@ def _gold_trees(text: str, number: int) -> tuple[Tree, ...]:
 def _score(number: int, gold_trees: Iterable[Tree], parsed_text: str, parameters: EvalbParameters) -> SentenceScore:
     gold = _Sentence(gold_trees, parameters)
 
-    def not_scored(status: Status, problem: str = "") -> SentenceScore:
-        return SentenceScore(number, gold.length, status, words=len(gold.words), problem=problem)
+    def score(status: Status, **found) -> SentenceScore:
+        return SentenceScore(number, gold.length, status, words=len(gold.words), **found)
 
     try:
         parsed = _Sentence(read_trees(parsed_text), parameters)
     except ValueError as error:
-        return not_scored(Status.ERROR, f"the parse is malformed: {error}")
+        return score(Status.ERROR, problem=f"the parse is malformed: {error}")
     if not parsed.words:
-        return not_scored(Status.SKIPPED)
+        return score(Status.SKIPPED)
     if len(gold.words) != len(parsed.words):
         _keep_quotes(gold, parsed, parameters.delete_labels)
     if len(gold.words) != len(parsed.words):
         problem = f"the gold tree has {len(gold.words)} words and the parse {len(parsed.words)}"
-        return not_scored(Status.ERROR, problem)
-    for (gold_word, _), (parsed_word, _) in zip(gold.words, parsed.words, strict=True):
+        return score(Status.ERROR, problem=problem)
+    correct_tags = 0
+    for (gold_word, gold_tag), (parsed_word, parsed_tag) in zip(gold.words, parsed.words, strict=True):
         if not parameters.same_word(gold_word, parsed_word):
-            return not_scored(Status.ERROR, f"the parse has {parsed_word!r} for the word {gold_word!r}")
+            return score(Status.ERROR, problem=f"the parse has {parsed_word!r} for the word {gold_word!r}")
+        correct_tags += parameters.same_label(gold_tag, parsed_tag)
     gold_brackets, parsed_brackets = gold.counted_brackets(parameters), parsed.counted_brackets(parameters)
-    tags = [(tag, other) for (_, tag), (_, other) in zip(gold.words, parsed.words, strict=True)]
-    return SentenceScore(
-        number,
-        gold.length,
+    return score(
         Status.SCORED,
         matched=_matches(gold_brackets, parsed_brackets, parameters),
         gold=len(gold_brackets),
         parsed=len(parsed_brackets),
         crossing=_crossings(gold_brackets, parsed_brackets, len(gold.words)),
-        words=len(tags),
-        correct_tags=sum(parameters.same_label(*pair) for pair in tags),
+        correct_tags=correct_tags,
     )
 
 
@@ -262,20 +260,13 @@ class _Quote:
 
 
 class _Sentence:
-    """What EVALB sees of a tree, or of several in one line.
-
-    Attributes:
-        words: Words that are not deleted, with their tags.
-        length: Number of words, in the sense of `delete_labels_for_length`.
-        brackets: All constituents in the order in which they open, including those that do not count.
-        quotes: Quotation marks and apostrophes with a tag in `quote_labels`, deleted or not.
-    """
+    """What EVALB sees of a tree, or of several in one line."""
 
     def __init__(self, trees: Iterable[Tree], parameters: EvalbParameters):
-        self.words: list[tuple[str, str]] = []
-        self.length = 0
-        self.brackets: list[_Bracket] = []
-        self.quotes: list[_Quote] = []
+        self.words: list[tuple[str, str]] = []  # those that are not deleted, with their tags
+        self.length = 0  # in words, in the sense of `delete_labels_for_length`
+        self.brackets: list[_Bracket] = []  # in the order in which they open, including those that do not count
+        self.quotes: list[_Quote] = []  # quotation marks and apostrophes with a tag in `quote_labels`, deleted or not
         opened: list[int] = []
         for node, down in (step for tree in trees for step in tree.walk()):
             if node.word is None and down:
@@ -306,13 +297,13 @@ class _Sentence:
 
     def counted_brackets(self, parameters: EvalbParameters) -> list[_Bracket]:
         """Brackets around words, without function tags and deleted labels."""
-        found = [
-            _Bracket(bracket.label.replace("=", "-").partition("-")[0], bracket.start, bracket.end)
-            for bracket in self.brackets
-            if bracket.start < bracket.end
-        ]
-        deleted = parameters.delete_labels
-        return [each for each in found if not any(parameters.same_label(each.label, label) for label in deleted)]
+        found = []
+        for bracket in self.brackets:
+            label = bracket.label.replace("=", "-").partition("-")[0]
+            deleted = any(parameters.same_label(label, each) for each in parameters.delete_labels)
+            if bracket.start < bracket.end and not deleted:
+                found.append(_Bracket(label, bracket.start, bracket.end))
+        return found
 
 
 def _keep_quotes(gold: _Sentence, parsed: _Sentence, deleted: frozenset[str]) -> None:

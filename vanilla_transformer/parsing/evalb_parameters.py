@@ -8,30 +8,21 @@ from ..files import text_lines
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """What is counted. Brackets give the keyword that sets each attribute in a parameter file.
+    """What is counted. `_SETS` and `_NUMBERS` give the keyword that sets each attribute in a parameter file.
 
-    Attributes:
-        delete_labels: Tags whose words are left out, and phrases whose brackets are (DELETE_LABEL).
-        delete_labels_for_length: Tags whose words do not count in a sentence's length (DELETE_LABEL_FOR_LENGTH).
-        quote_labels: Tags that quotation marks and apostrophes (`'`, `"`, `/`) may have by mistake. If gold tree and
-            parse have different numbers of words only because a tag in `delete_labels` meets another of these, such
-            words are kept (QUOTE_LABEL).
-        equivalent_labels: Pairs of labels that match; pairs are not chained (EQ_LABEL).
-        equivalent_words: Pairs of words that match (EQ_WORD).
-        labeled: Whether brackets must have the same label to match (LABELED).
-        cutoff_length: The second summary is of sentences with at most this many words (CUTOFF_LEN).
-        max_error: This many errors are allowed, and one more, since EVALB stops at the second beyond; None allows any
-            number (MAX_ERROR).
+    `quote_labels` are tags that quotation marks and apostrophes (`'`, `"`, `/`) may have by mistake. If gold tree and
+    parse have different numbers of words only because a tag in `delete_labels` meets another of these, such words are
+    kept.
     """
 
-    delete_labels: frozenset[str] = frozenset()
-    delete_labels_for_length: frozenset[str] = frozenset()
+    delete_labels: frozenset[str] = frozenset()  # tags whose words are left out, and phrases whose brackets are
+    delete_labels_for_length: frozenset[str] = frozenset()  # tags whose words do not count in a sentence's length
     quote_labels: frozenset[str] = frozenset()
-    equivalent_labels: frozenset[frozenset[str]] = frozenset()
+    equivalent_labels: frozenset[frozenset[str]] = frozenset()  # pairs that match; they are not chained
     equivalent_words: frozenset[frozenset[str]] = frozenset()
-    labeled: bool = True
-    cutoff_length: int = 40
-    max_error: int | None = 10
+    labeled: bool = True  # brackets must have the same label to match
+    cutoff_length: int = 40  # words of a sentence, at most, in the second summary
+    max_error: int | None = 10  # and one more, since EVALB stops at the second beyond; None allows any number
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "EvalbParameters":

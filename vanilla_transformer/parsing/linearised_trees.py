@@ -68,11 +68,9 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether a sequence has words in it: then half of what is no bracket are tags with a slash, else none are.
-
-    A quarter is enough, since a model may have written it.
-    """
+    """Whether a sequence has words in it: then half of what is no bracket are tags with a slash, else none are."""
     others = [symbol for symbol in _symbols(text) if _OTHER.fullmatch(symbol)]
+    # A quarter is enough, since a model may have written it.
     return 0 < len(others) <= 4 * sum(map(bool, map(_TAG_AFTER_WORD.fullmatch, others)))
 
 
@@ -96,7 +94,11 @@ def read_linearised(text: str, words: Sequence[str], with_words: bool | None = N
     reader = _Reader()
     symbols = list(reader.read(_symbols(text), with_words))
     leaves = [symbol for symbol in symbols if isinstance(symbol, _Leaf)]
-    places, rest = (_placed_by_word if with_words else _placed_by_number)(leaves, words)
+    if with_words:
+        places, rest = _placed_by_word(leaves, words)
+    else:
+        places = [(word, ()) for _, word in zip_longest(leaves, words[: len(leaves)])]
+        rest = words[len(leaves) :]
     waiting = iter(places)
     for symbol in symbols:
         if isinstance(symbol, _Leaf):
@@ -150,15 +152,10 @@ class _Leaf:
     tag: str | None
 
 
-# For each leaf the word of the sentence that it gets, if any, and those left out before it; then the words at the end.
-_Places = tuple[list[tuple[str | None, Sequence[str]]], Sequence[str]]
-
-
-def _placed_by_number(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
-    return [(word, ()) for _, word in zip_longest(leaves, words[: len(leaves)])], words[len(leaves) :]
-
-
-def _placed_by_word(leaves: Sequence[_Leaf], words: Sequence[str]) -> _Places:
+def _placed_by_word(
+    leaves: Sequence[_Leaf], words: Sequence[str]
+) -> tuple[list[tuple[str | None, Sequence[str]]], Sequence[str]]:
+    """For each leaf the word that it gets, if any, and those left out before it; then the words left at the end."""
     found, waiting = [], []
     matcher = SequenceMatcher(None, [leaf.word for leaf in leaves], [*map(_written, words)], autojunk=False)
     for _, start, end, first, last in matcher.get_opcodes():
@@ -225,10 +222,8 @@ class _Reader:
             return
         if leaf.word is not None and leaf.word != _written(word):
             self.repairs.append(f"put the word {word!r} in the place of {leaf.word!r}")
-        if leaf.tag is None:
-            self.opened[-1][1].extend(self._without_tag([word]))
-        else:
-            self.opened[-1][1].append(Tree(leaf.tag, word=word))
+        found = self._without_tag([word]) if leaf.tag is None else [Tree(leaf.tag, word=word)]
+        self.opened[-1][1].extend(found)
 
     def _without_tag(self, words: Iterable[str]) -> Iterator[Tree]:
         for word in words:

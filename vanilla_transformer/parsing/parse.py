@@ -38,11 +38,9 @@ def parse(
     """Parses sentences as the model's generation config says, or as overridden.
 
     Args:
-        model: A model that was trained on words and linearised trees.
-        tokenizer: Its tokenizer.
+        model, tokenizer: A model that was trained on words and linearised trees, and its tokenizer.
         sentences: Tokenised like the treebank, with spaces between words.
-        on_progress: Called after every batch with the number of sentences that it finished.
-        **generate_options: Anything that `translation.translate` takes, say `num_beams=1`.
+        on_progress, **generate_options: As for `translation.translate`.
 
     Returns:
         For each sentence its tree and its repairs; None for a blank one.

@@ -15,20 +15,15 @@ class Tree:
     """A constituent with its children, or a tag with its word.
 
     `str(tree)` is the tree in brackets, which `read_tree` reads again. Trees may have any depth: no method recurses.
-
-    Attributes:
-        label: A phrase's label or a word's tag, with function tags and indices as they were written (`NP-SBJ-1`). Empty
-            for the Penn Treebank's outermost bracket.
-        children: The constituents in it; none if it has a word, or nothing at all.
-        word: The word if this is a tag, its brackets written as `-LRB-` and `-RRB-`.
+    Labels have function tags and indices as they were written (`NP-SBJ-1`).
 
     Raises:
         ValueError: A label or word would not be read again as it is, or a word stands beside children.
     """
 
-    label: str
+    label: str  # empty for the Penn Treebank's outermost bracket
     children: tuple["Tree", ...] = ()
-    word: str | None = None
+    word: str | None = None  # its brackets written as -LRB- and -RRB-
 
     def __post_init__(self):
         if self.word is not None and self.children:
@@ -72,11 +67,7 @@ class Tree:
 
 
 def read_tree(text: str) -> Tree:
-    """Reads one tree in brackets.
-
-    Raises:
-        ValueError: As `read_trees`, or there is not exactly one tree.
-    """
+    """Reads one tree in brackets. Raises ValueError as `read_trees`, and if there is not exactly one."""
     trees = read_trees(text)
     if len(trees) != 1:
         raise ValueError(f"there are {len(trees)} trees, not one")
@@ -93,21 +84,21 @@ def read_trees(text: str) -> tuple[Tree, ...]:
     done: list[Tree] = []
     opened: list[_Opened] = []
     for token in _TOKEN.finditer(text):
-        label, word = token["label"], token["word"]
+        label, word, place = token["label"], token["word"], f"at character {token.start() + 1}"
         beside = opened[-1] if opened else None
         if label is not None:
             if beside and beside.word is not None:
-                raise ValueError(f"a bracket beside the word {beside.word!r} at character {token.start() + 1}")
-            opened.append(_Opened(label, [], None))
+                raise ValueError(f"a bracket beside the word {beside.word!r} {place}")
+            opened.append(_Opened(label, []))
         elif word is not None:
             if beside is None:
-                raise ValueError(f"the word {word!r} outside brackets at character {token.start() + 1}")
+                raise ValueError(f"the word {word!r} outside brackets {place}")
             if beside.children or beside.word is not None:
-                raise ValueError(f"the word {word!r} has no bracket of its own at character {token.start() + 1}")
+                raise ValueError(f"the word {word!r} has no bracket of its own {place}")
             beside.word = word
         else:
             if beside is None:
-                raise ValueError(f"nothing is open that is closed at character {token.start() + 1}")
+                raise ValueError(f"nothing is open that is closed {place}")
             opened.pop()
             tree = Tree(beside.label, tuple(beside.children), beside.word)
             (opened[-1].children if opened else done).append(tree)
@@ -122,4 +113,4 @@ class _Opened:
 
     label: str
     children: list[Tree]
-    word: str | None
+    word: str | None = None

@@ -2,6 +2,9 @@
 
 Every figure is a `matplotlib.figure.Figure` of its own, never pyplot's: drawing needs no display, chooses no backend
 and leaves a notebook's own figures and settings alone.
+
+Every function writes the file `path`, .png or .svg, whole or not at all, with `title` as a line above the picture. It
+raises ValueError if there is nothing to draw.
 """
 
 from .attention import plot_attention_lines, plot_attention_maps, plot_attention_overview

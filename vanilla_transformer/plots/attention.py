@@ -9,7 +9,7 @@ import numpy as np
 from .figures import COLORS, add_legend, color_of, fonts_for, new_figure, printable, save
 
 
-_COLOR_MAP = "Blues"  # white where nothing is looked at
+_HEAT = {"vmin": 0, "vmax": 1, "cmap": "Blues", "interpolation": "nearest"}  # white where nothing is looked at
 _SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_CELL_ALONE, _LARGEST_PICTURE = 1.6, 0.26, 0.42, 30.0  # inches, of heat maps
 _THUMBNAIL, _WIDEST_OVERVIEW = 0.62, 12.0  # inches
 _FAINTEST_LINE = 0.02  # attention below this cannot be seen as a line and is not drawn
@@ -34,13 +34,10 @@ def plot_attention_maps(
 
     Args:
         weights: Attention probabilities of one sentence in one layer, of shape (heads, queries, keys).
-        queries: The tokens that look, any text.
-        keys: The tokens that are looked at, any text.
-        path: The file to write, .png or .svg.
+        queries, keys: The tokens that look, and those that are looked at, any text.
         heads: Which heads, counted from 0; all if it is not given.
         sides: What to call the rows and the columns.
         highlight: Rows to put a frame around.
-        title: A line above the picture.
 
     Raises:
         ValueError: The shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
@@ -59,10 +56,11 @@ def plot_attention_maps(
             axes.set_axis_off()
             continue
         head = heads[number]
-        image = axes.imshow(weights[head], vmin=0, vmax=1, cmap=_COLOR_MAP, interpolation="nearest")
+        image = axes.imshow(weights[head], **_HEAT)
         axes.set_title(f"head {head + 1}", fontsize=11)
         for row in highlight:
             _frame(axes, -0.5, row - 0.5, len(keys), 1, COLORS[1], 1.5)
+        # None where a neighbour has the same ones.
         lowest_of_column = number + columns >= len(heads)
         _label_ticks(axes.xaxis, keys if lowest_of_column else [], font_size, rotation=90)
         _label_ticks(axes.yaxis, queries if number % columns == 0 else [], font_size)
@@ -106,11 +104,13 @@ def plot_attention_lines(
         _add_lines(axes, segments, color_of(place), [weights[head, i, j] for i, j in found], width=2)
         axes.plot([], [], color=color_of(place), linewidth=4, label=f"head {head + 1}")
     axes.set(xlim=(0, 1 + squares), ylim=(longest - 0.4, -0.6))
-    axes.spines[:].set_visible(False)
     axes.xaxis.set_visible(False)
     font_size = min(11, 38 * row)
-    _label_column(axes, queries, sides[0], font_size)
-    _label_column(axes.secondary_yaxis("right"), keys, sides[1], font_size)
+    for column, tokens, name in zip((axes, axes.secondary_yaxis("right")), (queries, keys), sides, strict=True):
+        _label_ticks(column.yaxis, tokens, font_size)
+        column.tick_params(axis="y", length=0)
+        column.set_ylabel(name, fontsize=10)
+        column.spines[:].set_visible(False)
     for number, label in enumerate(axes.get_yticklabels()):
         if highlight:
             label.set(**({"weight": "bold"} if number in highlight else {"color": "0.55"}))
@@ -130,13 +130,8 @@ def plot_attention_overview(
 
     Args:
         attentions: By name, attention probabilities of shape (layers, heads, queries, keys).
-        path: The file to write, .png or .svg.
         lines: Whether to draw lines instead of heat maps.
-        title: A line above the picture.
-        caption: Lines below it, say the words that are looked at.
-
-    Raises:
-        ValueError: There is nothing to draw.
+        caption: Lines below the picture, say the words that are looked at.
     """
     blocks = {name: np.asarray(weights, dtype=float) for name, weights in attentions.items()}
     if not blocks or any(weights.ndim != 4 or weights.size == 0 for weights in blocks.values()):
@@ -185,8 +180,7 @@ def _add_lines(axes, segments: list, color: str, opacity: list[float], width: fl
 def _draw_squares(axes, weights: np.ndarray, heads: Sequence[int], highlight: Sequence[int]) -> float:
     """Draws a square for each head beside each key: the more the highlighted queries look at it, the darker.
 
-    Returns:
-        How much room they take beyond x = 1.
+    Returns how much room they take beyond x = 1.
     """
     from matplotlib.patches import Rectangle
 
@@ -195,9 +189,8 @@ def _draw_squares(axes, weights: np.ndarray, heads: Sequence[int], highlight: Se
         looked_at = weights[head, list(highlight)].max(axis=0)
         for key in np.flatnonzero(looked_at >= _FAINTEST_LINE):
             where = (1.01 + place * side, key - 0.4)
-            axes.add_patch(
-                Rectangle(where, side, 0.8, color=color_of(place), alpha=min(1.0, looked_at[key]), linewidth=0)
-            )
+            look = {"color": color_of(place), "alpha": min(1.0, looked_at[key]), "linewidth": 0}
+            axes.add_patch(Rectangle(where, side, 0.8, **look))
     return 0.015 + len(heads) * side
 
 
@@ -218,9 +211,7 @@ def _draw_thumbnails(axes, weights: np.ndarray, lines: bool):
             _add_lines(axes, segments, color_of(head), [weights[layer, head, i, j] for i, j in found], 0.7)
         else:
             extent = (left, left + inner, top + inner, top)
-            image = axes.imshow(
-                weights[layer, head], extent=extent, vmin=0, vmax=1, cmap=_COLOR_MAP, interpolation="nearest"
-            )
+            image = axes.imshow(weights[layer, head], extent=extent, **_HEAT)
         _frame(axes, left, top, inner, inner, "0.6", 0.5)
     axes.set(xlim=(0, heads), ylim=(layers, 0), xlabel="head", ylabel="layer", aspect="equal")
     axes.set_xticks(np.arange(heads) + 0.5, range(1, heads + 1))
@@ -248,18 +239,7 @@ def _columns(heads: int, queries: int, keys: int) -> int:
 
 
 def _label_ticks(axis, tokens: Sequence[str], font_size: float, rotation: float = 0) -> None:
-    """Puts the tokens at one axis of a heat map; none where a neighbour has the same ones."""
+    """Puts the tokens at one axis of a picture."""
     labels = [printable(token) for token in tokens]
     look = {"fontsize": font_size, "fontfamily": fonts_for(labels), "rotation": rotation}
     axis.set_ticks(range(len(labels)), labels, parse_math=False, **look)
-
-
-def _label_column(axes, tokens: Sequence[str], name: str, font_size: float) -> None:
-    """Puts the words of a column at one side of the lines."""
-    labels = [printable(token) for token in tokens]
-    look = {"fontsize": font_size, "fontfamily": fonts_for(labels)}
-    axes.set_yticks(range(len(labels)), labels, parse_math=False, **look)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylabel(name, fontsize=10)
-    for spine in axes.spines.values():
-        spine.set_visible(False)

@@ -33,10 +33,6 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
             evaluation "step" and "eval_loss", "eval_bleu" (0 to 100) or both; any may have "elapsed_seconds". Losses
             are in nats per target token. "skipped_updates" counts those since the last record. Other records are
             ignored.
-        path: The file to write, .png or .svg.
-
-    Raises:
-        ValueError: The log is empty or has neither a loss nor a BLEU to draw.
     """
     losses = {
         f"training loss {_AS_TRAINED}": _series(log, "step", "loss"),
@@ -71,10 +67,6 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
 
     Args:
         runs: For each name in the legend, log records as for `plot_learning_curve`; "eval_perplexity" is drawn too.
-        path: The file to write, .png or .svg.
-
-    Raises:
-        ValueError: There is no run, or the log of a run has nothing to draw.
     """
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -125,11 +117,7 @@ def plot_schedule(
 
     Args:
         learning_rates: For each label of the legend, the learning rates of updates 1, 2, 3, …
-        path: The file to write, .png or .svg.
         updates: Which updates the rates are of, if not of every one.
-
-    Raises:
-        ValueError: There is no learning rate to draw.
     """
     if not learning_rates or not all(len(rates) for rates in learning_rates.values()):
         raise ValueError("nothing to draw: every schedule needs a learning rate at least")
@@ -145,15 +133,9 @@ def plot_schedule(
 
 
 def plot_positional_encoding(table: np.ndarray, path: str | os.PathLike, *, title: str = "Positional encoding") -> None:
-    """Draws a table of positional encodings (section 3.5) as a heat map, and some of its columns as waves below.
+    """Draws positional encodings (section 3.5) as a heat map, and some of the dimensions as waves below.
 
-    Args:
-        table: The encodings, sinusoidal or learned, of shape (positions, d_model).
-        path: The file to write, .png or .svg.
-        title: A line above the picture.
-
-    Raises:
-        ValueError: The table is not two-dimensional or is empty.
+    `table` has the encodings, sinusoidal or learned, in the shape (positions, d_model).
     """
     table = np.asarray(table, dtype=float)
     if table.ndim != 2 or table.size == 0:
@@ -178,12 +160,7 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
 
     Args:
         groups: The `Group`s of each way to group, by its heading, say "words in the source".
-        path: The file to write, .png or .svg.
         metric: The name of the score.
-        title: A line above the picture.
-
-    Raises:
-        ValueError: There is nothing to draw.
     """
     if not any(groups.values()):
         raise ValueError("nothing to draw: there are no groups of sentences")
@@ -222,12 +199,7 @@ def _series(log: Sequence[Mapping[str, float]], x_name: str, y_name: str) -> tup
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _draw_losses(
-    axes,
-    losses: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    skip_steps: Sequence[float],
-    skipped: Sequence[int],
-) -> None:
+def _draw_losses(axes, losses: Mapping, skip_steps: Sequence[float], skipped: Sequence[int]) -> None:
     """Draws losses, and crosses at the lower edge where updates were skipped."""
     for label, (steps, values) in losses.items():
         color = _VALIDATION_COLOR if label == "validation loss" else _TRAINING_COLOR

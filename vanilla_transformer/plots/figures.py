@@ -114,16 +114,11 @@ def check_picture(path: str | os.PathLike) -> None:
 
 
 def save(figure, path: str | os.PathLike) -> None:
-    """Writes the figure beside its place and moves it there, so that a reader never meets half a picture.
-
-    Raises:
-        ValueError, OSError: As `check_picture`, or there is no room.
-    """
+    """Writes the figure beside its place and moves it there; raises what `check_picture` does, or OSError."""
     check_picture(path)
-    path = Path(path)
-    form = path.suffix.lower().removeprefix(".")
+    form = Path(path).suffix.lower().removeprefix(".")
     metadata = {"Date": None} if form == "svg" else {}
-    with replaced_path(path) as unfinished, warnings.catch_warnings():
+    with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
         # Tokens come from any script, and no font has all of them; a box in the picture says enough.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")

@@ -36,10 +36,6 @@ class ExportedModel:
         folder: What `to_ctranslate2` wrote; or `ct2-transformers-converter`, told to copy `generation_config.json`.
         device: auto, cpu or cuda.
 
-    Attributes:
-        generation_config: How it translates.
-        positions: How many tokens a source or a translation may have.
-
     Raises:
         FileNotFoundError: The folder or a file in it is missing.
         ValueError: CTranslate2 cannot translate as its generation config says.
@@ -62,15 +58,14 @@ class ExportedModel:
             )
         from ..export.ctranslate2 import POSITIONS
 
-        words = (self.folder / "shared_vocabulary.json").read_text(encoding="utf-8")
-        self.tokens: list[str] = json.loads(words)
+        self.tokens: list[str] = json.loads((self.folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
         check_saved_decoding(self.folder, len(self.tokens))
         self.generation_config = GenerationConfig.from_pretrained(self.folder)
         for name in _UNHEEDED:
             if (value := getattr(self.generation_config, name, None)) not in _NEUTRAL:
                 raise ValueError(f"The model in {folder} is to be run with {name} = {value}: not so in CTranslate2.")
         settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-        self.positions = settings.get("positions", POSITIONS)
+        self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
     @staticmethod
     def is_in(folder: Path) -> bool:
@@ -78,10 +73,10 @@ class ExportedModel:
         return (folder / "model.bin").is_file() and (folder / "shared_vocabulary.json").is_file()
 
     def translator(self, workers: int) -> "Translator":
-        """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one), on a CPU for several workers.
+        """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one).
 
         Raises:
-            ValueError: Workers are asked for where there can be none.
+            ValueError: There is no such device, or several workers are not to share a CPU.
         """
         import ctranslate2
 
@@ -89,8 +84,6 @@ class ExportedModel:
         if self.device == "cuda" and not there_is_one:
             raise ValueError("CTranslate2 finds no device cuda on this machine: choose auto or cpu.")
         device = "cuda" if there_is_one and self.device != "cpu" else "cpu"
-        if workers < 1:
-            raise ValueError(f"There must be at least 1 worker, not {workers}.")
         if workers > 1 and device != "cpu":
             raise ValueError("Several workers are for a CPU.")
         threads = torch.get_num_threads() if workers == 1 else 1
@@ -131,13 +124,7 @@ class Ctranslate2Engine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """Loads the model for a number of threads that translate side by side.
-
-        Samples depend on torch's seed, and with one worker on nothing else.
-
-        Raises:
-            ValueError: Workers are asked for where there can be none.
-        """
+        """Loads the model for a number of threads; samples depend on torch's seed, with one worker on nothing else."""
         import ctranslate2
 
         if self.decoding.do_sample:  # a worker's generator is seeded when it first draws
@@ -146,18 +133,17 @@ class Ctranslate2Engine:
         yield
 
     def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of each batch, the first sentence's first."""
         begun: deque[tuple[Batch, list[AsyncTranslationResult]]] = deque()
         for batch in batches:
             begun.append((batch, self._begin(batch)))
             if len(begun) > self._workers:  # one waits for a worker; after an interrupt no more than that is done
                 yield self._hypotheses(*begun.popleft())
-        while begun:
-            yield self._hypotheses(*begun.popleft())
+        yield from (self._hypotheses(*each) for each in begun)
 
     def _begin(self, batch: Batch) -> list["AsyncTranslationResult"]:
         """Asks for the translations of a batch. A call has one limit, so sources of each length get their own."""
         asked = self.decoding
+        search = {}
         if self.drawing:
             search = {
                 "num_hypotheses": asked.num_return_sequences,
@@ -165,15 +151,10 @@ class Ctranslate2Engine:
                 "sampling_topp": asked.top_p,
                 "sampling_temperature": asked.temperature,
             }
-        elif asked.num_beams == 1:
-            search = {}
-        else:
+        elif asked.num_beams > 1:
             patience = 1 if asked.early_stopping is True else 2
-            search = {
-                "num_hypotheses": patience * asked.num_beams,
-                "patience": patience,
-                "length_penalty": asked.length_penalty,
-            }
+            search = {"num_hypotheses": patience * asked.num_beams, "patience": patience}
+            search["length_penalty"] = asked.length_penalty
         prefix = [self.model.tokens[number] for number in batch.prefix]
         limits = [asked.longest(len(source), len(prefix)) for source in batch.sources]
         found = []

@@ -119,17 +119,12 @@ class OnnxEngine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """There is one worker, whose threads are those of the model.
-
-        Raises:
-            ValueError: More are asked for.
-        """
+        """There is one worker, whose threads are those of the model."""
         if workers != 1:
             raise ValueError(f"ONNX has 1 worker, not {workers}: give the model more threads.")
         yield
 
     def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:
-        """The hypothesis of each sentence of each batch."""
         for batch in batches:
             rows = self.model.translate_ids(batch.sources, self.decoding, batch.prefix)
             yield [Hypothesis(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=True)]

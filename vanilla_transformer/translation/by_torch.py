@@ -24,16 +24,10 @@ class TorchEngine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """Keeps worker processes ready to translate; 1 is this process.
-
-        Raises:
-            ValueError: Workers are asked for where there can be none.
-        """
+        """Keeps worker processes ready to translate; 1 is this process."""
         if workers == 1:
             yield
             return
-        if workers < 1:
-            raise ValueError(f"There must be at least 1 worker, not {workers}.")
         if self.model.device.type != "cpu" or "fork" not in get_all_start_methods():
             raise ValueError("Several workers are for a CPU, on a system where processes fork (Linux, macOS).")
         # Forked processes share the weights, which are never written. They all fork now: later a thread reads standard
@@ -42,11 +36,6 @@ class TorchEngine:
             yield
 
     def translate(self, batches: Sequence[Batch]) -> Iterable[list[Hypothesis]]:
-        """The hypotheses of each batch, the first sentence's first.
-
-        Raises:
-            ChildProcessError: A worker died.
-        """
         if self.decoding.do_sample:
             # Each batch has a seed of its own, so that the draws do not depend on the worker.
             seeds = torch.randint(2**62, (len(batches),)).tolist()

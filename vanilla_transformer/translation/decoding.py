@@ -64,9 +64,9 @@ class Decoding:
     max_length: int | None = None  # with the start token and the prefix
     max_length_offset: int | None = None  # more than the source has (section 6.1)
     forced_eos_token_id: int | None = None  # the last token of a translation that reaches its limit
-    positions: int | None = None  # that the model has
-    prefix: tuple[int, ...] = ()
-    align: bool = False
+    positions: int | None = None  # tokens that the model has positions for; None: any number
+    prefix: tuple[int, ...] = ()  # token ids that every translation begins with
+    align: bool = False  # translations are to be aligned with their sources
     scores: bool = False
     given: Mapping  # the call's own options, for `generate()`
 
@@ -86,16 +86,11 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions: Tokens that the model has positions for; None: any number.
-            prefix: Token ids that every translation begins with.
-            align: Whether translations are to be aligned with their sources.
+            positions, prefix, align: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
         """
-        found = {}
-        for name in cls._asked():
-            value = options[name] if name in options else getattr(saved, name, None)
-            if value is not None:
-                found[name] = value
+        asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
+        found = {name: value for name, value in asked.items() if value is not None}
         if "max_new_tokens" in found:
             limits = {"max_length": None, "max_length_offset": None}
         elif options.get("max_length") is not None:
@@ -122,14 +117,10 @@ class Decoding:
         return sorted(self.given.keys() - self._asked() - {"return_dict_in_generate"})
 
     def longest(self, source: int, prefix: int = 0) -> int:
-        """Tokens that the translation of a source may have, its prefix included and the start token not.
+        """Tokens that the translation of so many source tokens may have, its prefix included and the start token not.
 
         The one place that decides it: engines ask, and `generate()` of our own models, which travel to the Hub without
         this file, follows the same rule.
-
-        Args:
-            source: Tokens of the source.
-            prefix: Tokens that are given.
         """
         # What is as long as it may be has a forced end for its last token.
         forced = 0 if self.forced_eos_token_id is None else 1

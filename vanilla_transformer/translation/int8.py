@@ -18,7 +18,7 @@ def quantize_int8(model: PreTrainedModel) -> None:
         model: Ours, or an ensemble of ours.
 
     Raises:
-        ValueError: torch has no such products here.
+        ValueError: torch has no such products for this processor.
     """
     _largest_weight()
     model.to("cpu", torch.float32).eval()
@@ -90,9 +90,6 @@ def _largest_weight() -> int:
     """What the largest weight of a row becomes: 127, where products are exact with it.
 
     Processors without VNNI add two products of 8 bits in 16, where the largest do not fit: there it is 63.
-
-    Raises:
-        ValueError: torch has no such products here.
     """
     states = torch.full((1, 64), _LARGEST_STATE)
     try:
@@ -100,6 +97,3 @@ def _largest_weight() -> int:
     except (AttributeError, RuntimeError) as error:
         raise ValueError("This torch has no products of 8 bits for this processor: translate in float32.") from error
     return 127 if found.item() == 64 * 127 * 127 else 63
-
-
-__all__ = ["Int8Linear", "quantize_int8"]

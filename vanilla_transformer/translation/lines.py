@@ -113,7 +113,7 @@ def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[
     Args:
         text: A line.
         tokens_of: How many tokens a text has.
-        longest: Tokens of a piece, at most; at least 1. (A single character stays one piece.)
+        longest: Tokens of a piece, 1 or more. (A single character stays one piece.)
     """
     if len(text) < 2 or tokens_of(text) <= longest:
         return [text]
@@ -128,15 +128,12 @@ def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[
 
 
 def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Batches of texts of similar length, longest first: memory runs out early or never.
+    """Batches of the chosen texts, of similar length, longest first: memory runs out early or never.
 
     Args:
         chosen: Numbers of texts.
         lengths: The length of every text, in tokens.
         batch_tokens: Padded tokens of a batch, at most; a longer text is a batch of its own.
-
-    Raises:
-        ValueError: A batch is to have no tokens.
     """
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens must be 1 or more, not {batch_tokens}.")
@@ -151,11 +148,7 @@ def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_token
 
 
 class UnknownWordsWarnings:
-    """Warns once for each line with unknown words; after the first such lines it only counts them.
-
-    Args:
-        unknown: Finds the unknown words of a line, as [`UnknownWords`] does.
-    """
+    """Warns of each line in which `unknown` finds words, as [`UnknownWords`] does; later ones it only counts."""
 
     def __init__(self, unknown: Callable[[str], list[str]]):
         self.unknown = unknown

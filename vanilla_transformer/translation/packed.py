@@ -49,6 +49,3 @@ class PackedLinear(nn.Linear):
         if not _pays(self.weight, rows) or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return F.linear(states, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
-
-
-__all__ = ["PackedLinear", "pack_linear"]

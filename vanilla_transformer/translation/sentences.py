@@ -76,7 +76,7 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model: As for [`translate`], as are `tokenizer`, `batch_tokens` and `on_progress`.
+        model, tokenizer, batch_tokens, on_progress: As for [`translate`].
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -107,6 +107,8 @@ def translate_lines(
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = kind(model, tokenizer, decoding)
     pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
+    if workers < 1:
+        raise ValueError(f"There must be at least 1 worker, not {workers}.")
     with engine.at_work(workers):
         for block in blocks:
             lines = [pieces_of(line) for line in block]
@@ -172,17 +174,12 @@ def score_pairs(
     batch_tokens: int = 2048,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairScore]:
-    """Scores given translations.
+    """Scores given translations: one score per pair of source and translation, in the order given.
 
     Args:
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
-        tokenizer: The model's tokenizer.
+        tokenizer, batch_tokens, on_progress: As for [`translate`].
         pairs: Source and translation of each.
-        batch_tokens: Padded tokens of a batch, at most; a longer pair is a batch of its own.
-        on_progress: Called after every batch with the number of pairs that it finished.
-
-    Returns:
-        One score per pair, in the order given.
     """
     if not pairs:
         return []
@@ -201,9 +198,8 @@ def score_pairs(
             scores = model(**inputs, labels=labels).logits.float().log_softmax(dim=-1)  # (batch, target, vocabulary)
             chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
             for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
-                tokens = len(targets[i])
-                penalty = length_penalty(tokens, decoding.length_penalty, decoding.length_penalty_type)
-                found[i] = PairScore(total, tokens, total / penalty)
+                penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
+                found[i] = PairScore(total, len(targets[i]), total / penalty)
             if on_progress is not None:
                 on_progress(len(batch))
     finally:
