@@ -139,3 +139,10 @@ def ours_used(monkeypatch):
         search = getattr(generation, name)
         monkeypatch.setattr(generation, name, lambda *a, search=search, **k: used.append(1) or search(*a, **k))
     return used
+
+
+def transformers_own(model, **options):
+    """What transformers' own search makes of a model, also of one that PEFT has wrapped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation.PaperGeneration, "_is_plain", lambda *_: False)
+        return model.generate(**options)

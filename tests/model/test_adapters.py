@@ -10,13 +10,10 @@ import peft
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from torch import nn
-from torch.nn.utils import parametrizations
 from transformers import AutoModelForSeq2SeqLM
-from transformers.generation import GenerationMixin
 
 from ..warm_python import PACKAGE
-from .conftest import sharpened
+from .conftest import sharpened, transformers_own
 
 
 SEARCHES = {"greedy": {"num_beams": 1}, "beam": {"num_beams": 4, "length_penalty": 0.6, "early_stopping": "never"}}
@@ -62,16 +59,9 @@ def adapted(model, config: peft.PeftConfig, seed: int = 1) -> PeftModel:
     return model
 
 
-def without_ours(model, monkeypatch, **options) -> torch.Tensor:
-    """What transformers' own search makes of a model."""
-    with monkeypatch.context() as patch:
-        patch.setattr(type(model), "_is_plain", lambda *_: False)
-        return model.generate(**options)
-
-
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", MERGEABLE)
-def test_translations_are_those_of_the_merged_model(name, search, tiny_model, sources, monkeypatch, ours_used):
+def test_translations_are_those_of_the_merged_model(name, search, tiny_model, sources, ours_used):
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     base = sharpened(model_for(name, tiny_model, attention_bias=True, output_bias=True))
     before = base.generate(**options)
@@ -80,15 +70,15 @@ def test_translations_are_those_of_the_merged_model(name, search, tiny_model, so
     found = model.generate(**options)
     assert ours_used
     assert not torch.equal(found, before)
-    assert torch.equal(found, without_ours(base, monkeypatch, **options))
+    assert torch.equal(found, transformers_own(base, **options))
     merged = model.merge_and_unload()
-    assert torch.equal(found, without_ours(merged, monkeypatch, **options))
+    assert torch.equal(found, transformers_own(merged, **options))
     assert torch.equal(merged.generate(**options), found)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in MERGEABLE])
-def test_a_prefix_is_heeded_and_gone_again(name, search, tiny_model, sources, monkeypatch, ours_used):
+def test_a_prefix_is_heeded_and_gone_again(name, search, tiny_model, sources, ours_used):
     """PEFT makes each step's inputs by a method that it puts into the model itself."""
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     base = sharpened(model_for(name, tiny_model))
@@ -96,9 +86,7 @@ def test_a_prefix_is_heeded_and_gone_again(name, search, tiny_model, sources, mo
     model = adapted(base, ADAPTERS[name])
     found = model.generate(**options)
     assert not torch.equal(found, before)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(base), "_is_plain", lambda *_: False)
-        assert torch.equal(model.generate(**options), found)
+    assert torch.equal(transformers_own(model, **options), found)
     ours_used.clear()
     assert torch.equal(base.generate(**options), before)
     assert ours_used or name == "a prefix of the source"  # of which PEFT 0.21 leaves its method behind
@@ -116,14 +104,14 @@ def test_an_adapter_that_is_off_changes_nothing(search, tiny_model, sources):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_adapters_of_transformers_own_methods(search, tiny_model, sources, monkeypatch, tmp_path):
+def test_adapters_of_transformers_own_methods(search, tiny_model, sources, tmp_path):
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     model = sharpened(tiny_model())
     model.save_pretrained(tmp_path / "base")
     before = model.generate(**options)
     model.add_adapter(lora(init_lora_weights=False))
     found = model.eval().generate(**options)
-    assert torch.equal(found, without_ours(model, monkeypatch, **options))
+    assert torch.equal(found, transformers_own(model, **options))
     assert not torch.equal(found, before)
     model.save_pretrained(tmp_path / "adapter")
     again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base")
@@ -188,93 +176,3 @@ def test_a_saved_adapter_loads_in_another_process(tiny_model, sources, tmp_path)
     paths = [tmp_path / name for name in ("base", "adapter", "inputs", "outputs")]
     PACKAGE.run(LOAD, *paths).check_returncode()
     assert torch.equal(torch.load(tmp_path / "outputs"), model.generate(**inputs))
-
-
-# ------------------------------------------------------------------------------------- what else stands in for `Linear`
-
-
-class Doubled(torch.Tensor):
-    """A matrix of another kind, as torchao has them for quantised weights: products with it are not what it holds."""
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        result = super().__torch_function__(function, types, args, kwargs or {})
-        if function is not nn.functional.linear:
-            return result
-        return (result * 2).as_subclass(torch.Tensor)  # else all that comes of it would be of this kind
-
-
-def _quantised(model):
-    torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, inplace=True)
-
-
-def _output_layer_quantised(model):
-    model.lm_head = torch.ao.nn.quantized.dynamic.Linear.from_float(_prepared(model.lm_head))
-
-
-def _prepared(linear: nn.Linear) -> nn.Linear:
-    linear.qconfig = torch.ao.quantization.default_dynamic_qconfig
-    return linear
-
-
-def _matrices_of_another_kind(model):
-    for layer in model.model.decoder.layers:
-        weight = layer.fc1.weight.detach().as_subclass(Doubled)
-        layer.fc1.weight = nn.Parameter(weight, requires_grad=False)
-
-
-def _output_layer_of_another_kind(model):
-    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().as_subclass(Doubled), requires_grad=False)
-
-
-def _output_layer_of_another_class(model):
-    class Halved(nn.Linear):
-        def forward(self, states):
-            return super().forward(states) / 2
-
-    model.lm_head.__class__ = Halved
-
-
-def _output_layer_in_a_sequence(model):
-    model.lm_head = nn.Sequential(model.lm_head, nn.Softsign())
-
-
-def _normalisation_of_another_class(model):
-    class Shifted(nn.LayerNorm):
-        def forward(self, states):
-            return super().forward(states) + 0.5
-
-    for layer in model.model.decoder.layers:
-        layer.final_layer_norm.__class__ = Shifted
-
-
-def _parametrized(model):
-    parametrizations.weight_norm(model.model.decoder.layers[0].fc1)
-
-
-STAND_INS = (
-    _quantised, _output_layer_quantised, _matrices_of_another_kind, _output_layer_of_another_kind,
-    _output_layer_of_another_class, _output_layer_in_a_sequence, _normalisation_of_another_class, _parametrized,
-)  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
-@pytest.mark.parametrize("stand_in", STAND_INS)
-@pytest.mark.parametrize("beams", [1, 3])
-def test_whatever_stands_in_for_a_layer_is_asked(stand_in, beams, tiny_model, sources, monkeypatch, ours_used):
-    model = sharpened(tiny_model(tie_word_embeddings=False))
-    stand_in(model)
-    options = {**sources, "num_beams": beams, "max_new_tokens": 8}
-    found = model.generate(**options)
-    assert ours_used
-    assert torch.equal(found, without_ours(model, monkeypatch, **options))
-
-
-def test_transformers_search_is_asked_for_by_name(tiny_model, sources, ours_used):
-    """The yardstick of this file is a patch of ours; the mixin's own method says the same."""
-    model = adapted(sharpened(tiny_model()), lora())
-    options = {**sources, "num_beams": 3, "max_new_tokens": 8, "length_penalty_type": "length"}
-    theirs = model.generate(**options, custom_generate=GenerationMixin._beam_search)
-    assert not ours_used
-    assert torch.equal(model.generate(**options), theirs)
-    assert ours_used

@@ -11,7 +11,12 @@ from vanilla_transformer.model.classification_vanilla_transformer import Vanilla
 from .conftest import build_config, randomize_vectors
 
 
-POOLINGS = ("mean", "max", "first", "last")
+POOLINGS = {
+    "mean": lambda states: states.mean(dim=0),
+    "max": lambda states: states.max(dim=0).values,
+    "first": lambda states: states[0],
+    "last": lambda states: states[-1],
+}
 
 
 @pytest.fixture
@@ -33,18 +38,11 @@ def sources(batch):
 # --------------------------------------------------------------------------------------------------------- pooling
 
 
-@pytest.mark.parametrize(("pooling", "rows"), [("mean", (0, 1, 2, 3)), ("first", (0,)), ("last", (3,))])
-def test_pooling_takes_the_real_tokens_it_names(classifier, sources, pooling, rows):
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_pooling_takes_the_real_tokens_it_names(classifier, sources, pooling):
     model = classifier(classifier_pooling=pooling)
-    states = model.model(**sources).last_hidden_state
-    expected = model.classifier(states[1, list(rows)].mean(dim=0))
-    torch.testing.assert_close(model(**sources).logits[1], expected)
-
-
-def test_pooling_takes_the_largest_of_the_real_tokens(classifier, sources):
-    model = classifier(classifier_pooling="max")
-    states = model.model(**sources).last_hidden_state
-    expected = model.classifier(states[1, :4].max(dim=0).values)
+    real = model.model(**sources).last_hidden_state[1, :4]
+    expected = model.classifier(POOLINGS[pooling](real))
     torch.testing.assert_close(model(**sources).logits[1], expected)
 
 
@@ -56,18 +54,12 @@ def test_neighbours_and_padding_have_no_influence(classifier, sources, pooling, 
     torch.testing.assert_close(model(**sources).logits[1], alone, rtol=1e-5, atol=1e-6)
 
 
-def test_the_last_token_is_found_with_padding_on_the_left(classifier):
-    model = classifier(classifier_pooling="last")
+@pytest.mark.parametrize(("pooling", "place"), [("first", 2), ("last", 4)])
+def test_tokens_are_found_with_padding_on_the_left(classifier, pooling, place):
+    model = classifier(classifier_pooling=pooling)
     ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
     states = model.model(ids, mask).last_hidden_state
-    torch.testing.assert_close(model.pool(states, mask), states[:, 4])
-
-
-def test_the_first_token_is_found_with_padding_on_the_left(classifier):
-    model = classifier(classifier_pooling="first")
-    ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
-    states = model.model(ids, mask).last_hidden_state
-    torch.testing.assert_close(model.pool(states, mask), states[:, 2])
+    torch.testing.assert_close(model.pool(states, mask), states[:, place])
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -75,11 +67,6 @@ def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
     model = classifier(classifier_pooling=pooling)
     logits = model(torch.tensor([[5, 2], [1, 1]]), torch.tensor([[1, 1], [0, 0]])).logits
     assert logits.isfinite().all()
-
-
-def test_an_unknown_pooling_is_refused():
-    with pytest.raises(ValueError, match="classifier_pooling must be one of mean, max, first, last, not 'sum'"):
-        build_config(classifier_pooling="sum")
 
 
 # ---------------------------------------------------------------------------------------------------------- losses
@@ -105,12 +92,6 @@ def test_regression(sources):
     labels = torch.tensor([0.5, -1.0])
     outputs = model(**sources, labels=labels)
     torch.testing.assert_close(outputs.loss, F.mse_loss(outputs.logits[:, 0], labels))
-
-
-def test_every_weight_is_trained(classifier, sources):
-    model = classifier().train()
-    model(**sources, labels=torch.tensor([2, 0])).loss.backward()
-    assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
 def test_its_own_dropout_acts_in_training_only(classifier, sources):
@@ -168,9 +149,8 @@ def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_pa
     classifier().save_pretrained(tmp_path)
     with pytest.raises(RuntimeError):
         VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
-    model = VanillaTransformerForSequenceClassification.from_pretrained(
-        tmp_path, num_labels=5, ignore_mismatched_sizes=True
-    )
+    options = {"num_labels": 5, "ignore_mismatched_sizes": True}
+    model = VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, **options)
     assert model.classifier.out_features == 5
 
 
@@ -178,14 +158,6 @@ def test_hidden_states_and_attentions(classifier, sources):
     outputs = classifier(attn_implementation="eager")(**sources, output_hidden_states=True, output_attentions=True)
     assert [tuple(h.shape) for h in outputs.hidden_states] == [(2, 6, 16)] * 3
     assert [tuple(a.shape) for a in outputs.attentions] == [(2, 2, 6, 6)] * 2
-
-
-def test_a_tuple_holds_what_the_dict_holds(classifier, sources):
-    model, labels = classifier(), torch.tensor([0, 1])
-    loss, logits = model(**sources, labels=labels, return_dict=False)
-    outputs = model(**sources, labels=labels)
-    assert torch.equal(loss, outputs.loss)
-    assert torch.equal(logits, outputs.logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -208,17 +180,16 @@ def test_in_transformers_own_pipelines(classifier, dtype):
     assert sum(zero_shot(texts[0], candidate_labels=["praise", "blame"])["scores"]) == pytest.approx(1, abs=1e-2)
 
 
-@pytest.mark.parametrize("mask", ["none", "float", "half"])
+@pytest.mark.parametrize(
+    "mask", [None, torch.ones(1, 600), torch.ones(1, 600).bfloat16()], ids=["none", "float", "half"]
+)
 def test_the_last_token_is_found_in_half_precision_too(classifier, mask):
     """257 and more places cannot be told apart in bfloat16."""
-    model = classifier(classifier_pooling="last").to(torch.bfloat16 if mask == "none" else torch.float32)
+    model = classifier(classifier_pooling="last").to(torch.bfloat16 if mask is None else torch.float32)
     states = torch.arange(600.0, dtype=model.dtype)[None, :, None].repeat(1, 1, 16)
-    kinds = {"none": None, "float": torch.ones(1, 600), "half": torch.ones(1, 600, dtype=torch.bfloat16)}
-    given = kinds[mask]
-    if given is not None:
-        given[:, 531:] = 0
-    expected = states[:, 599 if given is None else 530]
-    assert torch.equal(model.pool(states, given), expected)
+    if mask is not None:
+        mask[:, 531:] = 0
+    assert torch.equal(model.pool(states, mask), states[:, 599 if mask is None else 530])
 
 
 def test_a_classifier_refuses_a_mask_it_cannot_pool_by(classifier):

@@ -43,44 +43,32 @@ UNUSUAL = {
 }
 
 # What is wrong, and the words that the message must have.
-MISTAKES = {
-    "no encoder heads": (
-        {"encoder_attention_heads": 0},
-        "encoder_attention_heads must be a whole number",
-    ),
-    "no decoder heads": ({"decoder_attention_heads": -2}, "decoder_attention_heads must be a whole number"),
-    "uneven encoder heads": (
-        {"encoder_attention_heads": 7},
-        r"d_model \(512\).*encoder_attention_heads \(7\).*head_dim",
-    ),
-    "uneven decoder heads": (
-        {"decoder_attention_heads": 3},
-        r"d_model \(512\).*decoder_attention_heads \(3\).*head_dim",
-    ),
-    "odd sinusoids": ({"d_model": 15, "head_dim": 4}, "even d_model, not 15"),
-    "dropout of 1": ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
-    "negative dropout": ({"dropout": -0.1}, "^dropout must be .* not -0.1"),
-    "attention dropout": ({"attention_dropout": 2}, "attention_dropout must be .* not 2"),
-    "activation dropout": ({"activation_dropout": 1}, "activation_dropout must be .* not 1"),
-    "classifier dropout": ({"classifier_dropout": 1}, "classifier_dropout must be .* not 1"),
-    "smoothing of 1": ({"label_smoothing": 1.0}, "label_smoothing must be .* not 1.0"),
-    "unknown positions": ({"position_embedding_type": "rotary"}, "position_embedding_type.*learned.*'rotary'"),
-    "unknown layout": ({"sinusoid_layout": "mixed"}, "sinusoid_layout.*interleaved, halves.*'mixed'"),
-}
-
-# Mistakes that nobody notices until the model is built or run: see the report of these tests.
-UNNOTICED = {
-    "encoder_layers": -1,
-    "decoder_layers": -1,
-    "vocab_size": 0,
-    "d_model": 0,
-    "head_dim": 0,
-    "value_head_dim": -1,
-    "encoder_ffn_dim": 0,
-    "decoder_ffn_dim": -4,
-    "activation_function": "nope",
-    "layer_norm_eps": -1.0,
-}
+MISTAKES = (
+    ({"encoder_attention_heads": 0}, "encoder_attention_heads must be a whole number"),
+    ({"decoder_attention_heads": -2}, "decoder_attention_heads must be a whole number"),
+    ({"encoder_attention_heads": 7}, r"d_model \(512\).*encoder_attention_heads \(7\).*head_dim"),
+    ({"decoder_attention_heads": 3}, r"d_model \(512\).*decoder_attention_heads \(3\).*head_dim"),
+    ({"d_model": 15, "head_dim": 4}, "even d_model, not 15"),
+    ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+    ({"dropout": -0.1}, "^dropout must be .* not -0.1"),
+    ({"attention_dropout": 2}, "attention_dropout must be .* not 2"),
+    ({"activation_dropout": 1}, "activation_dropout must be .* not 1"),
+    ({"classifier_dropout": 1}, "classifier_dropout must be .* not 1"),
+    ({"label_smoothing": 1.0}, "label_smoothing must be .* not 1.0"),
+    ({"position_embedding_type": "rotary"}, "position_embedding_type.*learned.*'rotary'"),
+    ({"sinusoid_layout": "mixed"}, "sinusoid_layout.*interleaved, halves.*'mixed'"),
+    ({"classifier_pooling": "sum"}, "classifier_pooling must be one of mean, max, first, last, not 'sum'"),
+    ({"encoder_layers": -1}, "encoder_layers"),
+    ({"decoder_layers": -1}, "decoder_layers"),
+    ({"vocab_size": 0}, "vocab_size"),
+    ({"d_model": 0}, "d_model"),
+    ({"head_dim": 0}, "head_dim"),
+    ({"value_head_dim": -1}, "value_head_dim"),
+    ({"encoder_ffn_dim": 0}, "encoder_ffn_dim"),
+    ({"decoder_ffn_dim": -4}, "decoder_ffn_dim"),
+    ({"activation_function": "nope"}, "activation_function"),
+    ({"layer_norm_eps": -1.0}, "layer_norm_eps"),
+)
 
 
 def test_the_defaults_are_the_papers_base_model():
@@ -90,11 +78,8 @@ def test_the_defaults_are_the_papers_base_model():
     assert (config.encoder_attention_heads, config.decoder_attention_heads) == (8, 8)
     assert (config.vocab_size, config.dropout, config.activation_function) == (37_000, 0.1, "relu")
     assert (config.attention_dropout, config.activation_dropout, config.attention_bias) == (0, 0, False)
-    assert (config.norm_first, config.position_embedding_type, config.sinusoid_layout) == (
-        False,
-        "sinusoidal",
-        "interleaved",
-    )
+    assert (config.position_embedding_type, config.sinusoid_layout) == ("sinusoidal", "interleaved")
+    assert not config.norm_first
     assert (config.tie_word_embeddings, config.scale_embedding, config.is_encoder_decoder) == (True, True, True)
 
 
@@ -110,13 +95,9 @@ def test_every_field_is_unusual_above():
 
 def test_every_field_survives_a_folder(tmp_path):
     VanillaTransformerConfig(**UNUSUAL).save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
     loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
     assert {name: getattr(loaded, name) for name in UNUSUAL} == UNUSUAL
-
-
-def test_the_file_names_the_architecture(tmp_path):
-    VanillaTransformerConfig().save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
 
 
 def test_a_diff_builds_the_same_configuration():
@@ -125,17 +106,10 @@ def test_a_diff_builds_the_same_configuration():
     assert again.to_dict() == config.to_dict()
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_by_its_field(mistake):
-    fields, message = MISTAKES[mistake]
+@pytest.mark.parametrize(("fields", "message"), MISTAKES)
+def test_a_mistake_is_named_by_its_field(fields, message):
     with pytest.raises(ValueError, match=message):
         VanillaTransformerConfig(**fields)
-
-
-@pytest.mark.parametrize("field", UNNOTICED)
-def test_an_impossible_size_is_refused(field):
-    with pytest.raises(ValueError, match=field):
-        VanillaTransformerConfig(**{field: UNNOTICED[field]})
 
 
 def test_a_wrong_type_is_named_by_its_field():
@@ -179,26 +153,18 @@ class TestHeadWidths:
         config = VanillaTransformerConfig(d_model=24, encoder_attention_heads=3, decoder_attention_heads=4, **given)
         config.save_pretrained(tmp_path)
         fields = json.loads((tmp_path / "config.json").read_text())
-        assert {name: fields[name] for name in ("head_dim", "value_head_dim")} == {
-            "head_dim": given.get("head_dim"),
-            "value_head_dim": given.get("value_head_dim"),
-        }
+        widths = {name: fields.pop(name) for name in ("head_dim", "value_head_dim")}
+        assert widths == {"head_dim": None, "value_head_dim": None} | given
         loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
         for again in (loaded, copy.deepcopy(config), VanillaTransformerConfig(**config.to_diff_dict())):
             assert again.to_dict() == {**config.to_dict(), "architectures": again.architectures}
             assert [again.head_dims(heads) for heads in (3, 4)] == [config.head_dims(heads) for heads in (3, 4)]
-        for name in ("head_dim", "value_head_dim"):
-            del fields[name]
         assert VanillaTransformerConfig(**{**fields, **given}).head_dims(4) == config.head_dims(4)
 
 
-def test_uneven_heads_are_fine_with_a_head_dim():
+def test_what_is_no_mistake():
     assert VanillaTransformerConfig(encoder_attention_heads=7, head_dim=64).head_dim == 64
-
-
-def test_learned_positions_may_have_an_odd_width():
-    config = VanillaTransformerConfig(d_model=15, head_dim=4, position_embedding_type="learned")
-    assert config.d_model == 15
+    assert VanillaTransformerConfig(d_model=15, head_dim=4, position_embedding_type="learned").d_model == 15
 
 
 def test_a_mistake_in_a_file_is_found_on_loading(tmp_path):

@@ -17,7 +17,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import (
     VanillaTransformerPreTrainedModel,
 )
 
-from .conftest import CLASSES, TRANSLATOR, build, build_config
+from .conftest import CLASSES, TRANSLATOR, build, build_config, transformers_own
 
 
 # --------------------------------------------------------------------------------------------------- configuration
@@ -174,11 +174,7 @@ def test_outputs_asked_for_by_the_configuration(kind, inputs):
     config = build_config(attn_implementation="eager", output_hidden_states=True, output_attentions=True)
     outputs = kind(config).eval()(**inputs(kind))
     assert (len(outputs.encoder_hidden_states), len(outputs.decoder_hidden_states)) == (3, 4)
-    assert (len(outputs.encoder_attentions), len(outputs.decoder_attentions), len(outputs.cross_attentions)) == (
-        2,
-        3,
-        3,
-    )
+    assert [len(outputs[f"{name}_attentions"]) for name in ("encoder", "decoder", "cross")] == [2, 3, 3]
 
 
 def test_gradients_reach_states_and_attentions(inputs):
@@ -200,18 +196,6 @@ def test_hooks_of_the_embedding_see_both_sides(inputs):
         stack.get_input_embeddings().register_forward_hook(lambda *_: seen.append(1))
     model(**inputs(VanillaTransformerModel))
     assert len(seen) == 2
-
-
-def test_embeddings_looked_up_outside_are_those_looked_up_inside(inputs):
-    model = build(VanillaTransformerModel)
-    ids = inputs(VanillaTransformerModel)
-    look_up = model.get_input_embeddings()
-    outputs = model(
-        inputs_embeds=look_up(ids["input_ids"]),
-        attention_mask=ids["attention_mask"],
-        decoder_inputs_embeds=look_up(ids["decoder_input_ids"]),
-    )
-    torch.testing.assert_close(outputs.last_hidden_state, model(**ids).last_hidden_state)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -279,11 +263,12 @@ def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
 def test_tuples_asked_for_by_the_configuration(kind, inputs):
     model = build(kind)
     expected = model(**inputs(kind)).to_tuple()
+    by_argument = model(**inputs(kind), return_dict=False)
     model.config.return_dict = False
-    outputs = model(**inputs(kind))
-    assert isinstance(outputs, tuple)
-    assert len(outputs) == len(expected)
-    assert torch.equal(outputs[0], expected[0])
+    for outputs in (model(**inputs(kind)), by_argument):
+        assert isinstance(outputs, tuple)
+        assert len(outputs) == len(expected)
+        assert torch.equal(outputs[0], expected[0])
 
 
 # ------------------------------------------------------------------------------------------------------ embeddings
@@ -318,16 +303,19 @@ def test_new_rows_are_near_the_mean_and_the_head_stays(tied):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-def test_resizing_moves_everything_with_it(inputs, tied, bias):
+def test_resizing_moves_everything_with_it(tied, bias):
     model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=bias)
-    old = model.get_input_embeddings().weight.detach().clone()
+    pair = {"input_ids": torch.tensor([[5, 6, 2]]), "decoder_input_ids": torch.tensor([[0, 7]])}
+    before = model(**pair).logits[..., :9]
     for size, multiple, expected in ((50, None, 50), (41, 8, 48), (30, None, 30), (9, None, 9)):
         model.resize_token_embeddings(size, pad_to_multiple_of=multiple)
-        assert (model.config.vocab_size, model.lm_head.out_features) == (expected, expected)
-        assert model.lm_head.weight.shape[0] == model.model.decoder.embed_tokens.num_embeddings == expected
-        kept = min(expected, 9)
-        assert torch.equal(model.get_input_embeddings().weight[:kept], old[:kept])
-        assert model(torch.tensor([[5, 6, 2]]), decoder_input_ids=torch.tensor([[0, 7]])).logits.shape[-1] == expected
+        encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
+        sizes = {model.config.vocab_size, model.lm_head.out_features, encoder.num_embeddings, decoder.num_embeddings}
+        assert sizes == {expected}
+        logits = model(**pair).logits
+        assert logits.shape[-1] == model.lm_head.weight.shape[0] == expected
+        torch.testing.assert_close(logits[..., :9], before)
+        assert len({encoder.weight, decoder.weight, model.lm_head.weight}) == (1 if tied else 3)
     with pytest.raises(ValueError, match="multiple"):
         model.resize_token_embeddings(20, pad_to_multiple_of=1.5)
 
@@ -354,7 +342,7 @@ def test_new_tokens_change_nothing_else_and_survive_a_folder(tied, bias, inputs,
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used, monkeypatch):
+def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used):
     model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=True, d_model=32).train()
     model.resize_token_embeddings(43)
     source, labels = torch.tensor([[41, 6, 2]]), torch.tensor([[42, 40, 7, 2]])
@@ -367,8 +355,7 @@ def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used, monk
     model.eval()
     assert model.generate(source, num_beams=beams).tolist() == [[0, 42, 40, 7, 2]]
     assert ours_used
-    monkeypatch.setattr(TRANSLATOR, "_is_plain", lambda *_: False)
-    assert model.generate(source, num_beams=beams).tolist() == [[0, 42, 40, 7, 2]]
+    assert transformers_own(model, inputs=source, num_beams=beams).tolist() == [[0, 42, 40, 7, 2]]
 
 
 # -------------------------------------------------------------------------------------------------------- training
@@ -376,29 +363,30 @@ def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used, monk
 
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("kind", CLASSES[1:])
-def test_checkpointed_layers_give_every_parameter_its_gradient(kind, inputs, reentrant):
-    model = build(kind).train()
-    turn_on = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    labels = (
-        torch.tensor([[13, 14, 15, 16, 2], [17, 18, 2, -100, -100]]) if kind is TRANSLATOR else torch.tensor([0, 1])
-    )
-    ids = {name: value for name, value in inputs(kind).items() if name != "decoder_input_ids"}
+def test_checkpointed_layers_give_every_parameter_its_gradient(kind, batch, reentrant):
+    """Embeddings and dropout too."""
+    model, calls = build(kind, dropout=0.3).train(), []
+    labels = batch["labels"] if kind is TRANSLATOR else torch.tensor([0, 1])
 
     def gradients():
+        calls.clear()
         model.zero_grad()
-        model(**ids, labels=labels).loss.backward()
+        torch.manual_seed(7)
+        model(**{**batch, "labels": labels}).loss.backward()
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
+    model.model.encoder.layers[0].fc1.register_forward_hook(lambda *_: calls.append(1))
     assert not model.is_gradient_checkpointing
     before = gradients()
-    turn_on({"use_reentrant": reentrant})
+    assert len(calls) == 1
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
     assert model.is_gradient_checkpointing
-    if reentrant:
-        model.enable_input_require_grads()
+    model.enable_input_require_grads()
     after = gradients()
+    assert len(calls) == 2  # forward and again in backward: it does recompute
     assert after.keys() == before.keys() == dict(model.named_parameters()).keys()
     for name, gradient in before.items():
-        torch.testing.assert_close(after[name], gradient)
+        torch.testing.assert_close(after[name], gradient, msg=name)
 
 
 def test_every_layer_can_be_recomputed():
@@ -406,26 +394,8 @@ def test_every_layer_can_be_recomputed():
     layers = [*model.model.encoder.layers, *model.model.decoder.layers]
     assert all(isinstance(layer, GradientCheckpointingLayer) for layer in layers)
     assert {type(layer).__name__ for layer in layers} == set(model._no_split_modules)
-
-
-def test_recomputing_is_turned_on_and_off_by_the_librarys_switches():
-    model = build(TRANSLATOR)
     assert model.supports_gradient_checkpointing
     model.gradient_checkpointing_enable()
-    stacks = (model.model.encoder, model.model.decoder)
-    assert all(layer.gradient_checkpointing for stack in stacks for layer in stack.layers)
+    assert all(layer.gradient_checkpointing for layer in layers)
     model.gradient_checkpointing_disable()
-    assert not any(layer.gradient_checkpointing for stack in stacks for layer in stack.layers)
-
-
-@pytest.mark.parametrize("kind", CLASSES[1:])
-def test_embeddings_learn_under_recomputing(kind, inputs):
-    model = build(kind).train()
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    model.enable_input_require_grads()
-    ids = {name: tensor for name, tensor in inputs(kind).items() if name != "decoder_input_ids"}
-    labels = torch.tensor([[13, 14, 2], [17, 18, 2]]) if kind is TRANSLATOR else torch.tensor([0, 1])
-    model(**ids, labels=labels).loss.backward()
-    gradient = model.get_input_embeddings().weight.grad
-    assert gradient.isfinite().all()
-    assert gradient.any()
+    assert not any(layer.gradient_checkpointing for layer in layers)

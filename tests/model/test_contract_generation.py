@@ -5,13 +5,10 @@ import copy
 import pytest
 import torch
 from transformers import CompileConfig, DynamicCache, EncoderDecoderCache
-from transformers.generation import (
-    GenerateBeamEncoderDecoderOutput,
-    GenerateEncoderDecoderOutput,
-)
+from transformers.generation import GenerateBeamEncoderDecoderOutput, GenerateEncoderDecoderOutput
 from transformers.integrations.executorch import Seq2SeqLMExportableModule
 
-from .conftest import CLASSES, TRANSLATOR, build
+from .conftest import CLASSES, TRANSLATOR, build, transformers_own
 
 
 @pytest.fixture
@@ -105,13 +102,11 @@ def test_a_cache_that_is_given_is_filled(sources, options):
     assert cache.cross_attention_cache.layers[2].keys.shape == (2 * options["num_beams"], 4, 6, 4)
 
 
-def test_what_a_beam_search_was_not_asked_for_is_not_returned(sources, monkeypatch, ours_used):
+def test_what_a_beam_search_was_not_asked_for_is_not_returned(sources, ours_used):
     model = build(TRANSLATOR)
     asked = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 2, "return_dict_in_generate": True}
-    ours = model.generate(**sources, **asked)
-    assert ours_used
-    monkeypatch.setattr(TRANSLATOR, "_is_plain", lambda *_: False)
-    theirs = model.generate(**sources, **asked)
+    ours, theirs = model.generate(**sources, **asked), transformers_own(model, **sources, **asked)
+    assert len(ours_used) == 1
     for found in (ours, theirs):
         assert "scores" not in found
         assert found.scores is None
@@ -125,26 +120,21 @@ def test_a_search_with_little_memory_is_refused(sources):
         build(TRANSLATOR).generate(**sources, num_beams=3, low_memory=True)
 
 
-@pytest.mark.parametrize("assistant", ["itself", "another"])
+@pytest.mark.parametrize("assistant", ["itself", "another", "prompt look-up"])
 def test_assisted_decoding_is_greedy_decoding(sources, assistant):
     model = build(TRANSLATOR)
     helper = model if assistant == "itself" else copy.deepcopy(model)
     if assistant == "another":
         torch.nn.init.normal_(helper.lm_head.weight)
+    options = {"prompt_lookup_num_tokens": 2} if assistant == "prompt look-up" else {"assistant_model": helper}
     one = {name: tensor[:1] for name, tensor in sources.items()}
-    assert torch.equal(plain(model, one, assistant_model=helper), plain(model, one))
+    assert torch.equal(plain(model, one, **options), plain(model, one))
 
 
 def test_assisted_sampling_runs(sources):
     model = build(TRANSLATOR)
     one = {name: tensor[:1] for name, tensor in sources.items()}
     assert plain(model, one, assistant_model=copy.deepcopy(model), do_sample=True).shape == (1, 7)
-
-
-def test_prompt_look_up_is_greedy_decoding(sources):
-    model = build(TRANSLATOR)
-    one = {name: tensor[:1] for name, tensor in sources.items()}
-    assert torch.equal(plain(model, one, prompt_lookup_num_tokens=2), plain(model, one))
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}])

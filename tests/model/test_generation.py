@@ -39,16 +39,6 @@ def test_the_cache_changes_nothing(tiny_model, sources, strategy):
     assert torch.equal(cached, generate(model, sources, **options, use_cache=False))
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
-def test_alone_and_in_a_batch_are_the_same(tiny_model, sources, strategy):
-    for seed in range(4):
-        model = tiny_model(seed=seed)
-        together = generate(model, sources, **STRATEGIES[strategy])
-        for row, length in enumerate((6, 4)):
-            alone = generate(model, {"input_ids": sources["input_ids"][row : row + 1, :length]}, **STRATEGIES[strategy])
-            assert without_padding(together[row]) == without_padding(alone[0])
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_eager_and_sdpa_translate_alike(tiny_model, sources, strategy):
     eager, sdpa = (tiny_model(attn_implementation=name) for name in ("eager", "sdpa"))
@@ -78,15 +68,6 @@ def test_wide_beam_search_is_exhaustive_search(tiny_model):
     finished = [[*start, 2] for length in range(3) for start in itertools.product(others, repeat=length)]
     unfinished = [list(target) for target in itertools.product(others, repeat=3)]
     assert got[0, 1:].tolist() == max(finished + unfinished, key=score)
-
-
-def test_generating_beyond_max_position_embeddings(tiny_model):
-    source = {"input_ids": torch.randint(4, 40, (1, 20), generator=torch.Generator().manual_seed(0))}
-    short, long = tiny_model(max_position_embeddings=8), tiny_model(max_position_embeddings=999)
-    options = {"max_new_tokens": 15, "min_new_tokens": 15}
-    got = generate(short, source, **options)
-    assert got.shape == (1, 16)
-    assert torch.equal(got, generate(long, source, **options))
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 
 IMPLEMENTATIONS = pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -48,30 +49,14 @@ def test_no_gradient_comes_from_the_future(tiny_model, batch, decoder_input_ids,
 @IMPLEMENTATIONS
 @VARIANTS
 def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input_ids, implementation, choices):
-    model = tiny_model(attn_implementation=implementation, **choices)
-    padded = model(
-        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], decoder_input_ids=decoder_input_ids
-    ).logits[1:]
-    alone = model(input_ids=batch["input_ids"][1:, :4], decoder_input_ids=decoder_input_ids[1:]).logits
-    torch.testing.assert_close(padded, alone, atol=1e-5, rtol=0)
-    unmasked = model(input_ids=batch["input_ids"], decoder_input_ids=decoder_input_ids).logits[1:]
-    assert not torch.allclose(unmasked, alone, atol=1e-3)
-
-
-@IMPLEMENTATIONS
-@VARIANTS
-def test_what_padding_changes_is_rounding(tiny_model, batch, decoder_input_ids, implementation, choices):
     """Other shapes are summed in another order: what is 1e-6 in float32 is nothing in float64."""
     model = tiny_model(attn_implementation=implementation, **choices)
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")} | {"decoder_input_ids": decoder_input_ids}
-
-    def difference():
-        alone = model(input_ids=batch["input_ids"][1:, :4], decoder_input_ids=decoder_input_ids[1:]).logits
-        return (model(**inputs).logits[1:] - alone).abs().max().item()
-
-    assert difference() < 2e-6
-    model.double()
-    assert difference() < 1e-13
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    for dtype, tolerance in ((torch.float32, 2e-6), (torch.float64, 1e-13)):
+        model.to(dtype)
+        alone = model(ids[1:, :4], decoder_input_ids=decoder_input_ids[1:]).logits
+        assert (model(ids, mask, decoder_input_ids).logits[1:] - alone).abs().max() < tolerance
+        assert not torch.allclose(model(ids, None, decoder_input_ids).logits[1:], alone, atol=1e-3)
 
 
 @IMPLEMENTATIONS
@@ -128,13 +113,9 @@ def test_step_by_step_with_the_cache_equals_all_at_once(tiny_model, batch, decod
     at_once = model(batch["input_ids"], mask, decoder_input_ids).logits
     encoded, past = model.model.encoder(batch["input_ids"], mask), None
     for position in range(5):
-        step = model(
-            encoder_outputs=encoded,
-            attention_mask=mask,
-            decoder_input_ids=decoder_input_ids[:, position : position + 1],
-            past_key_values=past,
-            use_cache=True,
-        )
+        new = decoder_input_ids[:, position : position + 1]
+        given = {"encoder_outputs": encoded, "attention_mask": mask, "past_key_values": past}
+        step = model(**given, decoder_input_ids=new, use_cache=True)
         past = step.past_key_values
         assert past.get_seq_length() == position + 1
         torch.testing.assert_close(step.logits[:, 0], at_once[:, position], atol=1e-5, rtol=0)
@@ -159,8 +140,6 @@ def test_the_encoders_keys_are_computed_once(tiny_model, batch, decoder_input_id
 
 
 def test_a_decoder_alone_continues_from_a_plain_cache(tiny_model, decoder_input_ids):
-    from transformers import DynamicCache
-
     decoder = tiny_model().model.decoder
     at_once = decoder(decoder_input_ids).last_hidden_state
     past = decoder(decoder_input_ids[:, :3], past_key_values=DynamicCache(), use_cache=True).past_key_values

@@ -91,14 +91,14 @@ def with_dual_numbers(loss, parameters):
 @pytest.mark.parametrize("forward", [with_func, with_dual_numbers])
 def test_forward_and_backward_derivatives_agree(batch, forward):
     """In training, with every dropout. (torch's sdpa has no forward derivatives on a CPU, whoever calls it.)"""
-    for dropped in (0.0, 0.2):
+    for dropped, choice in ((0.0, {}), (0.2, {}), (0.2, {"return_logits": False})):
         every = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), dropped)
         model = build(TRANSLATOR, attn_implementation="eager", label_smoothing=0.1, **every).train()
         parameters = dict(model.named_parameters())
 
-        def loss(values, model=model):
+        def loss(values, model=model, choice=choice):
             torch.manual_seed(2)
-            options = {**batch, "num_items_in_batch": 8}
+            options = {**batch, "num_items_in_batch": 8, **choice}
             return torch.func.functional_call(model, values, (), options).loss
 
         got = forward(loss, parameters)

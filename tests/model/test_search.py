@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from transformers import AttentionInterface, GenerationConfig, LogitsProcessor
 from transformers.generation import GenerationMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -13,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
 
-from .conftest import sharpened
+from .conftest import sharpened, transformers_own
 
 
 OPTIONS = {
@@ -128,6 +129,9 @@ def endless_beam_search(model, source, limit, beams, penalty):
 @pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("length", 1.0), ("gnmt", 2.0), ("length", 0.0)])
 @pytest.mark.parametrize("end", [-1.0, 1.0], ids=["ends late", "ends early"])
 def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, alpha, end):
+    def penalty(length):
+        return length_penalty(length, alpha, kind)
+
     source, limit, saved = torch.tensor([[3, 4, 2]]), 9, 0
     for seed in range(12):
         beams = 2 + seed % 4
@@ -136,10 +140,8 @@ def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, al
             model.lm_head.bias[2] += end
             decoder = StepwiseDecoder(model, model.model.encoder(source)[0], None, beams)
         prefix = torch.zeros(1, 1, dtype=torch.long)
-        [found] = beam_search(
-            decoder, prefix, [limit], eos_ids={2}, penalty=lambda length: length_penalty(length, alpha, kind)
-        )
-        expected = endless_beam_search(model, source, limit, beams, lambda length: length_penalty(length, alpha, kind))
+        [found] = beam_search(decoder, prefix, [limit], eos_ids={2}, penalty=penalty)
+        expected = endless_beam_search(model, source, limit, beams, penalty)
         assert [tuple(each.tokens) for each in found] == [tokens for tokens, _ in expected]
         assert [each.score for each in found] == pytest.approx([score for _, score in expected], abs=1e-4)
         saved += limit - decoder.length
@@ -153,15 +155,8 @@ def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, al
 def test_a_score_is_the_log_probability_of_one_forward_pass(tiny_model, sources, kind):
     for seed in range(5):
         model = sharpened(tiny_model(seed))
-        output = model.generate(
-            **sources,
-            num_beams=4,
-            num_return_sequences=4,
-            length_penalty=0.6,
-            length_penalty_type=kind,
-            max_new_tokens=9,
-            return_dict_in_generate=True,
-        )
+        options = {"num_beams": 4, "num_return_sequences": 4, "length_penalty": 0.6, "length_penalty_type": kind}
+        output = model.generate(**sources, **options, max_new_tokens=9, return_dict_in_generate=True)
         labels = output.sequences[:, 1:].masked_fill(output.sequences[:, 1:] == 1, -100)
         repeated = {name: value.repeat_interleave(4, dim=0) for name, value in sources.items()}
         with torch.no_grad():
@@ -214,17 +209,15 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
-def test_outputs_are_those_of_transformers_own_search(tiny_model, sources, options, ours_used, monkeypatch):
+def test_outputs_are_those_of_transformers_own_search(tiny_model, sources, options, ours_used):
+    options = {**sources, "max_length_offset": 9, **options}
     for seed in range(8):
         choices = list(OPTIONS.values())[seed % len(OPTIONS)]
         model = sharpened(tiny_model(seed, **{**choices, "output_bias": True}))
-        ours = model.generate(**sources, **{"max_length_offset": 9, **options})
+        ours = model.generate(**options)
         assert len(ours_used) == seed + 1
-        with monkeypatch.context() as patch:
-            patch.setattr(type(model), "_is_plain", lambda *_: False)
-            theirs = model.generate(**sources, **{"max_length_offset": 9, **options})
+        assert torch.equal(ours, transformers_own(model, **options))
         assert len(ours_used) == seed + 1
-        assert torch.equal(ours, theirs)
 
 
 def test_with_transformers_penalty_ours_is_the_mixins(tiny_model, sources):
@@ -256,99 +249,119 @@ def test_what_is_not_plain_goes_to_transformers(tiny_model, sources, options, ou
     assert not ours_used
 
 
-def _hooked(model):
-    model.model.decoder.layers[-1].fc2.register_forward_hook(lambda module, inputs, output: output.flip(-1) * 3)
+def turned(output):
+    return output.flip(-1) * 3
 
 
-def _replaced(model):
-    layer = model.model.decoder.layers[-1].fc2
+class Turned(torch.Tensor):
+    """A matrix of another kind, as torchao has them for quantised weights: products with it are not what it holds."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        result = super().__torch_function__(function, types, args, kwargs or {})
+        if function is not nn.functional.linear:
+            return result
+        return turned(result).as_subclass(torch.Tensor)  # else all that comes of it would be of this kind
+
+
+def of_another_class(module, method, changed=turned):
+    """Gives a module a class of its own, in which a method returns something else."""
+    parent = type(module)
+
+    def other(self, *args, **kwargs):
+        return changed(getattr(parent, method)(self, *args, **kwargs))
+
+    module.__class__ = type("Other", (parent,), {method: other})
+
+
+def of_another_kind(linear):
+    linear.weight = nn.Parameter(linear.weight.detach().as_subclass(Turned), requires_grad=False)
+
+
+def in_8_bits(model):
+    torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, inplace=True)
+
+
+def with_an_output_layer_in_8_bits(model):
+    model.lm_head.qconfig = torch.ao.quantization.default_dynamic_qconfig
+    model.lm_head = torch.ao.nn.quantized.dynamic.Linear.from_float(model.lm_head)
+
+
+def with_a_forward_of_its_own(model):
+    layer = last(model).fc2
     forward = layer.forward
-    layer.forward = lambda states: forward(states).flip(-1) * 3
+    layer.forward = lambda states: turned(forward(states))
 
 
-def _activated_otherwise(model):
-    model.model.decoder.layers[-1].activation_fn = torch.nn.Softplus(0.1)
-
-
-def _patched(model):
-    class Other(type(model.model.decoder.layers[-1])):
-        def feed_forward(self, states):
-            return super().feed_forward(states).flip(-1) * 3
-
-    model.model.decoder.layers[-1].__class__ = Other
-
-
-def _overridden(model):
-    class Other(type(model)):
-        def forward(self, *args, **kwargs):
-            output = super().forward(*args, **kwargs)
-            output.logits = output.logits.flip(-1)
-            return output
-
-    model.__class__ = Other
-
-
-def _hooked_as_a_whole(model):
+def hooked_as_a_whole(model):
     def hook(module, inputs, output):
-        output.last_hidden_state = output.last_hidden_state.flip(-1)
+        output.last_hidden_state = turned(output.last_hidden_state)
 
     model.model.decoder.register_forward_hook(hook)
 
 
-def _weight_of_another_kind(model):
-    torch.nn.utils.parametrizations.weight_norm(model.lm_head)
+def parametrized(model):
+    nn.utils.parametrizations.weight_norm(model.lm_head)
     with torch.no_grad():
         model.lm_head.parametrizations.weight.original0[::2] *= 3
 
 
-CHANGES = (
-    _hooked, _replaced, _activated_otherwise, _patched, _overridden, _hooked_as_a_whole, _weight_of_another_kind
-)  # fmt: skip
+def with_other_scores(output):
+    output.logits = turned(output.logits)
+    return output
 
 
+def last(model):
+    return model.model.decoder.layers[-1]
+
+
+CHANGES = {
+    "hooked": lambda model: last(model).fc2.register_forward_hook(lambda module, inputs, output: turned(output)),
+    "hooked as a whole": hooked_as_a_whole,
+    "a forward of its own": with_a_forward_of_its_own,
+    "another activation": lambda model: setattr(last(model), "activation_fn", nn.Softplus(0.1)),
+    "a layer of another class": lambda model: of_another_class(last(model), "feed_forward"),
+    "a norm of another class": lambda model: of_another_class(last(model).final_layer_norm, "forward"),
+    "an output layer of another class": lambda model: of_another_class(model.lm_head, "forward"),
+    "a model of another class": lambda model: of_another_class(model, "forward", with_other_scores),
+    "an output layer in a sequence": lambda model: setattr(
+        model, "lm_head", nn.Sequential(model.lm_head, nn.Linear(40, 40))
+    ),
+    "a matrix of another kind": lambda model: of_another_kind(last(model).fc1),
+    "an output matrix of another kind": lambda model: of_another_kind(model.lm_head),
+    "parametrized": parametrized,
+    "8 bits": in_8_bits,
+    "an output layer of 8 bits": with_an_output_layer_in_8_bits,
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used, monkeypatch):
+def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used):
     """Our searches call the model, so that they find what transformers' find, whatever was done to it."""
     model = sharpened(tiny_model(tie_word_embeddings=False))
     for beams in (1, 3):
         options = {**sources, "num_beams": beams, "max_new_tokens": 8}
         before = model.generate(**options)
         changed = copy.deepcopy(model)
-        change(changed)
+        CHANGES[change](changed)
         ours_used.clear()
         found = changed.generate(**options)
         assert ours_used
-        assert not torch.equal(found, before)
-        with monkeypatch.context() as patch:
-            patch.setattr(type(changed), "_is_plain", lambda *_: False)
-            assert torch.equal(changed.generate(**options), found)
+        assert "8 bits" in change or not torch.equal(found, before)
+        assert torch.equal(found, transformers_own(changed, **options))
 
 
-def _prepared_otherwise(model):
-    class Other(type(model)):
-        def prepare_inputs_for_generation(self, *args, **kwargs):
-            return super().prepare_inputs_for_generation(*args, **kwargs)
-
-    model.__class__ = Other
-
-
-def _attending_otherwise(model):
+def test_a_step_of_another_kind_is_transformers_affair(tiny_model, sources, ours_used):
+    prepared, attending, hidden = tiny_model(), tiny_model(), sources["attention_mask"].clone()
+    of_another_class(prepared, "prepare_inputs_for_generation", lambda inputs: inputs)
     AttentionInterface.register("another", ALL_ATTENTION_FUNCTIONS["sdpa"])
-    model.set_attn_implementation("another")
-
-
-@pytest.mark.parametrize("change", [_prepared_otherwise, _attending_otherwise])
-def test_a_step_of_another_kind_is_transformers_affair(tiny_model, sources, change, ours_used):
-    model = tiny_model()
-    change(model)
-    for beams in (1, 2):
-        assert model.generate(**sources, num_beams=beams, max_new_tokens=6).shape[0] == 5
-    assert not ours_used
-
-
-def test_a_source_all_hidden_is_transformers_affair(tiny_model, sources, ours_used):
-    sources["attention_mask"][3] = 0
-    tiny_model().generate(**sources, num_beams=2, max_new_tokens=3)
+    attending.set_attn_implementation("another")
+    hidden[3] = 0
+    for model, mask in ((prepared, {}), (attending, {}), (tiny_model(), {"attention_mask": hidden})):
+        for beams in (1, 2):
+            found = model.generate(**{**sources, **mask}, num_beams=beams, max_new_tokens=6)
+            assert found.shape[0] == 5
     assert not ours_used
 
 
@@ -358,11 +371,13 @@ def test_arguments_by_position(tiny_model, sources):
     assert (only_five[:, 1:] == 5).all()
 
 
-def test_recorded_hidden_states_do_not_keep_ours_away(tiny_model, sources, ours_used):
+def test_what_does_not_keep_ours_away(tiny_model, sources, ours_used):
     model = tiny_model()
+    model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))  # of transformers
+    assert len(ours_used) == 1
     model(**sources, decoder_input_ids=sources["input_ids"], output_hidden_states=True)  # installs transformers' hooks
     model.generate(**sources, num_beams=2, max_new_tokens=3)
-    assert ours_used
+    assert len(ours_used) == 2
 
 
 # ----------------------------------------------------------------------------------------------------------- sampling
@@ -400,9 +415,3 @@ def test_a_seed_repeats_a_sample_and_one_choice_is_greedy(tiny_model, sources, o
     assert drawn(1, num_return_sequences=2).shape[0] == 10
     assert torch.equal(drawn(1, top_k=1), model.generate(**sources, num_beams=1, max_length_offset=4))
     assert len(ours_used) == 7
-
-
-def test_an_explicit_generation_config_of_transformers_will_do(tiny_model, sources, ours_used):
-    model = tiny_model()
-    model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))
-    assert ours_used

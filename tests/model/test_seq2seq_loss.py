@@ -1,7 +1,5 @@
 """The model's loss in both modes, accumulated batches and recomputed layers."""
 
-import copy
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,10 +11,10 @@ def gradients(model, loss):
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
-def assert_same_gradients(got, expected, **tolerance):
+def assert_same_gradients(got, expected):
     assert got.keys() == expected.keys()
     for name, gradient in got.items():
-        torch.testing.assert_close(gradient, expected[name], **(tolerance or {"atol": 1e-6, "rtol": 1e-5}), msg=name)
+        torch.testing.assert_close(gradient, expected[name], atol=1e-6, rtol=1e-5, msg=name)
 
 
 def test_labels_alone_are_enough(tiny_model, batch, decoder_input_ids):
@@ -51,16 +49,9 @@ def test_training_loss_is_smoothed_cross_entropy(tiny_model, batch, smoothing):
     model = tiny_model(label_smoothing=smoothing)
     logits, labels = model(**batch).logits.flatten(0, 1), batch["labels"].flatten()
     expected = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=smoothing)
-    torch.testing.assert_close(model.train()(**batch).loss, expected)
-
-
-def test_training_gradients_are_those_of_smoothed_cross_entropy(tiny_model, batch):
-    model = tiny_model(label_smoothing=0.1).train()
-    got = gradients(model, model(**batch).loss)
-    model.eval()
-    logits, labels = model(**batch).logits.flatten(0, 1), batch["labels"].flatten()
-    loss = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=0.1)
-    assert_same_gradients(got, gradients(model, loss))
+    loss = model.train()(**batch).loss
+    torch.testing.assert_close(loss, expected)
+    assert_same_gradients(gradients(model, loss), gradients(model, expected))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -119,13 +110,6 @@ def test_no_cache_is_built_beside_a_loss(tiny_model, batch):
     assert tiny_model()(**batch, use_cache=True).past_key_values is None
 
 
-def test_dropout_acts_in_training_only(tiny_model, batch):
-    model = tiny_model(dropout=0.5).train()
-    assert model(**batch).loss != model(**batch).loss
-    model.eval()
-    assert model(**batch).loss == model(**batch).loss
-
-
 @pytest.mark.parametrize("field", ["dropout", "attention_dropout", "activation_dropout"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_each_kind_of_dropout_changes_training(tiny_model, batch, field, implementation):
@@ -134,21 +118,6 @@ def test_each_kind_of_dropout_changes_training(tiny_model, batch, field, impleme
     quiet.load_state_dict(model.state_dict())
     assert not torch.allclose(model.train()(**batch).loss, quiet.train()(**batch).loss)
     torch.testing.assert_close(model.eval()(**batch).loss, quiet.eval()(**batch).loss)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_recomputed_layers_give_the_same_gradients(tiny_model, batch, dropout, reentrant):
-    plain = tiny_model(dropout=dropout).train()
-    recomputing, calls = copy.deepcopy(plain), []
-    recomputing.gradient_checkpointing_enable({"use_reentrant": reentrant})
-    recomputing.model.encoder.layers[0].fc1.register_forward_hook(lambda *_: calls.append(1))
-    found = []
-    for model in (plain, recomputing):
-        torch.manual_seed(7)
-        found.append(gradients(model, model(**batch).loss))
-    assert len(calls) == 2  # forward and again in backward: it does recompute
-    assert_same_gradients(found[1], found[0])
 
 
 def test_bfloat16_autocast_trains_near_float32(tiny_model, batch):
@@ -174,25 +143,11 @@ def test_a_batch_is_learned_by_heart(tiny_model, batch):
     assert torch.equal(translations, expected)
 
 
-class _WithAdapter(torch.nn.Module):
-    """An output layer with a low-rank addition, as adapters make it."""
-
-    def __init__(self, base):
-        super().__init__()
-        self.base = base
-        self.low_rank = torch.nn.Linear(base.in_features, base.out_features, bias=False)
-
-    def forward(self, states):
-        return self.base(states) + self.low_rank(states)
-
-
-@pytest.mark.parametrize("how", ["adapter", "sequence", "hook"])
+@pytest.mark.parametrize("how", ["sequence", "hook"])
 def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how):
     model = tiny_model(tie_word_embeddings=False).train()
-    if how == "adapter":
-        model.lm_head = _WithAdapter(model.lm_head)
-    elif how == "sequence":
-        model.lm_head = torch.nn.Sequential(model.lm_head, torch.nn.Tanh())
+    if how == "sequence":
+        model.lm_head = torch.nn.Sequential(model.lm_head, torch.nn.Linear(40, 40))
     else:
         model.lm_head.register_forward_hook(lambda module, inputs, output: 2 * output)
     plain = model(**batch).loss * (batch["labels"] != -100).sum()
