@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model import masks_vanilla_transformer as masks
 from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
@@ -129,6 +130,14 @@ def sharpened(model):
         for parameter in model.parameters():
             parameter.mul_(2.5)
     return model
+
+
+TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
 
 
 @pytest.fixture

@@ -4,18 +4,9 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel, pipeline
 
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 
-from .conftest import build_model, sharpened
-
-
-TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
+from .conftest import TEXTS, build_model, sharpened
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,14 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, Seq2SeqTrainer, Seq2
 from transformers.dynamic_module_utils import get_relative_imports
 
 import vanilla_transformer.model
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.code_vanilla_transformer import TranslationTasks
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 
 from ..warm_python import LIBRARIES
-from .conftest import CLASSES, TRANSLATOR, build, build_config, build_model, sharpened
+from .conftest import CLASSES, TEXTS, TRANSLATOR, build, build_config, build_model, sharpened
 
 
 CODE = sorted(Path(vanilla_transformer.model.__file__).parent.glob("*_vanilla_transformer.py"))
-TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
 MODEL, BASE, CLASSIFIER = "model", "base", "classifier"
 
 # Everything that is asked of a model, by the Auto classes alone.
@@ -151,11 +149,6 @@ batch = tokenizer(json.loads(sys.argv[2]), return_tensors="pt", padding=True)
 translator = pipeline("translation_en_to_de", model="me/model", **trust)
 print(json.dumps([model.generate(**batch).tolist(), translator(json.loads(sys.argv[2]), return_scores=True)]))
 """
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
 
 
 @pytest.fixture(scope="module")

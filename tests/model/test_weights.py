@@ -33,18 +33,19 @@ def folders(tmp_path):
     yield SafeMarianModel, tmp_path / "marian"
 
 
+def state_of(folder):
+    config = AutoConfig.from_pretrained(folder)
+    return (MarianMTModel if config.model_type == "marian" else TRANSLATOR)(config).state_dict()
+
+
 def pickled(folder, name):
     """Puts a pickle in the place of a folder's weights; torch would read it."""
-    model = AutoConfig.from_pretrained(folder)
-    state = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
     (folder / name).parent.mkdir(exist_ok=True)
-    torch.save(state, folder / name)
+    torch.save(state_of(folder), folder / name)
 
 
 def leading_to(folder, name):
-    model = AutoConfig.from_pretrained(folder)
-    names = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, name)}))
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(state_of(folder), name)}))
 
 
 @pytest.mark.parametrize("name", ["w.json", "pytorch_model.bin", "sub/model.safetensors", "../model.safetensors", 7])
