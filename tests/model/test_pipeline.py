@@ -1,12 +1,11 @@
 """`pipeline("translation")`: the inputs and outputs it had in transformers 4, for any translation model."""
 
 import pytest
-import torch
-from transformers import MarianConfig, MarianMTModel, pipeline
+from transformers import pipeline
 
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 
-from .conftest import TEXTS, build_model, sharpened
+from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +101,10 @@ def test_what_makes_no_sense_is_refused(translator):
 
 
 def test_any_translation_model_will_do(tokenizer):
-    torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=280, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=1, eos_token_id=2,
-        decoder_start_token_id=0, forced_eos_token_id=2, init_std=0.3,
-    )  # fmt: skip
-    model = MarianMTModel(config).eval()
-    found = pipeline("translation", model=model, tokenizer=tokenizer)(
-        TEXTS, max_length=9, num_beams=2, return_scores=True
-    )
+    special = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
+    model = tiny_marian(vocab_size=280, **special)
+    translator = pipeline("translation", model=model, tokenizer=tokenizer)
+    found = translator(TEXTS, max_length=9, num_beams=2, return_scores=True)
     for text, record in zip(TEXTS, found, strict=True):
         output = model.generate(**tokenizer(text, return_tensors="pt"), max_length=9, num_beams=2)
         assert record["translation_text"] == tokenizer.decode(output[0], skip_special_tokens=True)

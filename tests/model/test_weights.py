@@ -5,23 +5,16 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianMTModel
 
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.conversion_vanilla_transformer import SafeMarianModel
 from vanilla_transformer.run.loading import load_weights
 
-from .conftest import CLASSES, TRANSLATOR, build
+from .conftest import CLASSES, TRANSLATOR, build, tiny_marian
 
 
 MODEL, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-def marian_in(folder):
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    special = {"pad_token_id": 39, "decoder_start_token_id": 39, "eos_token_id": 0}
-    config = MarianConfig(vocab_size=40, d_model=16, encoder_ffn_dim=8, decoder_ffn_dim=8, **sizes, **special)
-    MarianMTModel(config).save_pretrained(folder)
 
 
 def folders(tmp_path):
@@ -29,7 +22,7 @@ def folders(tmp_path):
     for kind in CLASSES:
         build(kind).save_pretrained(tmp_path / kind.__name__)
         yield kind, tmp_path / kind.__name__
-    marian_in(tmp_path / "marian")
+    tiny_marian().save_pretrained(tmp_path / "marian")
     yield SafeMarianModel, tmp_path / "marian"
 
 
