@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import peft
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianMTModel
@@ -116,7 +117,6 @@ def test_a_configuration_names_no_other_weights(tmp_path):
 
 
 def test_an_adapter_beside_a_model_is_no_pickle(tmp_path):
-    peft = pytest.importorskip("peft")
     model = build(TRANSLATOR)
     model.save_pretrained(tmp_path)
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
