@@ -49,45 +49,38 @@ class NumpyTransformer:
         return centred / deviation * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def multi_head(self, x, memory, allowed, name, heads):
-        query, key, value = (
-            self.linear(states, f"{name}.{projection}_proj")
-            for states, projection in ((x, "q"), (memory, "k"), (memory, "v"))
-        )
-        split = [np.split(states, heads, axis=-1) for states in (query, key, value)]
+        named = ((x, "q"), (memory, "k"), (memory, "v"))
+        projected = [self.linear(states, f"{name}.{projection}_proj") for states, projection in named]
+        split = [np.split(states, heads, axis=-1) for states in projected]
         outputs = [attention(q, k, v, allowed) for q, k, v in zip(*split, strict=True)]
         return self.linear(np.concatenate(outputs, axis=-1), f"{name}.out_proj")
 
     def feed_forward(self, x, name):
-        return self.linear(ACTIVATIONS[self.config.activation_function](self.linear(x, f"{name}.fc1")), f"{name}.fc2")
+        activation = ACTIVATIONS[self.config.activation_function]
+        return self.join(
+            x, lambda y: self.linear(activation(self.linear(y, f"{name}.fc1")), f"{name}.fc2"), f"{name}.final"
+        )
 
-    def join(self, x, sub_layer, norm_name):
+    def join(self, x, sub_layer, name):
         if self.config.norm_first:
-            return x + sub_layer(self.norm(x, norm_name))
-        return self.norm(x + sub_layer(x), norm_name)
+            return x + sub_layer(self.norm(x, f"{name}_layer_norm"))
+        return self.norm(x + sub_layer(x), f"{name}_layer_norm")
+
+    def attend_itself(self, x, allowed, name, heads):
+        return self.join(x, lambda y: self.multi_head(y, y, allowed, name, heads), name)
 
     def encoder_layer(self, x, name):
         everything = np.ones((len(x), len(x)), dtype=bool)
-        heads = self.config.encoder_attention_heads
-        x = self.join(
-            x,
-            lambda y: self.multi_head(y, y, everything, f"{name}.self_attn", heads),
-            f"{name}.self_attn_layer_norm",
-        )
-        return self.join(x, lambda y: self.feed_forward(y, name), f"{name}.final_layer_norm")
+        x = self.attend_itself(x, everything, f"{name}.self_attn", self.config.encoder_attention_heads)
+        return self.feed_forward(x, name)
 
     def decoder_layer(self, x, memory, name):
         past = np.tril(np.ones((len(x), len(x)), dtype=bool))
         everything = np.ones((len(x), len(memory)), dtype=bool)
-        heads = self.config.decoder_attention_heads
-        x = self.join(
-            x, lambda y: self.multi_head(y, y, past, f"{name}.self_attn", heads), f"{name}.self_attn_layer_norm"
-        )
-        x = self.join(
-            x,
-            lambda y: self.multi_head(y, memory, everything, f"{name}.encoder_attn", heads),
-            f"{name}.encoder_attn_layer_norm",
-        )
-        return self.join(x, lambda y: self.feed_forward(y, name), f"{name}.final_layer_norm")
+        heads, cross = self.config.decoder_attention_heads, f"{name}.encoder_attn"
+        x = self.attend_itself(x, past, f"{name}.self_attn", heads)
+        x = self.join(x, lambda y: self.multi_head(y, memory, everything, cross, heads), cross)
+        return self.feed_forward(x, name)
 
     def embed(self, ids, stack):
         x = self.weights[f"{stack}.embed_tokens.weight"][ids]

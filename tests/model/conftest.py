@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from transformers import MarianConfig, MarianMTModel
 
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model import generation_vanilla_transformer as generation
 from vanilla_transformer.model import masks_vanilla_transformer as masks
 from vanilla_transformer.model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
@@ -94,19 +96,24 @@ def batch():
 
 
 @pytest.fixture
+def unlabelled(batch):
+    """The batch without its labels."""
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}
+
+
+@pytest.fixture
 def decoder_input_ids():
     """The start token and the batch's labels but the last."""
     return torch.tensor([[0, 13, 14, 15, 16], [0, 17, 18, 2, 1]])
 
 
 @pytest.fixture
-def inputs(batch, decoder_input_ids):
+def inputs(unlabelled, decoder_input_ids):
     """A function of the class: what its forward pass takes."""
-    sources = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
     def inputs(kind):
         has_decoder = kind is not VanillaTransformerForSequenceClassification
-        return sources | ({"decoder_input_ids": decoder_input_ids} if has_decoder else {})
+        return unlabelled | ({"decoder_input_ids": decoder_input_ids} if has_decoder else {})
 
     return inputs
 
@@ -131,6 +138,14 @@ def sharpened(model):
     return model
 
 
+TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
+
+
 @pytest.fixture
 def ours_used(monkeypatch):
     """Counts the uses of our own searches."""
@@ -146,3 +161,25 @@ def transformers_own(model, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(generation.PaperGeneration, "_is_plain", lambda *_: False)
         return model.generate(**options)
+
+
+@torch.no_grad()
+def sums_of_one_pass(model, sources, sequences):
+    """What one forward pass makes of translations: sums of log-probabilities, and numbers of tokens."""
+    labels = sequences[:, 1:].masked_fill(sequences[:, 1:] == 1, -100)
+    per_source = len(sequences) // len(sources["input_ids"])
+    repeated = {name: value.repeat_interleave(per_source, dim=0) for name, value in sources.items()}
+    scores = model(**repeated, decoder_input_ids=sequences[:, :-1]).logits.log_softmax(-1)
+    chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0]
+    return chosen.masked_fill(labels == -100, 0).sum(1), (labels != -100).sum(1)
+
+
+def tiny_marian(**choices) -> MarianMTModel:
+    torch.manual_seed(1)
+    sizes = {
+        "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "scale_embedding": True,
+        "max_position_embeddings": 64, "eos_token_id": 0, "pad_token_id": 39, "decoder_start_token_id": 39,
+        "bos_token_id": 0, "forced_eos_token_id": 0, "init_std": 0.3, "dropout": 0.1,
+    }  # fmt: skip
+    return MarianMTModel(MarianConfig(**{**sizes, **choices})).eval()

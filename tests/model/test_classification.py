@@ -30,28 +30,23 @@ def classifier():
     return build
 
 
-@pytest.fixture
-def sources(batch):
-    return {name: batch[name] for name in ("input_ids", "attention_mask")}
-
-
 # --------------------------------------------------------------------------------------------------------- pooling
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_pooling_takes_the_real_tokens_it_names(classifier, sources, pooling):
+def test_pooling_takes_the_real_tokens_it_names(classifier, unlabelled, pooling):
     model = classifier(classifier_pooling=pooling)
-    real = model.model(**sources).last_hidden_state[1, :4]
+    real = model.model(**unlabelled).last_hidden_state[1, :4]
     expected = model.classifier(POOLINGS[pooling](real))
-    torch.testing.assert_close(model(**sources).logits[1], expected)
+    torch.testing.assert_close(model(**unlabelled).logits[1], expected)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_neighbours_and_padding_have_no_influence(classifier, sources, pooling, implementation):
+def test_neighbours_and_padding_have_no_influence(classifier, unlabelled, pooling, implementation):
     model = classifier(classifier_pooling=pooling, attn_implementation=implementation)
-    alone = model(input_ids=sources["input_ids"][1:, :4]).logits[0]
-    torch.testing.assert_close(model(**sources).logits[1], alone, rtol=1e-5, atol=1e-6)
+    alone = model(input_ids=unlabelled["input_ids"][1:, :4]).logits[0]
+    torch.testing.assert_close(model(**unlabelled).logits[1], alone, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("pooling", "place"), [("first", 2), ("last", 4)])
@@ -72,33 +67,35 @@ def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
 # ---------------------------------------------------------------------------------------------------------- losses
 
 
-def test_single_label(classifier, sources):
+def test_single_label(classifier, unlabelled):
     model = classifier()
     labels = torch.tensor([2, 0])
-    outputs = model(**sources, labels=labels)
+    outputs = model(**unlabelled, labels=labels)
     torch.testing.assert_close(outputs.loss, F.cross_entropy(outputs.logits, labels))
     assert model.config.problem_type == "single_label_classification"
+    for one, other in zip(model(**unlabelled, labels=labels, return_dict=False), outputs.to_tuple(), strict=True):
+        assert torch.equal(one, other)
 
 
-def test_several_labels(classifier, sources):
+def test_several_labels(classifier, unlabelled):
     model = classifier(problem_type="multi_label_classification")
     labels = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    outputs = model(**sources, labels=labels)
+    outputs = model(**unlabelled, labels=labels)
     torch.testing.assert_close(outputs.loss, F.binary_cross_entropy_with_logits(outputs.logits, labels))
 
 
-def test_regression(sources):
+def test_regression(unlabelled):
     model = VanillaTransformerForSequenceClassification(build_config(num_labels=1, problem_type="regression"))
     labels = torch.tensor([0.5, -1.0])
-    outputs = model(**sources, labels=labels)
+    outputs = model(**unlabelled, labels=labels)
     torch.testing.assert_close(outputs.loss, F.mse_loss(outputs.logits[:, 0], labels))
 
 
-def test_its_own_dropout_acts_in_training_only(classifier, sources):
+def test_its_own_dropout_acts_in_training_only(classifier, unlabelled):
     model = classifier(classifier_dropout=0.5)
-    assert torch.equal(model(**sources).logits, model(**sources).logits)
+    assert torch.equal(model(**unlabelled).logits, model(**unlabelled).logits)
     model.train()
-    assert not torch.equal(model(**sources).logits, model(**sources).logits)
+    assert not torch.equal(model(**unlabelled).logits, model(**unlabelled).logits)
 
 
 def test_accumulated_batches_are_one_big_batch(classifier, tmp_path):
@@ -123,26 +120,26 @@ def test_accumulated_batches_are_one_big_batch(classifier, tmp_path):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_saved_and_loaded_through_the_auto_class(classifier, sources, tmp_path, tied):
+def test_saved_and_loaded_through_the_auto_class(classifier, unlabelled, tmp_path, tied):
     model = classifier(tie_word_embeddings=tied, classifier_pooling="last")
     model.save_pretrained(tmp_path)
     loaded, report = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert type(loaded) is VanillaTransformerForSequenceClassification
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    assert torch.equal(loaded(**sources).logits, model(**sources).logits)
+    assert torch.equal(loaded(**unlabelled).logits, model(**unlabelled).logits)
 
 
 @pytest.mark.parametrize("base", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_translators_encoder_becomes_a_classifier(tiny_model, sources, tmp_path, base, tied):
+def test_a_translators_encoder_becomes_a_classifier(tiny_model, unlabelled, tmp_path, base, tied):
     translator = tiny_model(tie_word_embeddings=tied)
     (translator.model if base else translator).save_pretrained(tmp_path)
     model, report = VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
     assert not report["unexpected_keys"]
-    expected = translator.model.encoder(**sources).last_hidden_state
-    assert torch.equal(model.model(**sources).last_hidden_state, expected)
+    expected = translator.model.encoder(**unlabelled).last_hidden_state
+    assert torch.equal(model.model(**unlabelled).last_hidden_state, expected)
 
 
 def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_path):
@@ -154,8 +151,8 @@ def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_pa
     assert model.classifier.out_features == 5
 
 
-def test_hidden_states_and_attentions(classifier, sources):
-    outputs = classifier(attn_implementation="eager")(**sources, output_hidden_states=True, output_attentions=True)
+def test_hidden_states_and_attentions(classifier, unlabelled):
+    outputs = classifier(attn_implementation="eager")(**unlabelled, output_hidden_states=True, output_attentions=True)
     assert [tuple(h.shape) for h in outputs.hidden_states] == [(2, 6, 16)] * 3
     assert [tuple(a.shape) for a in outputs.attentions] == [(2, 2, 6, 6)] * 2
 

@@ -11,13 +11,8 @@ from transformers.integrations.executorch import Seq2SeqLMExportableModule
 from .conftest import CLASSES, TRANSLATOR, build, transformers_own
 
 
-@pytest.fixture
-def sources(batch):
-    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-
-
-def plain(model, sources, **options):
-    return model.generate(**sources, max_new_tokens=6, min_new_tokens=6, **options)
+def plain(model, unlabelled, **options):
+    return model.generate(**unlabelled, max_new_tokens=6, min_new_tokens=6, **options)
 
 
 MODES = {
@@ -30,10 +25,10 @@ MODES = {
 
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_everything_a_search_can_return(sources, mode, cached):
+def test_everything_a_search_can_return(unlabelled, mode, cached):
     model, options = build(TRANSLATOR, attn_implementation="eager"), MODES[mode]
     outputs = plain(
-        model, sources, **options, use_cache=cached, return_dict_in_generate=True, output_scores=True,
+        model, unlabelled, **options, use_cache=cached, return_dict_in_generate=True, output_scores=True,
         output_logits=True, output_attentions=True, output_hidden_states=True,
     )  # fmt: skip
     returned, beams = options.get("num_return_sequences", 1), options["num_beams"]
@@ -53,7 +48,7 @@ def test_everything_a_search_can_return(sources, mode, cached):
     assert (outputs.past_key_values is not None) == cached
 
 
-def test_inputs_of_a_step_are_prepared_from_anything(sources):
+def test_inputs_of_a_step_are_prepared_from_anything(unlabelled):
     model = build(TRANSLATOR)
     ids = torch.tensor([[0, 13]])
     prepared = model.prepare_inputs_for_generation(ids, position_ids=torch.tensor([[0, 1]]), mark="kept")
@@ -61,13 +56,13 @@ def test_inputs_of_a_step_are_prepared_from_anything(sources):
     assert prepared["mark"] == "kept"
 
 
-def test_generating_in_two_parts_is_generating_at_once(sources):
+def test_generating_in_two_parts_is_generating_at_once(unlabelled):
     model = build(TRANSLATOR)
     options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True}
-    whole = plain(model, sources, **options)
-    first = model.generate(**sources, max_new_tokens=3, min_new_tokens=3, **options)
+    whole = plain(model, unlabelled, **options)
+    first = model.generate(**unlabelled, max_new_tokens=3, min_new_tokens=3, **options)
     second = model.generate(
-        **sources, max_new_tokens=3, min_new_tokens=3, decoder_input_ids=first.sequences,
+        **unlabelled, max_new_tokens=3, min_new_tokens=3, decoder_input_ids=first.sequences,
         decoder_attention_mask=torch.ones_like(first.sequences), past_key_values=first.past_key_values, **options,
     )  # fmt: skip
     assert torch.equal(second.sequences, whole.sequences)
@@ -75,9 +70,9 @@ def test_generating_in_two_parts_is_generating_at_once(sources):
         torch.testing.assert_close(one, other)
 
 
-def test_the_cache_has_a_layer_for_each_of_the_decoders(sources):
+def test_the_cache_has_a_layer_for_each_of_the_decoders(unlabelled):
     model = build(TRANSLATOR)
-    cache = plain(model, sources, num_beams=1, return_dict_in_generate=True).past_key_values
+    cache = plain(model, unlabelled, num_beams=1, return_dict_in_generate=True).past_key_values
     assert isinstance(cache, EncoderDecoderCache)
     own, cross = cache.self_attention_cache, cache.cross_attention_cache
     assert (len(own.layers), len(cross.layers)) == (3, 3)
@@ -85,75 +80,75 @@ def test_the_cache_has_a_layer_for_each_of_the_decoders(sources):
     assert cross.layers[0].keys.shape == (2, 4, 6, 4)
     decoder = model.config.get_text_config(decoder=True)  # where tools look for the sizes of a cache
     assert (decoder.num_attention_heads, decoder.head_dim, decoder.num_hidden_layers) == (4, 4, 3)
-    assert plain(model, sources, num_beams=1, use_cache=False, return_dict_in_generate=True).past_key_values is None
+    assert plain(model, unlabelled, num_beams=1, use_cache=False, return_dict_in_generate=True).past_key_values is None
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}, {"num_beams": 1, "do_sample": True}])
-def test_a_cache_that_is_given_is_filled(sources, options):
+def test_a_cache_that_is_given_is_filled(unlabelled, options):
     model = build(TRANSLATOR)
     model.generation_config.eos_token_id = None
     cache = EncoderDecoderCache(DynamicCache(config=model.config), DynamicCache(config=model.config))
     found = []
     for given in ({"past_key_values": cache}, {}):
         torch.manual_seed(0)
-        found.append(model.generate(**sources, max_new_tokens=6, **options, **given))
+        found.append(model.generate(**unlabelled, max_new_tokens=6, **options, **given))
     assert torch.equal(*found)
     assert cache.get_seq_length() == 6  # the start token and five more
     assert cache.cross_attention_cache.layers[2].keys.shape == (2 * options["num_beams"], 4, 6, 4)
 
 
-def test_what_a_beam_search_was_not_asked_for_is_not_returned(sources, ours_used):
+def test_what_a_beam_search_was_not_asked_for_is_not_returned(unlabelled, ours_used):
     model = build(TRANSLATOR)
     asked = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 2, "return_dict_in_generate": True}
-    ours, theirs = model.generate(**sources, **asked), transformers_own(model, **sources, **asked)
+    ours, theirs = model.generate(**unlabelled, **asked), transformers_own(model, **unlabelled, **asked)
     assert len(ours_used) == 1
     for found in (ours, theirs):
         assert "scores" not in found
         assert found.scores is None
     assert torch.equal(ours.sequences, theirs.sequences)
     torch.testing.assert_close(ours.sequences_scores, theirs.sequences_scores)
-    assert len(model.generate(**sources, **asked, output_scores=True).scores) == 6
+    assert len(model.generate(**unlabelled, **asked, output_scores=True).scores) == 6
 
 
-def test_a_search_with_little_memory_is_refused(sources):
+def test_a_search_with_little_memory_is_refused(unlabelled):
     with pytest.raises(ValueError, match="low_memory=True"):
-        build(TRANSLATOR).generate(**sources, num_beams=3, low_memory=True)
+        build(TRANSLATOR).generate(**unlabelled, num_beams=3, low_memory=True)
 
 
 @pytest.mark.parametrize("assistant", ["itself", "another", "prompt look-up"])
-def test_assisted_decoding_is_greedy_decoding(sources, assistant):
+def test_assisted_decoding_is_greedy_decoding(unlabelled, assistant):
     model = build(TRANSLATOR)
     helper = model if assistant == "itself" else copy.deepcopy(model)
     if assistant == "another":
         torch.nn.init.normal_(helper.lm_head.weight)
     options = {"prompt_lookup_num_tokens": 2} if assistant == "prompt look-up" else {"assistant_model": helper}
-    one = {name: tensor[:1] for name, tensor in sources.items()}
+    one = {name: tensor[:1] for name, tensor in unlabelled.items()}
     assert torch.equal(plain(model, one, **options), plain(model, one))
 
 
-def test_assisted_sampling_runs(sources):
+def test_assisted_sampling_runs(unlabelled):
     model = build(TRANSLATOR)
-    one = {name: tensor[:1] for name, tensor in sources.items()}
+    one = {name: tensor[:1] for name, tensor in unlabelled.items()}
     assert plain(model, one, assistant_model=copy.deepcopy(model), do_sample=True).shape == (1, 7)
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}])
-def test_a_static_cache_changes_nothing(sources, options):
+def test_a_static_cache_changes_nothing(unlabelled, options):
     model = build(TRANSLATOR)
-    static = plain(model, sources, cache_implementation="static", **options)
-    assert torch.equal(static, plain(model, sources, **options))
+    static = plain(model, unlabelled, cache_implementation="static", **options)
+    assert torch.equal(static, plain(model, unlabelled, **options))
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_eager_and_sdpa_generate_alike_in_half_precision(sources, beams):
+def test_eager_and_sdpa_generate_alike_in_half_precision(unlabelled, beams):
     one, other = (build(TRANSLATOR, attn_implementation=name).half() for name in ("eager", "sdpa"))
-    assert torch.equal(plain(one, sources, num_beams=beams), plain(other, sources, num_beams=beams))
+    assert torch.equal(plain(one, unlabelled, num_beams=beams), plain(other, unlabelled, num_beams=beams))
 
 
-def test_sampling_with_several_beams_and_results_in_half_precision(sources):
+def test_sampling_with_several_beams_and_results_in_half_precision(unlabelled):
     model = build(TRANSLATOR).half()
     torch.manual_seed(0)
-    found = plain(model, sources, do_sample=True, num_beams=4, num_return_sequences=3)
+    found = plain(model, unlabelled, do_sample=True, num_beams=4, num_return_sequences=3)
     assert found.shape == (6, 7)
 
 
@@ -165,7 +160,7 @@ def test_generating_from_nothing_but_the_start_token():
 # ------------------------------------------------------------------------------------------- compiling and exporting
 
 
-def test_generation_compiles_one_graph_and_keeps_it(sources):
+def test_generation_compiles_one_graph_and_keeps_it(unlabelled):
     """The step is one graph, and other inputs of the same shape need no other."""
     torch.compiler.reset()
     graphs = []
@@ -179,7 +174,7 @@ def test_generation_compiles_one_graph_and_keeps_it(sources):
     model = build(TRANSLATOR)
     options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True, "output_hidden_states": True}
     for shift in (0, 1, 2):
-        inputs = sources | {"input_ids": sources["input_ids"] + shift}
+        inputs = unlabelled | {"input_ids": unlabelled["input_ids"] + shift}
         found = plain(model, inputs, cache_implementation="static", compile_config=how, **options)
         expected = plain(model, inputs, **options)
         assert torch.equal(found.sequences, expected.sequences)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from transformers import GenerationConfig, MarianConfig, MarianMTModel
+from transformers import GenerationConfig
 
 from vanilla_transformer.model.conversion_vanilla_transformer import from_marian, to_marian
 
-from .conftest import randomize_vectors
+from .conftest import randomize_vectors, tiny_marian
 
 
 SHAPES = {
@@ -21,14 +21,7 @@ SHAPES = {
 @pytest.fixture
 def marian():
     def build(**choices):
-        torch.manual_seed(1)
-        sizes = {
-            "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "scale_embedding": True,
-            "max_position_embeddings": 64, "eos_token_id": 0, "pad_token_id": 39, "decoder_start_token_id": 39,
-            "bos_token_id": 0, "forced_eos_token_id": 0, "init_std": 0.3, "dropout": 0.1,
-        }  # fmt: skip
-        model = MarianMTModel(MarianConfig(**{**sizes, **choices})).eval()
+        model = tiny_marian(**choices)
         randomize_vectors(model)
         model.final_logits_bias.normal_()
         model.generation_config = GenerationConfig(

@@ -19,9 +19,8 @@ def test_the_share_dropped_is_p(p):
     dropped = (got == 0).sum().item()
     # Five standard deviations of a binomial: one seed in two million falls outside.
     assert abs(dropped - NUMBERS * p) < 5 * math.sqrt(NUMBERS * p * (1 - p))
-    torch.testing.assert_close(
-        got[got > 0], torch.full((NUMBERS - dropped,), 1 / (1 - p)), atol=0, rtol=1e-4
-    )  # p has 16 bits
+    # p has 16 bits
+    torch.testing.assert_close(got[got > 0], torch.full((NUMBERS - dropped,), 1 / (1 - p)), atol=0, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True), (0, True)])

@@ -4,6 +4,8 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from .conftest import TRANSLATOR
+
 
 IMPLEMENTATIONS = pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 VARIANTS = pytest.mark.parametrize(
@@ -60,12 +62,10 @@ def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input
 
 
 @IMPLEMENTATIONS
-def test_what_stands_in_the_padding_has_exactly_no_influence(tiny_model, batch, decoder_input_ids, implementation):
-    model = tiny_model(attn_implementation=implementation)
-    inputs = {"attention_mask": batch["attention_mask"], "decoder_input_ids": decoder_input_ids}
-    scribbled = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, 33)
-    before, after = (model(input_ids=ids, **inputs).logits for ids in (batch["input_ids"], scribbled))
-    assert torch.equal(before, after)
+def test_what_stands_in_the_padding_has_exactly_no_influence(tiny_model, inputs, implementation):
+    model, given = tiny_model(attn_implementation=implementation), inputs(TRANSLATOR)
+    scribbled = given["input_ids"].masked_fill(given["attention_mask"] == 0, 33)
+    assert torch.equal(model(**given).logits, model(**{**given, "input_ids": scribbled}).logits)
 
 
 @IMPLEMENTATIONS
@@ -121,12 +121,11 @@ def test_step_by_step_with_the_cache_equals_all_at_once(tiny_model, batch, decod
         torch.testing.assert_close(step.logits[:, 0], at_once[:, position], atol=1e-5, rtol=0)
 
 
-def test_several_tokens_after_the_cached_ones(tiny_model, batch, decoder_input_ids):
+def test_several_tokens_after_the_cached_ones(tiny_model, unlabelled, decoder_input_ids):
     model = tiny_model()
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-    at_once = model(**inputs, decoder_input_ids=decoder_input_ids).logits
-    first = model(**inputs, decoder_input_ids=decoder_input_ids[:, :2], use_cache=True)
-    rest = model(**inputs, decoder_input_ids=decoder_input_ids[:, 2:], past_key_values=first.past_key_values)
+    at_once = model(**unlabelled, decoder_input_ids=decoder_input_ids).logits
+    first = model(**unlabelled, decoder_input_ids=decoder_input_ids[:, :2], use_cache=True)
+    rest = model(**unlabelled, decoder_input_ids=decoder_input_ids[:, 2:], past_key_values=first.past_key_values)
     torch.testing.assert_close(rest.logits, at_once[:, 2:], atol=1e-5, rtol=0)
 
 

@@ -10,7 +10,6 @@ from vanilla_transformer.model.configuration_vanilla_transformer import VanillaT
 from vanilla_transformer.model.modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerForConditionalGeneration,
-    VanillaTransformerModel,
 )
 
 
@@ -70,17 +69,6 @@ def test_the_tied_output_matrix_is_an_embedding_not_a_xavier_matrix():
     weight = VanillaTransformerForConditionalGeneration(config).lm_head.weight
     assert weight.std().item() == pytest.approx(64**-0.5, rel=0.03)
     assert weight.abs().max() > 2.5 * 64**-0.5  # a normal distribution, not a uniform one
-
-
-def test_the_seed_decides():
-    config = VanillaTransformerConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1)
-
-    def draw(seed):
-        torch.manual_seed(seed)
-        return VanillaTransformerModel(config).encoder.layers[0].fc1.weight
-
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.equal(draw(1), draw(2))
 
 
 def test_layers_start_different(model):

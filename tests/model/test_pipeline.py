@@ -1,30 +1,16 @@
 """`pipeline("translation")`: the inputs and outputs it had in transformers 4, for any translation model."""
 
 import pytest
-import torch
-from transformers import MarianConfig, MarianMTModel, pipeline
+from transformers import pipeline
 
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 
-from .conftest import build_model
-
-
-TEXTS = ["A man sees the dog.", "No.", "The little girl runs across the street and a dog runs after her."]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280))
+from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
 
 @pytest.fixture(scope="module")
 def model():
-    model = build_model(seed=1, vocab_size=280)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.5)  # sure enough of itself that sources matter
-    return model
+    return sharpened(build_model(seed=1, vocab_size=280))  # sure enough of itself that sources matter
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +27,13 @@ def test_the_tasks_of_transformers_4(model, tokenizer, task):
 
 
 def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    assert pipeline("translation_en_to_de", model=str(tmp_path))(TEXTS, max_length_offset=3) == translator(TEXTS)
+    """And nobody is asked for trust."""
+    model.save_pretrained(tmp_path / "parts")
+    tokenizer.save_pretrained(tmp_path / "parts")
+    translator.save_pretrained(tmp_path / "whole")
+    for name in ("parts", "whole"):
+        again = pipeline("translation_en_to_de", model=str(tmp_path / name), max_length_offset=3)
+        assert again(TEXTS) == translator(TEXTS)
 
 
 def test_other_removed_tasks_stay_removed(model):
@@ -54,24 +44,14 @@ def test_other_removed_tasks_stay_removed(model):
 def test_a_list_gives_a_list_whatever_the_batches(translator):
     one_by_one = [translator(text)[0] for text in TEXTS]
     assert len({record["translation_text"] for record in one_by_one}) == 3
-    assert translator(TEXTS) == one_by_one
-    assert translator(TEXTS, batch_size=2) == one_by_one
-    assert translator(TEXTS, batch_size=3) == one_by_one
+    for options in ({}, {"batch_size": 2}, {"batch_size": 3}):
+        assert translator(TEXTS, **options) == one_by_one
 
 
-def test_nothing_gives_nothing(translator):
-    assert translator([]) == []
-
-
-def test_a_saved_pipeline_is_loaded_without_asking_for_trust(translator, tmp_path):
-    translator.save_pretrained(tmp_path)
-    again = pipeline("translation", model=str(tmp_path), max_length_offset=3)
-    assert again(TEXTS) == translator(TEXTS)
-
-
-def test_a_generator_gives_an_iterator(translator):
+def test_a_generator_gives_an_iterator_and_nothing_gives_nothing(translator):
     found = translator(text for text in TEXTS)
     assert list(found) == [translator(text) for text in TEXTS]
+    assert translator([]) == []
 
 
 def test_several_translations_and_their_scores(translator, model, tokenizer):
@@ -121,16 +101,10 @@ def test_what_makes_no_sense_is_refused(translator):
 
 
 def test_any_translation_model_will_do(tokenizer):
-    torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=280, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=1, eos_token_id=2,
-        decoder_start_token_id=0, forced_eos_token_id=2, init_std=0.3,
-    )  # fmt: skip
-    model = MarianMTModel(config).eval()
-    found = pipeline("translation", model=model, tokenizer=tokenizer)(
-        TEXTS, max_length=9, num_beams=2, return_scores=True
-    )
+    special = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
+    model = tiny_marian(vocab_size=280, **special)
+    translator = pipeline("translation", model=model, tokenizer=tokenizer)
+    found = translator(TEXTS, max_length=9, num_beams=2, return_scores=True)
     for text, record in zip(TEXTS, found, strict=True):
         output = model.generate(**tokenizer(text, return_tensors="pt"), max_length=9, num_beams=2)
         assert record["translation_text"] == tokenizer.decode(output[0], skip_special_tokens=True)

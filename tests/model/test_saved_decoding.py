@@ -1,6 +1,7 @@
 """A folder whose configurations ask for what there is not, or name what is no token: one clear message on loading."""
 
 import json
+import shutil
 
 import pytest
 
@@ -26,17 +27,15 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture
-def changed(saved):
-    """Changes fields of a file for the time of a test."""
-    before = {name: (saved / name).read_text() for name in (CONFIG, DECODING, TOKENIZER)}
+def changed(saved, tmp_path):
+    """A function that makes a copy of the folder with other fields in one of its files."""
 
     def change(file: str, **fields):
-        (saved / file).write_text(json.dumps(json.loads(before[file]) | fields))
-        return saved
+        shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+        (tmp_path / file).write_text(json.dumps(json.loads((saved / file).read_text()) | fields))
+        return tmp_path
 
-    yield change
-    for name, text in before.items():
-        (saved / name).write_text(text)
+    return change
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
 
-from .conftest import sharpened, transformers_own
+from .conftest import sharpened, sums_of_one_pass, transformers_own
 
 
 OPTIONS = {
@@ -157,12 +157,7 @@ def test_a_score_is_the_log_probability_of_one_forward_pass(tiny_model, sources,
         model = sharpened(tiny_model(seed))
         options = {"num_beams": 4, "num_return_sequences": 4, "length_penalty": 0.6, "length_penalty_type": kind}
         output = model.generate(**sources, **options, max_new_tokens=9, return_dict_in_generate=True)
-        labels = output.sequences[:, 1:].masked_fill(output.sequences[:, 1:] == 1, -100)
-        repeated = {name: value.repeat_interleave(4, dim=0) for name, value in sources.items()}
-        with torch.no_grad():
-            scores = model(**repeated, decoder_input_ids=output.sequences[:, :-1]).logits.log_softmax(-1)
-        sums = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0).sum(1)
-        lengths = (labels != -100).sum(1)
+        sums, lengths = sums_of_one_pass(model, sources, output.sequences)
         expected = sums / torch.tensor([length_penalty(int(length), 0.6, kind) for length in lengths])
         torch.testing.assert_close(output.sequences_scores, expected, atol=1e-4, rtol=1e-4)
 

@@ -3,25 +3,19 @@
 import json
 import shutil
 
+import peft
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianMTModel
 
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.conversion_vanilla_transformer import SafeMarianModel
 from vanilla_transformer.run.loading import load_weights
 
-from .conftest import CLASSES, TRANSLATOR, build
+from .conftest import CLASSES, TRANSLATOR, build, tiny_marian
 
 
 MODEL, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-def marian_in(folder):
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    special = {"pad_token_id": 39, "decoder_start_token_id": 39, "eos_token_id": 0}
-    config = MarianConfig(vocab_size=40, d_model=16, encoder_ffn_dim=8, decoder_ffn_dim=8, **sizes, **special)
-    MarianMTModel(config).save_pretrained(folder)
 
 
 def folders(tmp_path):
@@ -29,22 +23,23 @@ def folders(tmp_path):
     for kind in CLASSES:
         build(kind).save_pretrained(tmp_path / kind.__name__)
         yield kind, tmp_path / kind.__name__
-    marian_in(tmp_path / "marian")
+    tiny_marian().save_pretrained(tmp_path / "marian")
     yield SafeMarianModel, tmp_path / "marian"
+
+
+def state_of(folder):
+    config = AutoConfig.from_pretrained(folder)
+    return (MarianMTModel if config.model_type == "marian" else TRANSLATOR)(config).state_dict()
 
 
 def pickled(folder, name):
     """Puts a pickle in the place of a folder's weights; torch would read it."""
-    model = AutoConfig.from_pretrained(folder)
-    state = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
     (folder / name).parent.mkdir(exist_ok=True)
-    torch.save(state, folder / name)
+    torch.save(state_of(folder), folder / name)
 
 
 def leading_to(folder, name):
-    model = AutoConfig.from_pretrained(folder)
-    names = (MarianMTModel if model.model_type == "marian" else TRANSLATOR)(model).state_dict()
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, name)}))
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(state_of(folder), name)}))
 
 
 @pytest.mark.parametrize("name", ["w.json", "pytorch_model.bin", "sub/model.safetensors", "../model.safetensors", 7])
@@ -122,7 +117,6 @@ def test_a_configuration_names_no_other_weights(tmp_path):
 
 
 def test_an_adapter_beside_a_model_is_no_pickle(tmp_path):
-    peft = pytest.importorskip("peft")
     model = build(TRANSLATOR)
     model.save_pretrained(tmp_path)
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
