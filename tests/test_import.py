@@ -97,7 +97,9 @@ def test_every_public_name_is_there_and_documented_and_listed():
 
 
 def test_everything_is_imported_where_no_extra_is_installed():
-    code = f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))\nfrom vanilla_transformer import *\nassert translate"
+    code = (
+        f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))\nfrom vanilla_transformer import *\nassert translate"
+    )
     LIBRARIES.run(code).check_returncode()
 
 
