@@ -224,6 +224,13 @@ def test_each_pair_is_one_processes(new, units, world_size):
     assert max(map(len, shares)) - min(map(len, shares)) <= max(ROWS, units)
 
 
+def test_a_process_that_has_units_of_its_own_goes_on_exactly(new):
+    """There are many of them; few units are shared row by row."""
+    choices = {"rank": 1, "world_size": 2, "passes": 1}
+    expected = [as_text(batch) for batch in new(made_up(90), **choices)]
+    assert with_stops(lambda: new(made_up(90), **choices), [len(expected) // 2])[0] == expected
+
+
 def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     state, limits = new().state_dict(), PairLimits(50, 50)
     vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
