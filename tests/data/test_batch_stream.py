@@ -224,16 +224,21 @@ def test_each_pair_is_one_processes(new, units, world_size):
     assert max(map(len, shares)) - min(map(len, shares)) <= max(ROWS, units)
 
 
+def test_a_process_that_has_units_of_its_own_goes_on_exactly(new):
+    """There are many of them; few units are shared row by row."""
+    choices = {"rank": 1, "world_size": 2, "passes": 1}
+    expected = [as_text(batch) for batch in new(made_up(90), **choices)]
+    assert with_stops(lambda: new(made_up(90), **choices), [len(expected) // 2])[0] == expected
+
+
 def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     state, limits = new().state_dict(), PairLimits(50, 50)
     vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
-    others = [
-        (other, new(**other))
-        for other in ({"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits})
-    ]
-    others.append((["corpus"], new(made_up(13))))
-    others.append((["vocabulary"], TokenBatchStream(made_up(), vocabulary, 200, buffer_pairs=150, seed=3)))
-    for (what, *_), other in others:
+    choices = ({"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits})
+    others = {next(iter(choice)): new(**choice) for choice in choices}
+    others["corpus"] = new(made_up(13))
+    others["vocabulary"] = TokenBatchStream(made_up(), vocabulary, 200, buffer_pairs=150, seed=3)
+    for what, other in others.items():
         with pytest.raises(ValueError, match=f"cannot go on from where it was: {what} was"):
             other.load_state_dict(state)
 

@@ -237,14 +237,11 @@ def test_missing_language_names_place_and_columns(form, tmp_path):
         load_corpus(FORMS[form](tmp_path), "en", "fr")
 
 
-@pytest.mark.parametrize("keep", [parquet, saved])
-def test_empty_table_is_refused(keep, tmp_path):
-    path = keep(Dataset.from_dict({"en": [], "de": []}), tmp_path)
-    with pytest.raises(ValueError, match=f"{path} is empty"):
-        load_corpus(path, "en", "de")
-
-
-def test_folders(tmp_path):
+def test_empty_tables_and_folders(tmp_path):
+    for keep in (parquet, saved):
+        path = keep(Dataset.from_dict({"en": [], "de": []}), tmp_path)
+        with pytest.raises(ValueError, match=f"{path} is empty"):
+            load_corpus(path, "en", "de")
     with pytest.raises(ValueError, match=r"is no folder saved by datasets: give "):
         load_corpus(tmp_path, "en", "de")
     DatasetDict({"train": as_columns(), "test": as_columns()}).save_to_disk(str(tmp_path / "all"))

@@ -60,17 +60,14 @@ def test_without_limits_every_pair_is_kept():
     assert report.dropped == {}
 
 
-def test_nothing_left_is_an_error_that_says_why():
-    with pytest.raises(ValueError, match=r"No pair is left to use: 0 of 2 pairs kept .* dropped: 2 empty side"):
-        encode(("", "a"), ("b", " "), limits=PairLimits())
-
-
-def test_report_reads_as_a_sentence():
+def test_the_report_reads_as_a_sentence_and_is_told_if_nothing_is_left():
     report = EncodingReport(1200, 1000, {"empty side": 150, "source over 9 tokens": 50}, 5000, 6000)
     assert str(report) == (
         "1,000 of 1,200 pairs kept (5,000 source and 6,000 target tokens); dropped: 150 empty side; "
         "50 source over 9 tokens"
     )
+    with pytest.raises(ValueError, match=r"No pair is left to use: 0 of 2 pairs kept .* dropped: 2 empty side"):
+        encode(("", "a"), ("b", " "), limits=PairLimits())
 
 
 text = st.text("abé ", max_size=8)

@@ -380,11 +380,15 @@ class TestFolders:
             assert process.returncode == 0 or "Another process is at work in" in error.splitlines()[-1]
         assert arrow_files(tmp_path) == unbroken
 
-    def test_loading_says_what_is_missing(self, tmp_path):
+    def test_what_is_missing_and_numbers_out_of_range(self, tokenizer, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
             load_prepared(tmp_path / "none")
         with pytest.raises(ValueError, match=r"is no prepared corpus, it has no preparation.json"):
             load_prepared(tmp_path)
+        for arguments in ({"workers": 0}, {"shard_pairs": 0}):
+            with pytest.raises(ValueError, match="must be at least 1"):
+                prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
+        assert not list(tmp_path.iterdir())
 
     def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path):
         def one_bit(file):
@@ -413,12 +417,6 @@ class TestFolders:
                     load_prepared(tmp_path)
             (tmp_path / name).write_bytes(before)
         assert len(load_prepared(tmp_path).rows) == 50
-
-    def test_numbers_out_of_range(self, tokenizer, tmp_path):
-        for arguments in ({"workers": 0}, {"shard_pairs": 0}):
-            with pytest.raises(ValueError, match="must be at least 1"):
-                prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
-        assert not list(tmp_path.iterdir())
 
 
 def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):

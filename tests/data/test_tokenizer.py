@@ -104,6 +104,12 @@ def test_any_text_comes_back(fresh, reloaded, text):
     assert decoded(reloaded, ids) == back
 
 
+def test_special_tokens_in_text_are_text_after_copying(fresh):
+    for twin in (copy.deepcopy(fresh), pickle.loads(pickle.dumps(fresh))):
+        assert twin("a </s> b").input_ids == fresh("a </s> b").input_ids
+        assert twin(["a </s> b"] * 2).input_ids == fresh(["a </s> b"] * 2).input_ids
+
+
 @given(texts=st.lists(anything, min_size=1, max_size=5))
 @settings(max_examples=40, deadline=None)
 def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
@@ -216,12 +222,6 @@ def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind, pretoken
         assert min(ids[:-1]) > UNK_ID
         assert decoded(tokenizer, ids) == text
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
-
-
-def test_special_tokens_in_text_are_text_after_copying(fresh):
-    for twin in (copy.deepcopy(fresh), pickle.loads(pickle.dumps(fresh))):
-        assert twin("a </s> b").input_ids == fresh("a </s> b").input_ids
-        assert twin(["a </s> b"] * 2).input_ids == fresh(["a </s> b"] * 2).input_ids
 
 
 def test_there_is_no_longest_text(reloaded, caplog):

@@ -82,11 +82,9 @@ class TestMulti30kTokenizer:
             assert tokenizer("hunde und katzen.") == "hunde und katzen ."
 
 
-class TestTokenizedText:
-    def test_words_stand_between_spaces_of_ascii(self):
-        # "10 km" with a no-break space is one word to multi-bleu.perl, which reads bytes, and two to str.split.
-        [one] = score_translations(
-            ["a b c 10\u00a0km"], ["a b c 10\u00a0km"], ["bleu_pretokenized"], target_language="de"
-        )
-        assert one.statistics["hypothesis_length"] == 4
-        assert TokenizedText()("a\tb  c") == "a\tb  c"
+def test_words_of_tokenized_text_stand_between_spaces_of_ascii():
+    # "10 km" with a no-break space is one word to multi-bleu.perl, which reads bytes, and two to str.split.
+    text = ["a b c 10\u00a0km"]
+    [one] = score_translations(text, text, ["bleu_pretokenized"], target_language="de")
+    assert one.statistics["hypothesis_length"] == 4
+    assert TokenizedText()("a\tb  c") == "a\tb  c"

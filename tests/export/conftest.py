@@ -3,8 +3,24 @@
 from itertools import islice
 
 import pytest
+import torch
 
 from vanilla_transformer import TokenizerSettings, learn_tokenizer, phrasebook
+
+from ..model.conftest import build_model
+
+
+EOS = 2
+
+
+def ending_model(ends=4, seed=5, **choices):
+    """A model whose random translations end the likelier the larger `ends`: with 4 now and then."""
+    model = build_model(seed, **{"vocab_size": 300, **choices})
+    decoder = model.model.decoder
+    last_norm = decoder.layer_norm if model.config.norm_first else decoder.layers[-1].final_layer_norm
+    with torch.no_grad():  # what all states have in common makes the end likelier
+        model.lm_head.weight[EOS] += ends * last_norm.bias / last_norm.bias.square().sum()
+    return model
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from vanilla_transformer.export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 
 from ..model.conftest import build_model
 from ..warm_python import LIBRARIES
+from .conftest import EOS, ending_model
 
 
 LIMIT = 12
-EOS = 2
 SHAPES = {
     "the paper's": {},
     "pre-norm": {"norm_first": True},
@@ -35,21 +35,6 @@ SHAPES = {
     "large epsilon": {"layer_norm_eps": 0.1},
     **{name: {"activation_function": name} for name in ("gelu", "gelu_new", "quick_gelu", "silu", "swish", "tanh")},
 }
-
-
-@pytest.fixture
-def model():
-    """A function of the configuration's fields, and of how likely random translations end: 4 is now and then."""
-
-    def build(ends=4, **choices):
-        model = build_model(seed=5, **{"vocab_size": 300, **choices})
-        decoder = model.model.decoder
-        last_norm = decoder.layer_norm if model.config.norm_first else decoder.layers[-1].final_layer_norm
-        with torch.no_grad():  # what all states have in common makes the end likelier
-            model.lm_head.weight[EOS] += ends * last_norm.bias / last_norm.bias.square().sum()
-        return model
-
-    return build
 
 
 def translated_here(model, tokenizer, texts, beams: int) -> tuple[list[list[int]], list[float]]:
@@ -80,8 +65,8 @@ def translated_there(folder, tokenizer, texts, beams: int, **options) -> tuple[l
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_same_tokens_and_scores(model, tokenizer, texts, tmp_path, shape):
-    ours = model(**SHAPES[shape])
+def test_the_same_tokens_and_scores(tokenizer, texts, tmp_path, shape):
+    ours = ending_model(**SHAPES[shape])
     to_ctranslate2(ours, tokenizer, tmp_path / "out")
     here, there = translated_here(ours, tokenizer, texts, 1), translated_there(tmp_path / "out", tokenizer, texts, 1)
     assert here[0] == there[0]
@@ -91,27 +76,31 @@ def test_the_same_tokens_and_scores(model, tokenizer, texts, tmp_path, shape):
     assert len({len(row) for row in here[0]}) > 1  # or the end and the length penalty would not be tested
 
 
-def test_the_folder_is_enough(model, tokenizer, texts, tmp_path):
-    to_ctranslate2(model(), tokenizer, tmp_path / "out")
+def test_the_folder_is_enough(tokenizer, texts, tmp_path):
+    to_ctranslate2(ending_model(), tokenizer, tmp_path / "out")
     assert AutoTokenizer.from_pretrained(tmp_path / "out")(texts).input_ids == tokenizer(texts).input_ids
     settings = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert (settings["decoder_start_token"], settings["eos_token"], settings["unk_token"]) == ("<s>", "</s>", "<unk>")
     assert not settings["add_source_eos"]  # the tokenizer has put it there
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    to_ctranslate2(ending_model(vocab_size=320), tokenizer, tmp_path / "more")
+    words = json.loads((tmp_path / "more" / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    unused = [f"<unused {number}>" for number in range(300, 320)]  # rows that no token uses
+    assert words == [*tokenizer.convert_ids_to_tokens(range(300)), *unused]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_of_another_type_become_float32(model, tokenizer, texts, tmp_path, dtype):
-    half = model().to(dtype)
-    to_ctranslate2(half, tokenizer, tmp_path / "out")
-    assert ctranslate2.Translator(str(tmp_path / "out")).compute_type == "float32"
-    expected = translated_here(half.float(), tokenizer, texts, 4)
-    assert translated_there(tmp_path / "out", tokenizer, texts, 4)[0] == expected[0]
+def test_weights_of_another_type_become_float32(tokenizer, texts, tmp_path):
+    for dtype in (torch.float16, torch.bfloat16):
+        half, folder = ending_model().to(dtype), tmp_path / str(dtype)
+        to_ctranslate2(half, tokenizer, folder)
+        assert ctranslate2.Translator(str(folder)).compute_type == "float32"
+        expected = translated_here(half.float(), tokenizer, texts, 4)
+        assert translated_there(folder, tokenizer, texts, 4)[0] == expected[0]
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_quantised_copies_leave_the_model_as_it_is(model, tokenizer, texts, tmp_path, quantization):
-    ours = model()
+def test_quantised_copies_leave_the_model_as_it_is(tokenizer, texts, tmp_path, quantization):
+    ours = ending_model()
     before = {name: weight.clone() for name, weight in ours.state_dict().items()}
     to_ctranslate2(ours, tokenizer, tmp_path / "out", quantization=quantization)
     assert [name for name, weight in ours.state_dict().items() if not torch.equal(weight, before[name])] == []
@@ -122,15 +111,9 @@ def test_quantised_copies_leave_the_model_as_it_is(model, tokenizer, texts, tmp_
     assert sum(a[0] == b[0] for a, b in zip(here[0], there[0], strict=True)) > len(texts) / 2
 
 
-def test_rows_that_no_token_uses(model, tokenizer, tmp_path):
-    to_ctranslate2(model(vocab_size=320), tokenizer, tmp_path / "out")
-    words = json.loads((tmp_path / "out" / "shared_vocabulary.json").read_text(encoding="utf-8"))
-    assert words == [*tokenizer.convert_ids_to_tokens(range(300)), *(f"<unused {n}>" for n in range(300, 320))]
-
-
 @pytest.mark.parametrize("choices", [{}, {"output_bias": True}])
-def test_what_must_not_be_generated_is_not(model, tokenizer, texts, tmp_path, choices):
-    ours = model(ends=0, **choices)
+def test_what_must_not_be_generated_is_not(tokenizer, texts, tmp_path, choices):
+    ours = ending_model(ends=0, **choices)
     rows, _ = translated_here(ours, tokenizer, texts, 1)
     often = [token for token in {token for row in rows for token in row} if sum(token in row for row in rows) > 2]
     forbidden = next(token for token in often if token != EOS)
@@ -144,8 +127,8 @@ def test_what_must_not_be_generated_is_not(model, tokenizer, texts, tmp_path, ch
 @pytest.mark.parametrize(
     ("choices", "positions"), [({}, 16), ({"position_embedding_type": "learned", "max_position_embeddings": 16}, 64)]
 )
-def test_no_position_is_made_up(model, tokenizer, texts, tmp_path, choices, positions):
-    to_ctranslate2(model(**choices), tokenizer, tmp_path / "out", positions=positions)
+def test_no_position_is_made_up(tokenizer, texts, tmp_path, choices, positions):
+    to_ctranslate2(ending_model(**choices), tokenizer, tmp_path / "out", positions=positions)
     short = [text for text in texts if len(tokenizer(text).input_ids) <= 16]
     assert short
     limits = {"min_decoding_length": 16, "max_decoding_length": 16}
@@ -156,7 +139,6 @@ def test_no_position_is_made_up(model, tokenizer, texts, tmp_path, choices, posi
 
 def test_what_ctranslate2_lacks_is_named_and_nothing_written(tokenizer, tmp_path):
     for choices, message in (
-        ({"value_head_dim": 16}, r"value_head_dim \(16\) other than head_dim \(8\)"),
         ({"head_dim": 4, "value_head_dim": 5}, r"value_head_dim \(5\) other than head_dim \(4\)"),
         ({"activation_function": "mish"}, "no activation_function 'mish'"),
         ({"eos_token_id": [2, 3]}, r"exactly one eos_token_id, not \[2, 3\]"),
@@ -189,8 +171,8 @@ COPIED = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 @pytest.mark.parametrize("quantization", [None, "int8"])
 @pytest.mark.parametrize("shape", ["the paper's", "pre-norm", "three matrices", "output bias", "learned positions"])
-def test_its_own_converter_finds_our_models(model, tokenizer, texts, tmp_path, shape, quantization):
-    ours = model(**SHAPES[shape])
+def test_its_own_converter_finds_our_models(tokenizer, texts, tmp_path, shape, quantization):
+    ours = ending_model(**SHAPES[shape])
     for part in (ours, tokenizer):
         part.save_pretrained(tmp_path / "model")
     to_ctranslate2(ours, tokenizer, tmp_path / "ours", quantization=quantization)
@@ -202,10 +184,10 @@ def test_its_own_converter_finds_our_models(model, tokenizer, texts, tmp_path, s
     assert here == there
 
 
-def test_its_converter_as_a_command(model, tokenizer, tmp_path, monkeypatch, capsys):
-    for part in (model(), tokenizer):
+def test_its_converter_as_a_command(tokenizer, tmp_path, monkeypatch, capsys):
+    for part in (ending_model(), tokenizer):
         part.save_pretrained(tmp_path / "model")
-    to_ctranslate2(model(), tokenizer, tmp_path / "ours", quantization="int8")
+    to_ctranslate2(ending_model(), tokenizer, tmp_path / "ours", quantization="int8")
     options = ["--model", tmp_path / "model", "--output_dir", tmp_path / "theirs", "--quantization", "int8"]
     monkeypatch.setattr(sys, "argv", ["converter", *map(str, options), "--copy_files", *COPIED])
     name = "vanilla_transformer.export.ctranslate2"

@@ -273,7 +273,7 @@ def aliased(levels: int) -> str:
     return "\n".join(["data:", *lists, ""])
 
 
-def test_aliases_are_refused(write):
+def test_aliases_are_refused_and_not_written(write):
     merged = "training: &t {max_steps: 10}\ndecoding:\n  <<: *t\n"
     for text, line in ((aliased(9), 3), ("data: &d [*d]\n", 1), (merged, 3), ("data: &a {x: 1}\n*a : 1\n", 2)):
         with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: the alias \*\w+ \(line {line}\) is not read: write"):
@@ -281,9 +281,6 @@ def test_aliases_are_refused(write):
     for name in ("data.test", "training.max_steps", "decoding.num_beams"):
         with pytest.raises(ValueError, match=rf"{name}: the alias \*b \(line 1\) is not read"):
             load_recipe(write(), {name: "[&b [1], *b, *b]"})
-
-
-def test_a_recipe_is_written_without_aliases(write):
     twice = ["a.en", "a.de"]
     recipe = dataclasses.replace(load_recipe(write()), training={"optim_args": twice, "debug": twice})
     assert "*" not in recipe.to_yaml()

@@ -94,11 +94,7 @@ def test_what_cannot_be_averaged_is_named_and_everything_stays_as_it_was(tmp_pat
     (tmp_path / "empty").mkdir()
     wrong = [
         ([], ValueError, "no checkpoints to average"),
-        (
-            [*folders, shape],
-            ValueError,
-            r"c0 and .*shape are not of one architecture: b has the shapes \(5,\) and \(6,\)",
-        ),
+        ([*folders, shape], ValueError, r"c0 and .*shape are not of one architecture: b has .* \(5,\) and \(6,\)"),
         ([folders[0], extra], ValueError, r"z has the shapes none and \(2,\)"),
         ([extra, folders[0]], ValueError, r"z has the shapes \(2,\) and none"),
         ([*folders, tmp_path / "empty"], FileNotFoundError, "empty has no model.safetensors"),

@@ -209,28 +209,17 @@ def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_mo
     assert logged(resumed, "loss")[4:] == logged(patient, "loss")[4:]
 
 
-def test_the_file_has_the_pairs_of_all_batches_of_an_update(make_trainer, make_model, tokenizer, tmp_path):
+def test_the_file_has_the_pairs_of_all_batches_of_an_update_and_the_trainer_can_be_used_again(
+    make_trainer, make_model, tokenizer, tmp_path
+):
     model = make_model()
-    trainer = make_trainer(
-        model,
-        callbacks=[PoisonedGradient(model, {1, 2})],
-        max_skipped_updates=2,
-        gradient_accumulation_steps=2,
-        max_tokens=30,
-        **SAVED,
-    )
+    poison = PoisonedGradient(model, {1, 2})
+    options = {"max_skipped_updates": 2, "gradient_accumulation_steps": 2, "max_tokens": 30, **SAVED}
+    trainer = make_trainer(model, callbacks=[poison], **options)
     with pytest.raises(FloatingPointError):
         trainer.train()
     lines = (tmp_path / "checkpoints" / "not_finite.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == texts_of_update(trainer, tokenizer, 2, accumulation=2)
-
-
-def test_a_trainer_that_was_stopped_can_be_used_again(make_trainer, make_model):
-    model = make_model()
-    poison = PoisonedGradient(model, {2, 3})
-    trainer = make_trainer(model, callbacks=[poison], max_skipped_updates=2)
-    with pytest.raises(FloatingPointError):
-        trainer.train()
     trainer.remove_callback(poison)
     poison.update = 0
     trainer.train()

@@ -91,12 +91,9 @@ def recipe(**decoding) -> Recipe:
     return Recipe(DATA, decoding=decoding)
 
 
-def test_recipes_that_come_with_the_package_pass():
+def test_what_decodes_passes_whatever_its_limits():
     for name in list_recipes():
         try_decoding(load_recipe(name))
-
-
-def test_what_decodes_passes_whatever_its_limits():
     for decoding in (
         {"max_new_tokens": 10**9},
         {"num_beams": 1, "max_length": 10**6, "repetition_penalty": 1.2},

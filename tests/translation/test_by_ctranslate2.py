@@ -10,6 +10,7 @@ from vanilla_transformer import ExportedModel, to_ctranslate2, translate, transl
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import in_blocks
 
+from ..export.conftest import ending_model
 from ..model.conftest import build_model
 from .conftest import SENTENCES
 
@@ -21,10 +22,7 @@ SAME_SEARCH = {**BEAM, "length_penalty_type": "length", "early_stopping": True}
 @pytest.fixture(scope="module")
 def model():
     """Some of its translations end, and some have as many tokens as they may."""
-    model = build_model(seed=1, vocab_size=280)
-    last_norm = model.model.decoder.layers[-1].final_layer_norm
-    with torch.no_grad():
-        model.lm_head.weight[2] += 2 * last_norm.bias / last_norm.bias.square().sum()
+    model = ending_model(ends=2, seed=1, vocab_size=280)
     model.generation_config = paper_generation_config(model.config, max_length_offset=6)
     return model
 
