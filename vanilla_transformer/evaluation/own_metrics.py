@@ -5,11 +5,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.metrics.helpers import extract_all_word_ngrams
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from .. import __version__
 
 
 class OwnSignature(Signature):
@@ -18,11 +19,7 @@ class OwnSignature(Signature):
     def __init__(self, args: dict):
         super().__init__(args)
         self.info.update(args["settings"])
-        try:
-            own_version = version("vanilla-transformer")
-        except PackageNotFoundError:  # imported from a checkout that was never installed
-            own_version = "checkout"
-        self.info["version"] = f"vanilla-transformer-{own_version}"
+        self.info["version"] = f"vanilla-transformer-{__version__}"
 
 
 class OwnMetric(Metric):
