@@ -1,4 +1,4 @@
-"""Every file, name, test and heading that PAPER.md points to exists, and nothing numbered in the paper is missing."""
+"""Every file, name, test and heading that PAPER.md and the model's contract point to exists, and nothing is missing."""
 
 import ast
 import importlib
@@ -11,6 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "vanilla_transformer" / "PAPER.md"
+CONTRACT = ROOT / "docs" / "explanation" / "model-contract.md"
 TEXT = PAPER.read_text(encoding="utf-8")
 PLACES = dict(re.findall(r"^\[(\w+)\]: (\S+)$", TEXT, flags=re.MULTILINE))
 
@@ -84,3 +85,18 @@ def test_nothing_numbered_in_the_paper_is_forgotten():
     for section in ("5.1", "5.2", "5.3", "5.4", "6.1", "6.2", "6.3"):
         assert f"{section}, " in TEXT or f"{section}:" in TEXT
     assert '"PAPER.md"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # it is part of the package
+
+
+def test_every_promise_of_the_contract_names_tests_that_exist():
+    """`test_file::test_name`, or `…rest_of_a_name` of the file named before."""
+    missing = []
+    for row in re.findall(r"^\| +\d* \|.*\| (.+) \|$", CONTRACT.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        names: set[str] = set()
+        for folder, file, name in re.findall(r"`(?:tests/)?(?:(\w+)/)?(?:(test_\w+)::)?(…?\w+)`", row):
+            if file:
+                [path] = (ROOT / "tests").glob(f"{folder or 'model'}/{file}.py")
+                names = {each.rpartition(".")[2] for each in definitions(path)}
+            if file or name.startswith("…"):
+                if not any(each == name or (name.startswith("…") and each.endswith(name[1:])) for each in names):
+                    missing.append(name)
+    assert missing == []

@@ -1,4 +1,4 @@
-"""The experiments of docs/questions.md: what they rest on, and that each runs to its end."""
+"""The experiments of docs/explanation/questions.md: what they rest on, and that each runs to its end."""
 
 import math
 import re
@@ -8,7 +8,7 @@ import paper_questions
 import pytest
 
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation"
 
 
 @pytest.fixture(autouse=True)
