@@ -1,4 +1,4 @@
-"""What the README tells people to type and to run works as it stands there."""
+"""What README and docs/ tell people to type and to run works as it stands there."""
 
 import re
 import shlex
@@ -23,8 +23,24 @@ from .conftest import finished, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-# Runs of seconds instead of minutes; what is typed stays what the README says.
+README = ROOT / "README.md"
+RUN_FOLDER = ROOT / "docs" / "reference" / "run-folder.md"
+DOCUMENTS = [README, *sorted(ROOT.glob("docs/**/*.md"))]
+# The pages with something to type, in an order in which it can be typed.
+PAGES = [
+    README,
+    ROOT / "docs" / "tutorial.md",
+    *(
+        ROOT / "docs" / "how-to" / f"{name}.md"
+        for name in (
+            "own-data", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
+            "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune", "convert-opus-mt",
+            "read-attention", "parse", "classify",
+        )
+    ),
+    ROOT / "docs" / "explanation" / "which-bleu.md",
+]  # fmt: skip
+# Runs of seconds instead of minutes; what is typed stays what the page says.
 SHORTER = {
     "training.max_steps": "4",
     "training.eval_steps": "2",
@@ -33,6 +49,7 @@ SHORTER = {
 }
 SHORTER_STILL = {
     "phrasebook": {
+        "data.train": "phrasebook:train:5000",
         "data.validation": "phrasebook:validation:10",
         "data.test.phrasebook": "phrasebook:test:10",
         "decoding.num_beams": "1",
@@ -40,8 +57,9 @@ SHORTER_STILL = {
     },
     "multi30k_en_de": {"tokenizer.vocab_size": "500", "model.d_model": "64"},
     "parsing_sample": {"tokenizer.vocab_size": "275", "model.d_model": "32", "decoding.num_beams": "2"},
+    "mine.yaml": {"tokenizer.vocab_size": "500", "model.d_model": "32"},
 }
-# What a command of the README is told besides.
+# What a command is told besides.
 MORE = {
     "prepare": ["--tokenizer.vocab_size", "500"],
     "tokenizer": ["--vocab-size", "500"],
@@ -49,32 +67,45 @@ MORE = {
 }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(page: Path, language: str) -> list[tuple[str, str]]:
+    """(language, text) of a page's blocks of code."""
+    return re.findall(rf"^```({language})\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-def typed_commands() -> list[list[str]]:
-    """The words of each command that the README has typed."""
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
+def commands_in(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("vanilla-transformer ")]
+
+
+def run_command(line: str, folder: Path) -> None:
+    arguments = shlex.split(line)[1:]
+    if arguments[0] == "train":
+        shorter = SHORTER | SHORTER_STILL[arguments[1]]
+        arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
+    finished(*arguments, *MORE.get(arguments[0], []), cwd=folder)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the README's commands have been typed one after the other."""
-    folder = tmp_path_factory.mktemp("readme")
+    """Where everything that the pages have typed or run is typed and run, the same command once."""
+    folder = tmp_path_factory.mktemp("documents")
     write_files_like_multi30ks(folder / "multi30k", {"train": 500, "val": 10, "test_2016_flickr": 10})
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
     sets = {"train": trees, "validation": trees[:2], "test": trees[:2]}
     load_script("examples/prepare_treebank").write_treebank(sets, folder / "treebank", with_words=True)
-    for arguments in typed_commands():
-        if arguments[0] == "train":
-            shorter = SHORTER | SHORTER_STILL[arguments[1]]
-            arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
-        arguments += MORE.get(arguments[0], [])
-        arguments = [word.replace("runs/phrasebook", "runs/short") for word in arguments]
-        finished(*arguments, cwd=folder)
+    run_command("vanilla-transformer train phrasebook --output runs/phrasebook", folder)  # the quickstart's
+    typed = set()
+    for page in PAGES:
+        for language, text in blocks(page, "bash|python|yaml"):
+            if language == "yaml":
+                (folder / "mine.yaml").write_text(text, encoding="utf-8")
+            if language == "python":
+                done = PACKAGE.run(text, cwd=folder)
+                assert done.returncode == 0, f"{page.name}: {done.stderr}"
+            for line in commands_in(text) if language == "bash" else []:
+                if line not in typed:
+                    run_command(line, folder)
+                typed.add(line)
     return folder
 
 
@@ -88,19 +119,19 @@ def sentences_in(text: str) -> list[str]:
 
 def test_examples_have_words_that_the_phrasebook_has(tmp_path):
     """A model that has not read a word translates it into nonsense, on the first day that somebody tries us."""
-    rows = list(islice(phrasebook("train"), 5000))  # what the shortest run in the README reads
+    rows = list(islice(phrasebook("train"), 5000))
     tokenizer, words = learn_tokenizer(["a"], TokenizerSettings(vocab_size=260)), WordList()
     for row in rows:
         words.read(row["en"])
         words.read(row["de"])  # translations are given too
     words.save(tmp_path, tokenizer)
     unknown = UnknownWords(tokenizer, load_known_words(tmp_path))
-    found = {"README.md": sentences_in("\n".join(blocks("(?:bash|sh|python)")))}
+    found = {page.name: sentences_in("\n".join(text for _, text in blocks(page, "bash|sh|python"))) for page in PAGES}
     found["quickstart.sh"] = sentences_in((ROOT / "scripts" / "quickstart.sh").read_text(encoding="utf-8"))
     for path in sorted((ROOT / "vanilla_transformer").rglob("*.py")):
         examples = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip().startswith(">>>")]
         found[path.name] = sentences_in("\n".join(examples))
-    assert len(found["README.md"]) > 12
+    assert sum(map(len, found.values())) > 20
     assert len(found["quickstart.sh"]) == 5
     assert [(name, each, unknown(each)) for name, several in found.items() for each in several if unknown(each)] == []
 
@@ -108,37 +139,31 @@ def test_examples_have_words_that_the_phrasebook_has(tmp_path):
 def test_the_commands_work(folder):
     # Those that go on until they are stopped: test_demo.py, test_serving.py.
     names = {function.__name__ for function in COMMANDS} - {"demo", "serve"}
-    assert {arguments[0] for arguments in typed_commands()} == names
+    typed = [line for page in PAGES for _, text in blocks(page, "bash") for line in commands_in(text)]
+    assert {line.split()[1] for line in typed} == names
     for made in ("dog.png", "tuned/model.safetensors", "tuned_by_adapter/model.safetensors"):
         assert (folder / made).is_file()
     assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
-def test_the_table_names_every_command():
-    [table] = re.findall(r"^\| command \|.*\n((?:\|.*\n)+)", README, flags=re.MULTILINE)
-    named = re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE)
-    assert named == [function.__name__ for function in COMMANDS]
-
-
 def test_the_tree_of_a_run_is_as_drawn(folder):
-    run = folder / "runs" / "short"
-    drawn = set(re.findall(r"^[├└]── ([\w.]+)", README, flags=re.MULTILINE))
-    [of_the_model] = re.findall(r"^├── ([^…\n]+), …    the model of the run$", README, flags=re.MULTILINE)
+    run, page = folder / "runs" / "phrasebook", RUN_FOLDER.read_text(encoding="utf-8")
+    drawn = set(re.findall(r"^[├└]── ([\w.]+)", page, flags=re.MULTILINE))
+    [of_the_model] = re.findall(r"^├── ([^…\n]+), …    the model of the run$", page, flags=re.MULTILINE)
     drawn |= set(of_the_model.split(", ")) | {path.name for path in (run / "averaged").iterdir()}
     assert drawn == {path.name for path in run.iterdir()}
 
 
-def test_the_python_code_works(folder):
-    code = "\n".join(blocks("python")).replace("runs/phrasebook", "runs/short")
-    done = PACKAGE.run(code, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "torch.Size([1, 2, 37000])"
+def test_files_that_are_linked_exist():
+    missing = []
+    for page in DOCUMENTS:
+        named = re.findall(r"\]\(((?!http)[^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+        missing += [(page.name, name) for name in named if not (page.parent / name).exists()]
+    assert missing == []
 
 
-def test_files_named_in_it_exist():
-    named = re.findall(r"\]\(((?!http)[^)]+)\)", README)
-    assert named
-    assert [name for name in named if not (ROOT / name).exists()] == []
+def test_the_front_door_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_the_cards_of_the_parser_are_ones_of_a_parser(folder):
