@@ -1,4 +1,4 @@
-"""docs/private_hooks.md names every private name of another library that the package uses, and no more."""
+"""docs/explanation/private-hooks.md names every private name of another library that the package uses, and no more."""
 
 import ast
 import re
@@ -53,7 +53,7 @@ def names_in_code() -> set[str]:
 
 
 def test_the_page_has_what_the_code_has():
-    page = (ROOT / "docs" / "private_hooks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "private-hooks.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
     listed = [name for names, _, _ in rows for name in re.findall(r"`(_\w+)`", names)]
     assert len(listed) == len(set(listed))

@@ -1,7 +1,7 @@
-"""Small experiments on what every reader of the paper asks; docs/questions.md has the questions and the answers.
+"""Small experiments on what every reader of the paper asks; docs/explanation/questions.md has the questions and the answers.
 
-    python scripts/experiments/paper_questions.py warmup --pictures docs
-    python scripts/experiments/paper_questions.py all --pictures docs
+    python scripts/experiments/paper_questions.py warmup --pictures docs/explanation
+    python scripts/experiments/paper_questions.py all --pictures docs/explanation
 
 Each takes at most a minute or two on one core, prints a table and draws a picture. What is trained is a small model of
 ours on the built-in phrasebook (English to German), unless a table says something else.

@@ -1,6 +1,6 @@
 """The results of Table 3 in miniature: the file they are kept in, and what they say beside the paper's.
 
-    python scripts/experiments/table3_results.py docs/table3_results.jsonl
+    python scripts/experiments/table3_results.py docs/explanation/table3_results.jsonl
 
 prints the table of a results file of reproduce_table3.py, be it finished or not.
 """

@@ -1,4 +1,4 @@
-"""The experiments of docs/questions.md: what they rest on, and that each runs to its end."""
+"""The experiments of docs/explanation/questions.md: what they rest on, and that each runs to its end."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation"
 
 
 def test_only_batch_normalisation_lets_neighbours_and_the_future_in(paper_questions):
