@@ -1,4 +1,4 @@
-"""Small experiments on what every reader of the paper asks; docs/explanation/questions.md has the questions and the answers.
+"""Small experiments on what readers of the paper ask; docs/explanation/questions.md has the questions and the answers.
 
     python scripts/experiments/paper_questions.py warmup --pictures docs/explanation
     python scripts/experiments/paper_questions.py all --pictures docs/explanation
