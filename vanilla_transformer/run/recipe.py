@@ -72,6 +72,7 @@ class DataSettings:
 
     @property
     def limits(self) -> PairLimits:
+        """Which pairs are trained on, by their tokens."""
         return PairLimits(self.max_source_length, self.max_target_length, self.max_length_ratio)
 
 
