@@ -73,6 +73,8 @@ _log = logging.getLogger(__name__)
 
 def _fill_in(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- generated: (\w+) -->$", lambda found: generated.PARTS[found[1]](), source[0], flags=re.M)
+    # Markdown outside docs/ is no page; as a path it is a file like any other.
+    source[0] = re.sub(r"\]\(((?:\.\./)+model_cards/[^)#]+\.md)\)", r"](path:\1)", source[0])
 
 
 def _always_read(app, env, added, changed, removed) -> list[str]:
