@@ -117,7 +117,7 @@ def _left_out(app, what, name, thing, skip, options) -> bool | None:
     return True if inspect.isclass(thing) else None  # `config_class` and such
 
 
-# -------------------------------------------------------------------------------------------- files of the repository
+# ---------------------------------------------------------------------------------------------- files of the repository
 
 
 def _links_of_an_included_page(app, path: Path, parent: str, content: list[str]) -> None:
