@@ -20,8 +20,7 @@ from vanilla_transformer.run.recipe import _OPEN_SECTIONS
 
 pytest.importorskip("furo")
 pytest.importorskip("myst_nb")
-pytestmark = pytest.mark.system
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STRICT = ("-W", "-n", "--keep-going")
 
 
