@@ -31,7 +31,7 @@ import vanilla_transformer  # noqa: E402
 
 project = "vanilla_transformer"
 version = release = vanilla_transformer.__version__
-copyright = "the authors of vanilla_transformer, Apache-2.0"  # noqa: A001
+copyright = "the authors of vanilla_transformer, Apache-2.0"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -43,6 +43,7 @@ exclude_patterns = ["**/.ipynb_checkpoints"]
 highlight_language = "none"
 smartquotes = False  # quotes in docstrings are those of code
 maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -73,6 +74,8 @@ _log = logging.getLogger(__name__)
 
 def _fill_in(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- generated: (\w+) -->$", lambda found: generated.PARTS[found[1]](), source[0], flags=re.M)
+    # Markdown outside docs/ is no page; as a path it is a file like any other.
+    source[0] = re.sub(r"\]\(((?:\.\./)+model_cards/[^)#]+\.md)\)", r"](path:\1)", source[0])
 
 
 def _always_read(app, env, added, changed, removed) -> list[str]:
@@ -94,15 +97,31 @@ def _signature(app, what, name, thing, options, signature: str | None, returns: 
     return ("(**fields)" if signature and len(signature) > 2000 else signature), returns
 
 
+def _dashes(app, doctree, docname: str) -> None:
+    """What stands between an argument and its explanation. Sphinx writes --, and leaves the rest to smart quotes."""
+    for text in list(doctree.findall(lambda node: isinstance(node, nodes.Text) and node.astext() == " -- ")):
+        text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+
+
+def _breakable_names(app, page: str, template: str, context: dict, doctree) -> None:
+    """Lets long names in code break after `_` and before capitals, where narrow columns and screens need it."""
+    for part in ("body", "toc"):
+        context[part] = re.sub(
+            r'(?<=<span class="pre">)[^<]+',
+            lambda found: re.sub(r"(?<=[a-z.])(?=[A-Z])|(?<=_)(?=\w)", "<wbr>", found[0]),
+            context.get(part) or "",
+        )
+
+
 def _left_out(app, what, name, thing, skip, options) -> bool | None:
     return True if inspect.isclass(thing) else None  # `config_class` and such
 
 
-# ------------------------------------------------------------------------------------------------ files of the repository
+# ---------------------------------------------------------------------------------------------- files of the repository
 
 
 def _links_of_an_included_page(app, path: Path, parent: str, content: list[str]) -> None:
-    """The links of a page from elsewhere, which are relative to its own folder, as the page that includes it needs them."""
+    """Makes the links of a page from elsewhere, relative to its own folder, relative to the page that includes it."""
     here, there = DOCS / Path(app.env.docname).parent, (DOCS / path).resolve().parent
     content[0] = re.sub(
         r"^(\[\w+\]: )(?!https?:)(\S+)$",
@@ -141,6 +160,8 @@ def _link_to_files(app, doctree) -> None:
 def _pages_of_files(app) -> Iterator[tuple[str, dict, str]]:
     formatter = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True, wrapcode=True)
     for name, path in sorted(_shown_files(app.env).items()):
+        if not path.is_file():  # a build before this one showed it
+            continue
         code = highlight(path.read_text("utf-8"), get_lexer_for_filename(path.name), formatter)
         title = path.relative_to(ROOT).as_posix()
         yield name, {"title": title, "body": f"<h1><code>{title}</code></h1>\n{code}"}, "page.html"
@@ -171,4 +192,6 @@ def setup(app) -> None:
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-skip-member", _left_out)
     app.connect("doctree-read", _link_to_files, priority=100)  # before downloads are collected
+    app.connect("doctree-resolved", _dashes)
+    app.connect("html-page-context", _breakable_names)
     app.connect("html-collect-pages", _pages_of_files)

@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 import vanilla_transformer
-from vanilla_transformer.command_line import COMMANDS
 from vanilla_transformer.run.folder import list_recipes
 
 from ..serving.test_demo import UNBUFFERED, page_of
@@ -111,13 +110,6 @@ def test_what_runs_is_the_wheel(outside):
     assert file.is_relative_to(outside / "venv")
     assert not outside.is_relative_to(ROOT)
     assert typed(outside, "--version") == f"{vanilla_transformer.__version__}\n"
-
-
-def test_every_command_says_what_it_does(outside):
-    summaries = typed(outside, "--help")
-    for function in COMMANDS:
-        assert re.search(rf"^    {function.__name__} +\S", summaries, flags=re.MULTILINE)
-        assert f"usage: vanilla-transformer {function.__name__} " in typed(outside, function.__name__, "--help")
 
 
 def test_recipes_are_there_and_say_what_they_need_of_the_repository(outside):

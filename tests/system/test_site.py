@@ -1,0 +1,144 @@
+"""The site is built of docs/ without a warning, has all that it should have, and does not forgive mistakes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import vanilla_transformer
+from vanilla_transformer import _HOMES
+from vanilla_transformer.command_line import COMMANDS
+from vanilla_transformer.evaluation.metrics import METRICS
+from vanilla_transformer.run.recipe import _OPEN_SECTIONS
+
+
+pytest.importorskip("furo")
+pytest.importorskip("myst_nb")
+ROOT = Path(__file__).resolve().parents[2]
+STRICT = ("-W", "-n", "--keep-going")
+
+
+def build(docs: Path, out: Path, builder: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "sphinx", *STRICT, "-q", "-b", builder, str(docs), str(out)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("documents") / "site"
+    built = build(ROOT / "docs", out, "html")
+    assert built.returncode == 0, built.stderr
+    return out
+
+
+class Page(HTMLParser):
+    """What a page points to, and what in it can be pointed to."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.links, self.ids = [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.links += [attributes[name] for name in ("href", "src") if attributes.get(name)]
+        self.ids |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
+
+
+def test_the_front_page_leads_to_the_four_kinds(site):
+    links = Page(site / "index.html").links
+    for page in ("tutorial", "how-to/own-data", "reference/commands", "explanation/paper"):
+        assert f"{page}.html" in links
+
+
+def test_every_link_within_the_site_leads_somewhere(site):
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 30
+    broken = set()
+    for path, page in pages.items():
+        for link in page.links:
+            place, _, anchor = unquote(link).partition("#")
+            place = place.partition("?")[0]
+            if re.match(r"\w+:|//", place):
+                continue
+            target = (path.parent / place).resolve() if place else path
+            lost = target in pages and anchor and anchor not in pages[target].ids
+            if not target.is_file() or lost:
+                broken.add((path.relative_to(site).as_posix(), link))
+    assert broken == set()
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    """Scripts, styles and pictures are the site's own: it works without a network, and tells nobody who reads it."""
+    for path in site.rglob("*.html"):
+        assert not re.search(
+            r'(?:<script[^>]+src|<link[^>]+href|<img[^>]+src)="(?:https?:)?//', path.read_text("utf-8")
+        )
+
+
+def test_search_knows_the_words_of_all_kinds_of_pages(site):
+    index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)\s*", (site / "searchindex.js").read_text("utf-8"))[1])
+    names = index["docnames"]
+    assert {"index", "tutorial", "reference/recipe", "explanation/paper"} <= set(names)
+
+    def pages_with(term: str) -> set[str]:
+        found = index["terms"][term]
+        return {names[number] for number in (found if isinstance(found, list) else [found])}
+
+    assert "reference/recipe" in pages_with("label_smoothing_factor")
+    assert "explanation/questions" in pages_with("softmax")
+
+
+def test_reference_pages_are_made_of_the_code(site):
+    commands = Page(site / "reference" / "commands.html").ids
+    assert {command.__name__ for command in COMMANDS} <= commands
+    recipe = (site / "reference" / "recipe.html").read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]+>", "", recipe)
+    assert [name for name in _OPEN_SECTIONS["training"]() if not re.search(rf"\b{name}\b", text)] == []
+    assert [name for name in _OPEN_SECTIONS["model"]() if f"{name}: " not in text] == []
+    metrics = re.sub(r"<[^>]+>", "", (site / "reference" / "metrics.html").read_text(encoding="utf-8"))
+    assert [name for name in METRICS if name not in metrics] == []
+    assert "case:mixed|eff:no|tok:13a|smooth:exp" in metrics
+
+
+def test_every_public_name_has_an_entry(site):
+    public = {*vanilla_transformer.__all__, *(name for names in _HOMES.values() for name in names)}
+    entries = Page(site / "reference" / "python.html").ids
+    assert {name for name in public if f"vanilla_transformer.{name}" not in entries} == set()
+
+
+def test_the_code_that_a_page_points_to_is_shown(site):
+    links = Page(site / "explanation" / "paper.html").links
+    modeling = "../source/vanilla_transformer/model/modeling_vanilla_transformer.py.html"
+    assert modeling in links
+    assert "questions.html" in links
+    shown = re.sub(r"<[^>]+>", "", (site / "explanation" / modeling).resolve().read_text(encoding="utf-8"))
+    assert "def sinusoids(" in shown
+
+
+def test_mistakes_are_errors(tmp_path):
+    """An orphan, a link to no page, a link to no heading, a docstring that is missing: each is told, and fails."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for path in ROOT.iterdir():
+        if path.name != "docs" and not path.name.startswith("."):
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "docs" / "orphan.md").write_text("# In no table of contents\n")
+    with (tmp_path / "docs" / "tutorial.md").open("a", encoding="utf-8") as page:
+        page.write(
+            "\n[one](how-to/not-there.md), [two](reference/commands.md#not-there), [three](../scripts/not_there.py)\n"
+        )
+    with (tmp_path / "docs" / "generated.py").open("a", encoding="utf-8") as code:
+        code.write("\n\nvanilla_transformer.noam.__doc__ = None\n")
+    built = build(tmp_path / "docs", tmp_path / "out", "dummy")
+    assert built.returncode != 0
+    told = built.stderr
+    assert re.search(r"orphan\.md: WARNING: document isn't included in any toctree", told)
+    assert "vanilla_transformer.noam is public and has no docstring" in told
+    for target in ("how-to/not-there.md", "not-there", "../scripts/not_there.py"):
+        assert f"'{target}'" in told
