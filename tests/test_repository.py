@@ -1,6 +1,9 @@
-"""What stands beside the package says what the package says: its version, licence and rooms."""
+"""What stands beside the package says what the package says: its version, needs and rooms."""
 
+import ast
 import re
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import yaml
@@ -37,16 +40,31 @@ def test_the_changelog_is_kept():
 def test_who_contributes_is_told_every_room():
     [table] = re.findall(r"^\| room \|.*\n((?:\|.*\n)+)", text_of("CONTRIBUTING.md"), flags=re.MULTILINE)
     named = {name for row in table.splitlines()[1:] for name in re.findall(r"`([\w.]+)/?`", row.split("|")[1])}
-    rooms = {path.parent.name for path in (ROOT / "vanilla_transformer").glob("*/__init__.py")}
-    assert rooms - named == set()
-    assert [
-        name
-        for name in named - rooms
-        if not any((ROOT / part / name).exists() for part in (".", "vanilla_transformer"))
-    ] == []
+    package = ROOT / "vanilla_transformer"
+    assert {path.parent.name for path in package.glob("*/__init__.py")} <= named
+    assert [name for name in named if not (package / name).exists() and not (ROOT / name).exists()] == []
 
 
 def test_what_contributors_are_to_run_is_there():
     typed = re.findall(r"(?<![./\w-])((?:scripts|tests|docs)/[\w./-]*\w)", text_of("CONTRIBUTING.md"))
     assert {"scripts/test.sh", "tests/test_import.py"} <= set(typed)
     assert [name for name in typed if not (ROOT / name).exists()] == []
+
+
+def test_what_is_imported_is_asked_for():
+    """By name, though another library may bring it: that may end with any version of the other."""
+    asked, _, _ = text_of("pyproject.toml").partition("\ntest = [")  # what tests need is no need of the package
+    names = {name.lower() for name in re.findall(r'"([\w-]+)(?:\[\w+\])?>=', asked)}
+    imported = set()
+    for path in (ROOT / "vanilla_transformer").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(node.module.partition(".")[0])
+    brought_by = packages_distributions()
+    found = {
+        name: {each.lower().replace("_", "-") for each in brought_by[name]}
+        for name in imported - sys.stdlib_module_names - {"vanilla_transformer"}
+    }
+    assert {name for name, packages in found.items() if not packages & names} == set()
