@@ -1,12 +1,13 @@
 """One place decides where models run, and every command that runs one asks it."""
 
 import inspect
+import timeit
 
 import pytest
 import torch
 
 from vanilla_transformer.command_line import COMMANDS
-from vanilla_transformer.device import chosen_device
+from vanilla_transformer.device import chosen_device, has_bfloat16
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,12 @@ def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
 def test_the_commands_that_run_a_model_have_the_option():
     having = {each.__name__ for each in COMMANDS if "device" in inspect.signature(each).parameters}
     assert having == {"train", "translate", "score", "evaluate", "parse", "serve"}
+
+
+def test_processors_are_told_apart_as_a_trial_tells_them():
+    seconds = []
+    for dtype in (torch.bfloat16, torch.float32):
+        matrix = torch.ones(256, 256, dtype=dtype)
+        seconds.append(min(timeit.repeat(lambda matrix=matrix: matrix @ matrix, number=1, repeat=8)))
+    slowdown = seconds[0] / seconds[1]
+    assert slowdown < 8 if has_bfloat16(use_cpu=True) else slowdown > 2  # natively below 1, otherwise about 50

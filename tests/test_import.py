@@ -133,7 +133,7 @@ FLOORS = [
     ["parsing", "translation", "plots", "attention"],
     ["export"],
     ["evaluation", "data"],
-    ["worker_processes", "device", "files", "signals", "hub", "model"],
+    ["environment", "worker_processes", "device", "files", "signals", "hub", "model"],
 ]
 # A stair that goes up, and why.
 UPWARDS = {

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import __version__
 from .commands.compare import compare
+from .commands.env import env
 from .commands.evalb import evalb
 from .commands.evaluate import evaluate
 from .commands.finetune import finetune
@@ -28,7 +29,7 @@ from .commands.translate import score, translate
 
 COMMANDS = (
     recipes, prepare, train, finetune, translate, score, evaluate, compare, parse, evalb, tokenizer, average, convert,
-    export, publish, plot, demo, serve,
+    export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")

@@ -1,4 +1,4 @@
-"""Where models run: the one place that decides it."""
+"""Where models run, the one place that decides it, and what can be done there."""
 
 import torch
 
@@ -26,3 +26,10 @@ def chosen_device(name: str | torch.device = "auto") -> torch.device:
         found = " or ".join(["auto", *(each for each, is_there in there.items() if is_there)])
         raise ValueError(f"torch finds no device {name} on this machine: choose {found}.")
     return torch.device(name)
+
+
+def has_bfloat16(use_cpu: bool) -> bool:
+    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
+    if use_cpu:
+        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)

@@ -1,14 +1,12 @@
 """What this machine cannot do for a recipe is said before text is read, with section and field."""
 
-import timeit
-
 import pytest
 import torch
 
 from vanilla_transformer.run.folder import list_recipes
 from vanilla_transformer.run.recipe import DataSettings, Recipe, load_recipe
 from vanilla_transformer.training.run import train
-from vanilla_transformer.training.trial import has_bfloat16, tried_arguments, try_decoding, with_usable_precision
+from vanilla_transformer.training.trial import tried_arguments, try_decoding, with_usable_precision
 
 
 REST = {"max_steps": 10, "eval_steps": 5, "save_steps": 5, "use_cpu": True}
@@ -52,15 +50,6 @@ def test_a_trial_leaves_nothing_behind(tmp_path):
 
 ASKED = {"bf16": True, "max_steps": 3}
 WITHOUT = {"bf16": False, "max_steps": 3}
-
-
-def test_processors_are_told_apart_as_a_trial_tells_them():
-    seconds = []
-    for dtype in (torch.bfloat16, torch.float32):
-        matrix = torch.ones(256, 256, dtype=dtype)
-        seconds.append(min(timeit.repeat(lambda matrix=matrix: matrix @ matrix, number=1, repeat=8)))
-    slowdown = seconds[0] / seconds[1]
-    assert slowdown < 8 if has_bfloat16(use_cpu=True) else slowdown > 2  # natively below 1, otherwise about 50
 
 
 def test_what_is_left_out(caplog):

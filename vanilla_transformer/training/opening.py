@@ -3,16 +3,14 @@
 import contextlib
 import dataclasses
 import logging
-import os
-import platform
 import re
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 import torch
 
+from ..environment import machine, versions
 from ..files import is_leftover, remove_leftovers, write_json, write_text
 from ..run.digests import DIGESTS, DamagedError, check_digests, read_digests
 from ..run.folder import RunFolder
@@ -180,20 +178,13 @@ def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
 
 
 def _environment(arguments: VanillaTransformerTrainingArguments, command: str | None) -> dict:
-    packages = ("vanilla-transformer", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu")
-    processor, device = platform.processor(), arguments.device
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), processor)
+    device = arguments.device
     accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "run": uuid4().hex,
         "command": command,
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
-        "platform": platform.platform(),
-        "processor": processor,
-        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        **versions(),
+        **machine(),
         "processes": arguments.world_size,
         "threads": torch.get_num_threads(),
         "accelerator": None if accelerator == "cpu" else accelerator,

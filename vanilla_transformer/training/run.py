@@ -13,7 +13,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.known_words import KNOWN_WORDS
-from ..device import chosen_device
+from ..device import chosen_device, has_bfloat16
 from ..files import alone_in, write_json
 from ..hub import StreamLostError
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -30,7 +30,7 @@ from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
-from .trial import has_bfloat16, tried_arguments, try_decoding, with_usable_precision
+from .trial import tried_arguments, try_decoding, with_usable_precision
 
 
 logger = logging.getLogger(__name__)

@@ -53,13 +53,6 @@ def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: st
     return {**training, "bf16": False}
 
 
-def has_bfloat16(use_cpu: bool) -> bool:
-    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
-    if use_cpu:
-        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)
-
-
 # --------------------------------------------------------------------------------------------------- model and trainer
 
 

@@ -1,0 +1,141 @@
+"""The package is built, installed outside the repository and used there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from email import message_from_bytes
+from pathlib import Path
+from zipfile import ZipFile
+
+import httpx
+import pytest
+
+import vanilla_transformer
+from vanilla_transformer.run.folder import list_recipes
+
+from ..serving.test_demo import UNBUFFERED, page_of
+from .test_documents import SHORTER, SHORTER_STILL
+
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+NAME = f"vanilla_transformer-{vanilla_transformer.__version__}"
+# The tests' own process may have been told where the repository is.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def said_by(*words, cwd: Path) -> str:
+    done = subprocess.run(words, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def repository() -> set[str]:
+    """The files of the repository. What lies around in somebody's folder is none."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("only a clone says which files are the repository's")
+    return set(said_by("git", "ls-files", "-z", cwd=ROOT).split("\0")) - {""}
+
+
+@pytest.fixture(scope="module")
+def built(repository, tmp_path_factory) -> Path:
+    """A folder with the source archive, made of the repository's files, and the wheel, made of that archive."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
+    for name in repository:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    code = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    said_by(sys.executable, "-c", code, folder, cwd=source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation"]
+    said_by(*pip, "--wheel-dir", folder, folder / f"{NAME}.tar.gz", cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outside(built, tmp_path_factory) -> Path:
+    """A folder with an environment that has the wheel, and from this one what the package needs, to save an hour."""
+    folder = tmp_path_factory.mktemp("outside")
+    said_by(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python"]
+    said_by(*pip, "install", "--no-deps", "--no-index", built / f"{NAME}-py3-none-any.whl", cwd=folder)
+    [packages] = (folder / "venv").glob("lib/python*/site-packages")
+    needed = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    (packages / "needed.pth").write_text("".join(f"{path}\n" for path in needed), encoding="utf-8")
+    return folder
+
+
+def typed(outside: Path, *words) -> str:
+    """What `vanilla-transformer WORD...` prints there."""
+    return said_by(outside / "venv" / "bin" / "vanilla-transformer", *words, cwd=outside)
+
+
+@pytest.fixture(scope="module")
+def run(outside) -> Path:
+    """What `train phrasebook` makes there, in a few updates."""
+    shorter = (SHORTER | SHORTER_STILL["phrasebook"]).items()
+    typed(outside, "train", "phrasebook", *(word for name, value in shorter for word in (f"--{name}", value)))
+    return outside / "runs" / "phrasebook"
+
+
+def test_the_source_archive_is_the_repository(repository, built):
+    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+        files = {each.name.removeprefix(f"{NAME}/") for each in archive if each.isfile()}
+    made = {name for name in files if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
+    assert files - made == repository - {".ci/run", ".gitignore"}
+
+
+def test_the_wheel_is_the_package_and_describes_it(repository, built):
+    about = f"{NAME}.dist-info"
+    with ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
+        files = set(wheel.namelist())
+        fields = message_from_bytes(wheel.read(f"{about}/METADATA"))
+        assert wheel.read(f"{about}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    package = {name for name in repository if name.startswith("vanilla_transformer/")}
+    assert {name for name in files if not name.startswith(about)} == package
+    assert fields["Version"] == vanilla_transformer.__version__
+    assert fields["License-Expression"] == "Apache-2.0"
+    assert fields["Description-Content-Type"] == "text/markdown"
+    readme = (ROOT / "vanilla_transformer" / "README.md").read_text(encoding="utf-8")
+    assert fields.get_payload(decode=True).decode() == readme
+
+
+def test_what_runs_is_the_wheel(outside):
+    code = "import vanilla_transformer; print(vanilla_transformer.__file__)"
+    file = Path(said_by(outside / "venv" / "bin" / "python", "-c", code, cwd=outside).strip())
+    assert file.is_relative_to(outside / "venv")
+    assert not outside.is_relative_to(ROOT)
+    assert typed(outside, "--version") == f"{vanilla_transformer.__version__}\n"
+
+
+def test_recipes_are_there_and_say_what_they_need_of_the_repository(outside):
+    listed = dict(line.split(maxsplit=1) for line in typed(outside, "recipes").splitlines())
+    assert listed == list_recipes()
+    for name, description in listed.items():
+        assert ("the repository's scripts/" in description) == ("scripts/" in typed(outside, "recipes", name))
+
+
+def test_the_report_of_a_mistake_knows_the_extras(outside):
+    report = typed(outside, "env")
+    assert f"- vanilla-transformer: {vanilla_transformer.__version__}\n" in report
+    assert re.search(r"^- extras installed: .*\bdemo \(gradio ", report, flags=re.MULTILINE)
+
+
+def test_what_was_trained_there_translates(outside, run):
+    assert (run / "attention.png").is_file()
+    [translation] = typed(outside, "translate", "--model", run, "The dog is old.").splitlines()
+    program = [outside / "venv" / "bin" / "python", "-m", "vanilla_transformer"]
+    assert said_by(*program, "translate", "--model", run, "The dog is old.", cwd=outside) == f"{translation}\n"
+
+
+def test_the_page_is_shown_there(outside, run):
+    words = [outside / "venv" / "bin" / "vanilla-transformer", "demo", run]
+    process = subprocess.Popen(words, cwd=outside, env=ENVIRONMENT | UNBUFFERED, stdout=subprocess.PIPE, text=True)
+    with page_of(process) as url:
+        page = httpx.get(url)
+    assert page.status_code == 200
+    assert "<gradio-app" in page.text

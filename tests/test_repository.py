@@ -1,0 +1,52 @@
+"""What stands beside the package says what the package says: its version, licence and rooms."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+import vanilla_transformer
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    assert {"cff-version", "message", "title", "authors", "abstract", "references"} <= citation.keys()
+    assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
+    assert str(citation["version"]) == vanilla_transformer.__version__
+    assert f'license = "{citation["license"]}"' in text_of("pyproject.toml")
+    [paper] = citation["references"]
+    assert (paper["title"], paper["year"], len(paper["authors"])) == ("Attention Is All You Need", 2017, 8)
+
+
+def test_the_changelog_is_kept():
+    """As Keep a Changelog has it: the newest version first, this one's among them, and six kinds of change."""
+    versions = re.findall(r"^## \[(.+?)\] - (unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert versions[0][0] == vanilla_transformer.__version__
+    kinds = re.findall(r"^### (.+)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert len(re.findall(r"^## ", text_of("CHANGELOG.md"), flags=re.MULTILINE)) == len(versions)
+
+
+def test_who_contributes_is_told_every_room():
+    [table] = re.findall(r"^\| room \|.*\n((?:\|.*\n)+)", text_of("CONTRIBUTING.md"), flags=re.MULTILINE)
+    named = {name for row in table.splitlines()[1:] for name in re.findall(r"`([\w.]+)/?`", row.split("|")[1])}
+    rooms = {path.parent.name for path in (ROOT / "vanilla_transformer").glob("*/__init__.py")}
+    assert rooms - named == set()
+    assert [
+        name
+        for name in named - rooms
+        if not any((ROOT / part / name).exists() for part in (".", "vanilla_transformer"))
+    ] == []
+
+
+def test_what_contributors_are_to_run_is_there():
+    typed = re.findall(r"(?<![./\w-])((?:scripts|tests|docs)/[\w./-]*\w)", text_of("CONTRIBUTING.md"))
+    assert {"scripts/test.sh", "tests/test_import.py"} <= set(typed)
+    assert [name for name in typed if not (ROOT / name).exists()] == []

@@ -1,0 +1,146 @@
+"""What is installed here, and what machine this is: a run writes it down, and `vanilla-transformer env` shows it.
+
+Only `seen_by_torch` imports torch: where that fails, the rest is still to be had.
+"""
+
+import os
+import platform
+import re
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
+
+from . import __version__
+
+
+_NAME = "vanilla-transformer"
+_PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "huggingface-hub", "accelerate", "sacrebleu")
+_FOR_DEVELOPERS = {"docs", "test"}
+# By Linux' name for it, what makes matrix products fast: on x86, and on Arm.
+_INSTRUCTIONS = {
+    "avx2": "AVX2", "avx512f": "AVX-512", "avx_vnni": "AVX-VNNI", "avx512_vnni": "AVX-512 VNNI",
+    "avx512_bf16": "AVX-512 BF16", "avx512_fp16": "AVX-512 FP16", "amx_int8": "AMX INT8", "amx_bf16": "AMX BF16",
+    "asimd": "NEON", "asimddp": "NEON dot product", "sve": "SVE", "i8mm": "I8MM", "bf16": "BF16",
+}  # fmt: skip
+_PROCESSOR = Path("/proc/cpuinfo")
+# Linux' limit for a container's memory, of cgroups 2 and 1.
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+# -------------------------------------------------------------------------------------------------------- what is here
+
+
+def versions() -> dict:
+    """`python`, and `packages`: versions by name, None for what is missing."""
+    packages = {_NAME: __version__, **{name: _version(name) for name in _PACKAGES}}
+    return {"python": platform.python_version(), "packages": packages}
+
+
+def extras() -> dict[str, dict]:
+    """By name, of each extra: the `packages` that it needs with their versions, and those `missing` or of a wrong one.
+
+    Empty where the package lies on the path and was never installed.
+    """
+    from packaging.requirements import Requirement
+
+    try:
+        about = metadata(_NAME)
+    except PackageNotFoundError:
+        return {}
+    needed = [Requirement(line) for line in about.get_all("Requires-Dist", ())]
+    needed = [each for each in needed if each.marker is not None and not each.marker.evaluate({"extra": ""})]
+    found = {}
+    for name in sorted({*about.get_all("Provides-Extra", ())} - _FOR_DEVELOPERS):
+        packages, missing = {}, []
+        for each in needed:
+            if each.marker.evaluate({"extra": name}):
+                packages[each.name] = there = _version(each.name)
+                if there is None or not each.specifier.contains(there, prereleases=True):
+                    missing.append(f"{each.name}{each.specifier}")
+        found[name] = {"packages": packages, "missing": missing}
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------- the machine
+
+
+def machine() -> dict:
+    """`platform`, `processor`, `instructions` (empty where nobody says), `cpu_cores` and `memory` in bytes.
+
+    Cores and memory are those that this process may use.
+    """
+    processor, instructions = _processor()
+    return {
+        "platform": platform.platform(),
+        "processor": processor,
+        "instructions": instructions,
+        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": _memory(),
+    }
+
+
+def nvidia_driver() -> str | None:
+    """The driver's version, also where torch finds no GPU. Linux alone says it."""
+    with suppress(OSError):
+        if found := re.search(r"^NVRM version:.*?\s(\d+\.[\d.]+)\s", _DRIVER.read_text(encoding="utf-8")):
+            return found[1]
+    return None
+
+
+def _processor() -> tuple[str, list[str]]:
+    """Its name and its instructions of note."""
+    fields = {}
+    with suppress(OSError):
+        for line in _PROCESSOR.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags", fields.get("Features", "")).split()
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    return name, [shown for flag, shown in _INSTRUCTIONS.items() if flag in flags]
+
+
+def _memory() -> int | None:
+    """Bytes of the machine, or of the container where that has fewer; None where nobody says."""
+    sizes = []
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in _LIMITS:
+        with suppress(OSError, ValueError):  # "max" where there is none
+            sizes.append(int(limit.read_text(encoding="ascii")))
+    return min(sizes, default=None)
+
+
+# ----------------------------------------------------------------------------------------------------- what torch sees
+
+
+def seen_by_torch() -> dict:
+    """`threads`, `fast_bfloat16` (on the processor), `cuda` (the version torch was built for) and `gpus`.
+
+    Each GPU has a `name`; those of CUDA have `memory` in bytes and their compute `capability`.
+
+    Raises:
+        ImportError, OSError: torch cannot be imported.
+    """
+    import torch
+
+    from .device import has_bfloat16
+
+    gpus = [{"name": "mps"}] if torch.backends.mps.is_available() else []
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        of_gpu = torch.cuda.get_device_properties(number)
+        capability = f"{of_gpu.major}.{of_gpu.minor}"
+        gpus.append({"name": of_gpu.name, "memory": of_gpu.total_memory, "capability": capability})
+    return {
+        "threads": torch.get_num_threads(),
+        "fast_bfloat16": has_bfloat16(use_cpu=True),
+        "cuda": torch.version.cuda,
+        "gpus": gpus,
+    }
