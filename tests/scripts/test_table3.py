@@ -126,7 +126,7 @@ def test_a_mistake_is_one_message(reproduce, tmp_path, capsys):
 def test_the_documents_have_one_command_for_it():
     files = [SCRIPTS / "experiments" / "table3.py", *SCRIPTS.parent.glob("*.md"), *SCRIPTS.parent.glob("docs/**/*.md")]
     found = [re.findall(r"table3\.py (--data [^`\n]*)", path.read_text(encoding="utf-8")) for path in files]
-    assert sum(map(len, found)) >= 3
+    assert sum(map(len, found)) >= 2
     assert {command for commands in found for command in commands} == {
         "--data multi30k --output runs/table3 --minutes 300 --updates 1200 --workers 2"
     }
