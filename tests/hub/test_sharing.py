@@ -468,7 +468,7 @@ import json, os, sys
 import vanilla_transformer
 from datasets import Dataset
 from vanilla_transformer import VanillaTransformerTrainer, VanillaTransformerTrainingArguments
-from vanilla_transformer.sharing.bare_card import bare_card
+from vanilla_transformer.sharing.model_card import bare_card
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 folder, output = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -2,18 +2,15 @@
 
 import logging
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from tqdm import tqdm
 
 from ..evaluation.metrics import lacks_spaces, metric_named
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
-from .translate import translations_of
+from .translate import scores_of_pairs, translations_of
 
 
 logger = logging.getLogger(__name__)
@@ -92,7 +89,7 @@ def read_set(
 
 
 def _pairs(test_set: str, languages: Languages) -> ScoredSet:
-    from ..data.corpora import load_corpus
+    from ..data.corpora import read_corpus
 
     source, target = languages.source, languages.target
     if source is None or target is None:
@@ -104,8 +101,7 @@ def _pairs(test_set: str, languages: Languages) -> ScoredSet:
         corpus = _of_the_hub(test_set, source, target)
     else:
         corpus = test_set
-    pairs = load_corpus(corpus, source, target)["translation"]
-    sources, reference = ([pair[language] for pair in pairs] for language in (source, target))
+    sources, reference = map(list, zip(*read_corpus(corpus, source, target).pairs, strict=True))
     return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages)
 
 
@@ -182,14 +178,9 @@ def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[
 
 def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:
     """How well a model, or several together, predicts the first reference of each source."""
-    from ..run.loading import load_ensemble
-    from ..translation import score_pairs
-
-    model, tokenizer = load_ensemble(models, device)
     references = scored_set.references[0].segments
-    with tqdm(total=len(references), unit="pair", desc="perplexity", disable=not sys.stderr.isatty()) as bar:
-        pairs = list(zip(scored_set.sources.segments, references, strict=True))
-        scores = score_pairs(model, tokenizer, pairs, on_progress=bar.update)
+    pairs = list(zip(scored_set.sources.segments, references, strict=True))
+    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity")
     return perplexity_scores(
         [score.log_probability for score in scores],
         [score.tokens for score in scores],

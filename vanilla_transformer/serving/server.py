@@ -21,12 +21,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from html import escape
-from pathlib import Path
 
 from .. import __version__
-from ..run.loading import load_its_tokenizer, load_model
-from ..translation import ExportedModel, translate_lines
-from ..translation.packed import pack_linear
+from ..run.loading import load_engine
+from ..translation import translate_lines
 
 
 try:
@@ -73,11 +71,7 @@ def load_backend(
         ValueError: It is not one.
         ImportError: CTranslate2 is missing.
     """
-    if kind == "ctranslate2":
-        loaded, tokenizer = ExportedModel(model, device), load_its_tokenizer(Path(model))
-    else:
-        loaded, tokenizer = load_model(model, device)
-        pack_linear(loaded)
+    loaded, tokenizer = load_engine([model], kind, device)
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
 

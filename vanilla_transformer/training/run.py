@@ -13,7 +13,6 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.known_words import KNOWN_WORDS
-from ..device import chosen_device
 from ..files import alone_in, write_json
 from ..hub import StreamLostError
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -21,6 +20,7 @@ from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..plots import plot_learning_curve
 from ..run.folder import RunFolder
+from ..run.loading import chosen_device
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import check_state, trainer_state

@@ -40,7 +40,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
-        card: Makes the README.md of `push_to_hub`: `sharing.bare_card.bare_card`, or something that is called like it.
+        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or something that is called like it.
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vanilla_transformer.command_line import COMMANDS
-from vanilla_transformer.device import chosen_device
+from vanilla_transformer.run.loading import chosen_device
 
 
 @pytest.mark.parametrize(
