@@ -27,7 +27,7 @@ from vanilla_transformer import (
     translate,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.training.finetuning import DataArguments, ModelArguments, Pairs, with_adapters
+from vanilla_transformer.training.finetuning import FinetuningArguments, Pairs, with_adapters
 
 from .conftest import command, write_marian
 
@@ -122,7 +122,7 @@ def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, t
     lines = [json.dumps({"en": "Hello.", "de": text}) + "\n" for text in texts]
     (tmp_path / "pairs.jsonl").write_text("".join(lines))
     tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
-    arguments = DataArguments("en", "de", validation_file=[tmp_path / "pairs.jsonl"], metric=["sacrebleu"])
+    arguments = FinetuningArguments("base", "en", "de", validation_file=[tmp_path / "pairs.jsonl"])
     pairs = Pairs(arguments, tokenizer)
     labels = pairs.for_validation()["labels"][::-1]
     longest = 3 + max(map(len, labels))
@@ -234,6 +234,6 @@ def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, cap
 
 def test_without_peft_the_remedy_is_named(pulled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    arguments = ModelArguments("base", lora_rank=2)
+    arguments = FinetuningArguments("base", "en", "de", lora_rank=2)
     with pytest.raises(ImportError, match=r"pip install 'vanilla-transformer\[finetune\]'"):
         with_adapters(None, arguments, [])
