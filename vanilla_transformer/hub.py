@@ -64,39 +64,26 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
         PermissionError: The Hub does not know the token.
     """
     from huggingface_hub import is_offline_mode, snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
     repository, _, revision = name.partition("@")
-    no_folder = f"There is no folder {name}"
+    no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # the latter a training pushes
     try:
         fetched = snapshot_download(
-            repository,
-            revision=revision or None,
-            allow_patterns=list(patterns),
-            ignore_patterns=["*/*"],  # checkpoints, which a training pushes
+            repository, revision=revision or None, allow_patterns=list(patterns), ignore_patterns=checkpoints
         )
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise FileNotFoundError(
-            f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
-        ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+        told = f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
+        raise FileNotFoundError(told) from error
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.HTTPError, ConnectionError) as error:
         if is_offline_mode():
-            raise ConnectionError(
-                f"{no_folder} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
-            ) from error
+            told = f"{no_folder} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
+            raise ConnectionError(told) from error
         if _status(error) in (401, 403):
-            raise PermissionError(
-                f"{no_folder}, and the Hub does not know your token: log in with `hf auth login`."
-            ) from error
-        raise ConnectionError(
-            f"{no_folder}, and the Hub could not be asked for it ({type(error).__name__}): try again."
-        ) from error
+            told = f"{no_folder}, and the Hub does not know your token: log in with `hf auth login`."
+            raise PermissionError(told) from error
+        told = f"{no_folder}, and the Hub could not be asked for it ({type(error).__name__}): try again."
+        raise ConnectionError(told) from error
     if not Path(fetched, "config.json").is_file():
         raise FileNotFoundError(f"{repository} on the Hub holds no model: it has no config.json.")
     return Path(fetched)
@@ -142,19 +129,14 @@ def one_line(error: Exception) -> str:
 
 
 def _was_never_there(error: Exception) -> bool:
-    from huggingface_hub.errors import (
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
-    links = [error]
-    while link := links[-1].__cause__ or links[-1].__context__:
-        links.append(link)
-    if any(isinstance(link, LocalEntryNotFoundError) for link in links):
-        return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
-    never_there = (RepositoryNotFoundError, RevisionNotFoundError, OfflineModeIsEnabled)
+    link = error
+    while link is not None:
+        if isinstance(link, errors.LocalEntryNotFoundError):
+            return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
+        link = link.__cause__ or link.__context__
+    never_there = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.OfflineModeIsEnabled)
     return _status(error) in (401, 403) or isinstance(error, (FileNotFoundError, PermissionError, *never_there))
 
 
@@ -189,10 +171,10 @@ def commit_files(
     files: Mapping[str, Path],
     *,
     message: str,
-    private: bool = False,
-    revision: str | None = None,
-    tag: str | None = None,
-    pull_request: bool = False,
+    private: bool,
+    revision: str | None,
+    tag: str | None,
+    pull_request: bool,
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
 
