@@ -63,8 +63,7 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
         ConnectionError: The Hub cannot be reached.
         PermissionError: The Hub does not know the token.
     """
-    from huggingface_hub import is_offline_mode, snapshot_download
-    from huggingface_hub import errors
+    from huggingface_hub import errors, is_offline_mode, snapshot_download
 
     repository, _, revision = name.partition("@")
     no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # the latter a training pushes
