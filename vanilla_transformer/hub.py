@@ -96,11 +96,9 @@ def dataset_commit(repository: str, revision: str | None, name: str, patience: f
 
 
 def persistently(action: Callable, name: str, patience: float):
-    """What `action()` reads from the Hub; tried again while a connection is broken.
+    """What `action()` reads from the Hub; tried again while a connection is broken, for `patience` seconds.
 
-    Raises:
-        FileNotFoundError: `name` was never there: waiting does not help.
-        StreamLostError: It could not be read for `patience` seconds.
+    Raises FileNotFoundError if `name` was never there, for which waiting does not help, and else StreamLostError.
     """
     waits = Waits()
     while True:
@@ -143,11 +141,7 @@ def _was_never_there(error: Exception) -> bool:
 
 
 def check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
-    """Checks what can be checked without asking the Hub.
-
-    Raises:
-        ValueError: A name is not one that the Hub has, or they do not go together.
-    """
+    """Raises ValueError if a name is not one that the Hub has, or names do not go together. The Hub is not asked."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -249,10 +243,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
-    """The client's errors as what a user can mend.
-
-    They carry the request with them, and so the token: what is raised instead says neither.
-    """
+    """The client's errors as what a user can mend, without the request that they carry, and so the token."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     try:

@@ -14,10 +14,7 @@ class DamagedError(ValueError):
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> None:
-    """Lists files of a folder, all if none are named, with facts on it, in its `digests.json`.
-
-    They are on the disk before: power may go at any time.
-    """
+    """Has files of a folder, all if none are named, on the disk and lists them, with facts on it, in `digests.json`."""
     found = sorted(path.name for path in folder.iterdir() if path.is_file()) if names is None else sorted(names)
     files = {}
     for path in (folder / name for name in found if name != DIGESTS):
@@ -49,11 +46,7 @@ def _is_entry(name: str, entry) -> bool:
 def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:
     """Compares files of a folder, all if none are named, with its list; files that are not on it are the user's.
 
-    Without `contents` only sizes are compared, for which no file is read.
-
-    Raises:
-        DamagedError: A file is missing or another than was written.
-        OSError: A file cannot be read.
+    Without `contents` only sizes are compared, for which no file is read. DamagedError if one is missing or another.
     """
     record = read_digests(folder)
     files = {} if record is None else record["files"]

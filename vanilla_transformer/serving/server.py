@@ -56,7 +56,7 @@ class Backend:
 def load_backend(
     kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
 ) -> Backend:
-    """Loads a model.
+    """Loads a model, as `load_engine` does.
 
     Args:
         kind: torch or ctranslate2.
@@ -65,11 +65,6 @@ def load_backend(
         num_beams: Hypotheses of the beam search; the model's own setting if None.
         max_tokens: Tokens that a translation may have; None: the model's own limit.
         device: Where the model runs, as for `chosen_device`.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It is not one.
-        ImportError: CTranslate2 is missing.
     """
     loaded, tokenizer = load_engine([model], kind, device)
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
@@ -269,11 +264,7 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
 
 
 def _texts_of(body: bytes, limits: Limits) -> list[str]:
-    """The texts of a request.
-
-    Raises:
-        HTTPException: They break a rule; status and message say which.
-    """
+    """The texts of a request. HTTPException says with a status which rule they break."""
     try:
         texts = TranslationRequest.model_validate_json(body).texts
     except ValidationError as error:
@@ -302,11 +293,7 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:
-    """Listens until SIGTERM or Ctrl-C; then answers what it has taken on, and closes the batcher.
-
-    Raises:
-        OSError: It cannot listen there.
-    """
+    """Listens, or raises OSError; after SIGTERM or Ctrl-C answers what it has taken on, and closes the batcher."""
     bounds = bounds_here(limits.seconds)
     waiting = min(limits.waiting, max(1, 3 * bounds.connections // 4))  # which leaves connections for other requests
     listen(make_server(batcher, replace(limits, waiting=waiting)), host, port, bounds)

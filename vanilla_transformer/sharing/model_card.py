@@ -131,9 +131,9 @@ def _joined(*sections: str) -> str:
 
 
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
-    """All `VARIANTS`, and the recipe's other metrics, of the test-set translations that a run kept.
+    """All `VARIANTS`, and the recipe's other metrics, of the test sets (else the validation set) that a run translated.
 
-    Trees are scored by the recipe's metrics alone. If the recipe names no test set, the validation set is scored.
+    Trees are scored by the recipe's metrics alone.
     """
     variants = () if recipe.is_parser else VARIANTS
     metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))

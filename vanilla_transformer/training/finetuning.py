@@ -64,11 +64,7 @@ class FinetuningArguments:
 
 
 def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
-    """transformers' training arguments, of words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`.
-
-    Raises:
-        ValueError: There is no such argument, or its value is wrong.
-    """
+    """transformers' training arguments, of words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`."""
     parser = HfArgumentParser(Seq2SeqTrainingArguments, exit_on_error=False, allow_abbrev=False)
     try:
         parsed, unknown = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)
@@ -80,12 +76,7 @@ def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
 
 
 def finetune(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> None:
-    """Trains, validates, saves and uploads, as the arguments say.
-
-    Raises:
-        ValueError: Options do not go together, or the pairs are not what they should be.
-        ImportError: PEFT is needed and not installed.
-    """
+    """Trains, validates, saves and uploads, as the arguments say."""
     checkpoint = _checked(args, training_args)
     set_seed(training_args.seed)
     training_args.dataloader_pin_memory &= training_args.device.type == "cuda"  # elsewhere torch warns that it is not

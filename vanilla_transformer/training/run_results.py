@@ -90,7 +90,7 @@ def score(
 ) -> None:
     """Scores every model on every set, and makes the one that is best on the validation set the model of the run.
 
-    Best is by the first metric of the recipe. The run folder becomes that model's folder and keeps its translations.
+    Best is by the recipe's first metric. The run folder becomes that model's folder and keeps its translations.
     """
     scored: dict[Path, list[dict]] = {}
     translations: dict[Path, dict[str, list[str]]] = {}

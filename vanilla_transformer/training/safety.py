@@ -52,10 +52,7 @@ class UpdateGuard(TrainerCallback):
         self.window, self.session = _Mean(), _Mean()
 
     def saw(self, batch: Mapping[str, torch.Tensor], loss: torch.Tensor) -> torch.Tensor:
-        """Takes note of a batch of this update and its loss; returns the loss, or 0 if it is not finite.
-
-        The Trainer adds up what is returned: one NaN, and all losses that it logs afterwards would be NaN.
-        """
+        """Takes note of a batch of this update; returns its loss, or 0 if that is not finite: Trainer sums it up."""
         self.batches.append(batch)
         self.loss = self.loss + loss
         return loss.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -110,10 +107,7 @@ class UpdateGuard(TrainerCallback):
         return loss, norm
 
     def record(self, logs: Mapping[str, float]) -> dict[str, float]:
-        """What to add to a log record of the Trainer, or to put in its place.
-
-        Skipped updates since the last record, and the loss of those that were not skipped.
-        """
+        """What to add to a log record: updates skipped since the last one, and the loss of those that were not."""
         if "loss" in logs:
             window, skipped = self.window, self.skipped
             self.window, self.skipped = _Mean(), 0

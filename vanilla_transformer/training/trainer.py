@@ -344,10 +344,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with what `UpdateGuard` and `TokenCounter` know, and `elapsed_seconds`.
-
-        These are seconds of training without validation, over all sessions of a resumed run.
-        """
+        """As in Trainer, with what guard and counter know, and the seconds of training without validation."""
         self._clock.carry_on_from(self.state.log_history)
         logs = {**logs, **self.guard.record(logs)}
         if "loss" in logs:

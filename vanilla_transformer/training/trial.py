@@ -39,7 +39,7 @@ _LONG_ENOUGH = 8
 def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
     """A recipe's training section without `bf16` where the device has no fast way to it: there float32 is far faster.
 
-    A run that goes on stays in the precision it was begun in. `bf16` beside `fp16` stays, for transformers to refuse.
+    A run that goes on stays in its precision. `bf16` beside `fp16` stays, for transformers to refuse.
     """
     if not training.get("bf16") or training.get("fp16"):
         return dict(training)
@@ -66,8 +66,7 @@ def has_bfloat16(use_cpu: bool) -> bool:
 def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str, Any]):
     """The training arguments of a recipe's sections, once a model and a trainer could be made with them.
 
-    Raises:
-        ValueError: Something cannot be had here; section and field are named, and the remedy if there is one.
+    ValueError names section and field of what cannot be had here, and the remedy if there is one.
     """
 
     def small_model(fields: Mapping[str, Any]) -> VanillaTransformerForConditionalGeneration:
@@ -111,10 +110,9 @@ class _SoonEnough(StoppingCriteria):
 
 
 def try_decoding(recipe: Recipe) -> None:
-    """Translates with the recipe's decoding. The paper's own, without a field that differs, needs no trial.
+    """Translates with the recipe's decoding; ValueError names the field that `generate()` refuses, if it is one alone.
 
-    Raises:
-        ValueError: `generate()` refuses it; the message names the field that alone is to blame, if one is.
+    The paper's own, without a field that differs, needs no trial.
     """
     decoding, size = recipe.decoding, recipe.tokenizer.vocab_size
     if not decoding or (error := _refusal(decoding, size)) is None:
