@@ -72,8 +72,17 @@ class Demo:
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
-        The arguments are the page's: a `search` by beam takes the two numbers after it, `SAMPLING` the four after
-        those. 0 is all tokens (`top_k`), draws that are never the same (`seed`), the model's limit (`max_tokens`).
+        Args:
+            text: The source.
+            search: `BEAM_SEARCH`, with the next two arguments, or `SAMPLING`, with the four after them.
+            num_beams: Hypotheses that are kept.
+            length_penalty: Its exponent alpha.
+            temperature: Divides the scores of tokens.
+            top_k: Draw from this many of the likeliest tokens; 0 is all.
+            top_p: Draw from the likeliest tokens that together have this probability.
+            seed: Makes the draws repeatable; 0: they are not.
+            max_tokens: Tokens of a translation; 0: the model's own limit.
+            wanted: How many translations.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -105,8 +114,13 @@ class Demo:
     def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
 
-        The HTML holds the picture itself: no file is kept, and no path shown. Layers and heads count from 1; `head`
-        may be `ALL_HEADS`, `attention` is one of `ATTENTIONS`.
+        The HTML holds the picture itself: no file is kept, and no path shown.
+
+        Args:
+            pair: Text and translation.
+            attention: One of `ATTENTIONS`.
+            layer: Counted from 1.
+            head: Counted from 1, or `ALL_HEADS`.
         """
         if pair is None:
             return ""

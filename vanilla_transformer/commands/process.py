@@ -84,18 +84,18 @@ def configure_logging() -> None:
         transformers_logging.disable_progress_bar()
 
 
-def output_is_closed() -> bool:
-    """Whether nobody reads standard output any more. A broken pipe can also be a lost connection."""
-    if not hasattr(select, "poll"):  # on Windows
-        return True
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return bool(poll.poll(0))
+def discards_closed_output() -> bool:
+    """Sends what is still to be written to standard output nowhere if nobody reads it any more, and says whether.
 
-
-def discard_output() -> None:
-    """Sends what is still to be written to standard output nowhere, also when the interpreter ends."""
+    (A broken pipe can also be a lost connection.)
+    """
+    if hasattr(select, "poll"):  # not on Windows
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not poll.poll(0):
+            return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def is_first_process() -> bool:

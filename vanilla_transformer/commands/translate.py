@@ -91,9 +91,7 @@ def translate(
     search |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, workers, seed, quantize)
-    if quantize is not None and device not in ("auto", "cpu"):
-        raise UsageError("--quantize is for a CPU: leave out --device.")
+    _check_backend(backend, model, attention, workers, seed, quantize, device)
     check_positive(longest=longest)
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
@@ -215,13 +213,13 @@ def translations_of(
             warnings.sum_up()
 
 
-def _check_backend(
-    backend: str, models: list[Path], attention: bool, workers: int, seed: int | None, quantize: str | None
-) -> None:
+def _check_backend(backend, models: list[Path], attention, workers: int, seed, quantize, device: str) -> None:
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     check_backend(backend)
     if backend == "torch":
+        if quantize is not None and device not in ("auto", "cpu"):
+            raise UsageError("--quantize is for a CPU: leave out --device.")
         return
     if len(models) > 1:
         raise UsageError("CTranslate2 has no ensembles: give --backend ctranslate2 one --model.")

@@ -33,14 +33,16 @@ def read_digests(folder: Path) -> dict | None:
     except ValueError as error:
         raise DamagedError(str(error)) from error
     files = record.get("files")
-    if not isinstance(files, dict) or not all(_is_entry(name, entry) for name, entry in files.items()):
+    if not isinstance(files, dict) or not all(
+        name == Path(name).name
+        and name not in ("", ".", "..")
+        and isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and type(entry.get("sha256")) is str
+        for name, entry in files.items()
+    ):
         raise DamagedError(f"{path} is damaged: it is no list of files with their digests.")
     return record
-
-
-def _is_entry(name: str, entry) -> bool:
-    plain = name == Path(name).name and name not in ("", ".", "..")
-    return plain and isinstance(entry, dict) and type(entry.get("bytes")) is int and type(entry.get("sha256")) is str
 
 
 def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:

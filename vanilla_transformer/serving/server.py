@@ -178,9 +178,13 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
 
     # FastAPI's own page at /docs fetches its program from another machine.
     app = FastAPI(title="Translation", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_exception_handler(AnyHTTPException, _refused)
-    app.add_exception_handler(ClientDisconnect, lambda request, error: Response(status_code=400))  # is not read
-    app.add_exception_handler(Exception, _failed)
+    failure = {"error": "The translation failed; the server's log says why."}
+    for kind, answer in (
+        (AnyHTTPException, lambda _, error: JSONResponse({"error": error.detail}, error.status_code, error.headers)),
+        (ClientDisconnect, lambda _, error: Response(status_code=400)),  # which nobody reads
+        (Exception, lambda _, error: JSONResponse(failure, 500)),
+    ):
+        app.add_exception_handler(kind, answer)
     taken_on = 0  # only the event loop's thread changes it
 
     @app.get("/")
@@ -282,14 +286,6 @@ def _texts_of(body: bytes, limits: Limits) -> list[str]:
             message = f"texts.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
             raise HTTPException(413, message)
     return texts
-
-
-def _refused(request: Request, error: AnyHTTPException) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "The translation failed; the server's log says why."}, 500)
 
 
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:

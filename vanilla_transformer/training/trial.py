@@ -114,27 +114,20 @@ def try_decoding(recipe: Recipe) -> None:
 
     The paper's own, without a field that differs, needs no trial.
     """
-    decoding, size = recipe.decoding, recipe.tokenizer.vocab_size
-    if not decoding or (error := _refusal(decoding, size)) is None:
-        return
-    others = {name: {other: decoding[other] for other in decoding if other != name} for name in decoding}
-    name = next((name for name in decoding if _refusal(others[name], size) is None), None)
-    field = "decoding" if name is None else f"decoding.{name}"
-    raise ValueError(f"{field}: a trial on a tiny model failed ({type(error).__name__}: {error})") from error
+    config = VanillaTransformerConfig(vocab_size=recipe.tokenizer.vocab_size, **_TINY)
 
+    @torch.no_grad()
+    def translate(decoding: Mapping[str, Any]) -> None:
+        short = {name: min(decoding[name], _LONG_ENOUGH) for name in _LENGTHS if decoding.get(name) is not None}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = VanillaTransformerForConditionalGeneration(config).eval()
+            try:
+                model.generation_config = paper_generation_config(config, **{**decoding, **short})
+                sources = torch.tensor([[4, 5, config.eos_token_id]])
+                model.generate(sources, attention_mask=torch.ones_like(sources), stopping_criteria=[_SoonEnough()])
+            except Exception as error:
+                raise ValueError(f"a trial on a tiny model failed ({type(error).__name__}: {error})") from error
 
-@torch.no_grad()
-def _refusal(decoding: dict, vocab_size: int) -> Exception | None:
-    """What `generate()` raises with these fields, if anything. The state of random numbers stays as it was."""
-    config = VanillaTransformerConfig(vocab_size=vocab_size, **_TINY)
-    short = {name: min(decoding[name], _LONG_ENOUGH) for name in _LENGTHS if decoding.get(name) is not None}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = VanillaTransformerForConditionalGeneration(config).eval()
-        try:
-            model.generation_config = paper_generation_config(config, **{**decoding, **short})
-            sources = torch.tensor([[4, 5, config.eos_token_id]])
-            model.generate(sources, attention_mask=torch.ones_like(sources), stopping_criteria=[_SoonEnough()])
-        except Exception as error:
-            return error
-    return None
+    if recipe.decoding:
+        naming_the_field("decoding", recipe.decoding, translate)
