@@ -20,7 +20,7 @@ from .commands.models import average, convert, export, tokenizer
 from .commands.parse import parse
 from .commands.plot import plot
 from .commands.prepare import prepare
-from .commands.process import UsageError, configure_logging, discard_output, output_is_closed
+from .commands.process import UsageError, configure_logging, discards_closed_output
 from .commands.publish import publish
 from .commands.serve import demo, serve
 from .commands.train import recipes, train
@@ -55,8 +55,7 @@ def run_command(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         parser.error(str(error))
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and output_is_closed():
-            discard_output()
+        if isinstance(error, BrokenPipeError) and discards_closed_output():
             return 141
         if debug:
             raise

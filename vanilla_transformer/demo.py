@@ -258,15 +258,12 @@ class BoundedRequests:
 
 
 def show(path: str | Path, host: str | None = None, port: int | None = None) -> None:
-    """Shows the page until it is interrupted.
+    """Shows the page of a model, as for [`Demo`], until it is interrupted.
 
     Args:
         path: As for [`Demo`].
         host: The address to listen at; None: the Hub's own in a Space, else 127.0.0.1.
-        port: None: the first free one from 7860.
-
-    Raises:
-        OSError: The port is taken.
+        port: None: the first free one from 7860. OSError if one that is given is taken.
     """
     # The machine's own fonts: the page fetches nothing from anywhere else.
     theme = gradio.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])

@@ -131,8 +131,6 @@ def seen_by_torch() -> dict:
     """
     import torch
 
-    from .device import has_bfloat16
-
     gpus = [{"name": "mps"}] if torch.backends.mps.is_available() else []
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         of_gpu = torch.cuda.get_device_properties(number)
@@ -144,3 +142,12 @@ def seen_by_torch() -> dict:
         "cuda": torch.version.cuda,
         "gpus": gpus,
     }
+
+
+def has_bfloat16(use_cpu: bool) -> bool:
+    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
+    import torch
+
+    if use_cpu:
+        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)

@@ -63,40 +63,26 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
         ConnectionError: The Hub cannot be reached.
         PermissionError: The Hub does not know the token.
     """
-    from huggingface_hub import is_offline_mode, snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors, is_offline_mode, snapshot_download
 
     repository, _, revision = name.partition("@")
-    no_folder = f"There is no folder {name}"
+    no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # the latter a training pushes
     try:
         fetched = snapshot_download(
-            repository,
-            revision=revision or None,
-            allow_patterns=list(patterns),
-            ignore_patterns=["*/*"],  # checkpoints, which a training pushes
+            repository, revision=revision or None, allow_patterns=list(patterns), ignore_patterns=checkpoints
         )
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise FileNotFoundError(
-            f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
-        ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, ConnectionError) as error:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+        told = f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
+        raise FileNotFoundError(told) from error
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.HTTPError, ConnectionError) as error:
         if is_offline_mode():
-            raise ConnectionError(
-                f"{no_folder} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
-            ) from error
+            told = f"{no_folder} and no such model of the Hub in the cache; HF_HUB_OFFLINE is set: unset it."
+            raise ConnectionError(told) from error
         if _status(error) in (401, 403):
-            raise PermissionError(
-                f"{no_folder}, and the Hub does not know your token: log in with `hf auth login`."
-            ) from error
-        raise ConnectionError(
-            f"{no_folder}, and the Hub could not be asked for it ({type(error).__name__}): try again."
-        ) from error
+            told = f"{no_folder}, and the Hub does not know your token: log in with `hf auth login`."
+            raise PermissionError(told) from error
+        told = f"{no_folder}, and the Hub could not be asked for it ({type(error).__name__}): try again."
+        raise ConnectionError(told) from error
     if not Path(fetched, "config.json").is_file():
         raise FileNotFoundError(f"{repository} on the Hub holds no model: it has no config.json.")
     return Path(fetched)
@@ -110,11 +96,9 @@ def dataset_commit(repository: str, revision: str | None, name: str, patience: f
 
 
 def persistently(action: Callable, name: str, patience: float):
-    """What `action()` reads from the Hub; tried again while a connection is broken.
+    """What `action()` reads from the Hub; tried again while a connection is broken, for `patience` seconds.
 
-    Raises:
-        FileNotFoundError: `name` was never there: waiting does not help.
-        StreamLostError: It could not be read for `patience` seconds.
+    Raises FileNotFoundError if `name` was never there, for which waiting does not help, and else StreamLostError.
     """
     waits = Waits()
     while True:
@@ -142,19 +126,14 @@ def one_line(error: Exception) -> str:
 
 
 def _was_never_there(error: Exception) -> bool:
-    from huggingface_hub.errors import (
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
-    links = [error]
-    while link := links[-1].__cause__ or links[-1].__context__:
-        links.append(link)
-    if any(isinstance(link, LocalEntryNotFoundError) for link in links):
-        return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
-    never_there = (RepositoryNotFoundError, RevisionNotFoundError, OfflineModeIsEnabled)
+    link = error
+    while link is not None:
+        if isinstance(link, errors.LocalEntryNotFoundError):
+            return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
+        link = link.__cause__ or link.__context__
+    never_there = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.OfflineModeIsEnabled)
     return _status(error) in (401, 403) or isinstance(error, (FileNotFoundError, PermissionError, *never_there))
 
 
@@ -162,11 +141,7 @@ def _was_never_there(error: Exception) -> bool:
 
 
 def check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
-    """Checks what can be checked without asking the Hub.
-
-    Raises:
-        ValueError: A name is not one that the Hub has, or they do not go together.
-    """
+    """Raises ValueError if a name is not one that the Hub has, or names do not go together. The Hub is not asked."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -189,10 +164,10 @@ def commit_files(
     files: Mapping[str, Path],
     *,
     message: str,
-    private: bool = False,
-    revision: str | None = None,
-    tag: str | None = None,
-    pull_request: bool = False,
+    private: bool,
+    revision: str | None,
+    tag: str | None,
+    pull_request: bool,
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
 
@@ -268,10 +243,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
-    """The client's errors as what a user can mend.
-
-    They carry the request with them, and so the token: what is raised instead says neither.
-    """
+    """The client's errors as what a user can mend, without the request that they carry, and so the token."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     try:

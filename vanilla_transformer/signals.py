@@ -87,12 +87,9 @@ def held_back() -> Iterator[None]:
 
 
 def leave_signals_to_parent(worker: int | None = None) -> None:
-    """For a worker process: the parent, which gets the same signal, decides what becomes of the work.
+    """For a worker process (torch passes its number): the parent, which gets the same signal, decides what happens.
 
     A second SIGTERM does end a worker; `multiprocessing` needs that.
-
-    Args:
-        worker: Its number, which torch passes; it is not used.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

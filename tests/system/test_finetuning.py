@@ -17,7 +17,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, EvalPrediction, G
 
 from vanilla_transformer import phrasebook, score_translations, translate
 from vanilla_transformer.cli import main
-from vanilla_transformer.training.finetuning import DataArguments, ModelArguments, Pairs, with_adapters
+from vanilla_transformer.training.finetuning import FinetuningArguments, Pairs, with_adapters
 
 from .conftest import finished, json_of, lines_of, refused, write_marian, write_small_model, written
 
@@ -95,7 +95,7 @@ def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, t
     texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
     file = written(tmp_path / "pairs.jsonl", (json.dumps({"en": "Hello.", "de": text}) for text in texts))
     tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
-    arguments = DataArguments("en", "de", validation_file=[file], metric=["sacrebleu"])
+    arguments = FinetuningArguments("base", "en", "de", validation_file=[file])
     pairs = Pairs(arguments, tokenizer)
     labels = pairs.for_validation()["labels"][::-1]
     longest = 3 + max(map(len, labels))
@@ -208,6 +208,6 @@ def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, cap
 
 def test_without_peft_the_remedy_is_named(pulled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    arguments = ModelArguments("base", lora_rank=2)
+    arguments = FinetuningArguments("base", "en", "de", lora_rank=2)
     with pytest.raises(ImportError, match=r"pip install 'vanilla-transformer\[finetune\]'"):
         with_adapters(None, arguments, [])

@@ -61,7 +61,7 @@ def compare(
     from ..files import text_lines
     from ..hub import is_of_the_hub
     from ..plots import plot_score_groups
-    from .test_sets import Languages, model_languages, read_set
+    from .test_sets import Languages, add_system, model_languages, read_set, read_systems, translate_set
 
     if len(systems) < 2:
         raise UsageError("Give two systems or more to compare.")
@@ -76,7 +76,13 @@ def compare(
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
     if plot is not None and scored_set.sources is None:
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
-    translations = _translations(systems, models, scored_set, search_options(num_beams))
+    options, translations = search_options(num_beams), {}
+    for system in systems:
+        if system in models:
+            add_system(translations, system, translate_set([Path(system)], scored_set, **options))
+            continue
+        for name, segments in read_systems([Path(system)], scored_set).items():
+            add_system(translations, name, segments)
     lists, language = scored_set.reference_lists, scored_set.language
     scores = {
         name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language)
@@ -114,20 +120,12 @@ def compare(
             print(f"segment {each['segment']}", *_difference_lines(each), sep="\n")
 
 
-def _translations(
-    systems: list[str], models: list[str], scored_set: "ScoredSet", options: dict
-) -> dict[str, list[str]]:
-    from .test_sets import add_system, read_systems, translate_set
-
-    found: dict[str, list[str]] = {}
-    for system in systems:
-        if system in models:
-            texts = {system: translate_set([Path(system)], scored_set, **options)}
-        else:
-            texts = read_systems([Path(system)], scored_set)
-        for name, segments in texts.items():
-            add_system(found, name, segments)
-    return found
+def _difference_lines(difference: dict) -> list[str]:
+    rows = [["  source", "", difference["source"]]] if "source" in difference else []
+    rows += [["  reference", "", reference] for reference in difference["references"]]
+    texts = difference["hypotheses"]
+    rows += [[f"  {system}", f"{value:.1f}", texts[system]] for system, value in difference["values"].items()]
+    return aligned_columns(rows)
 
 
 def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric: str, training_lines) -> dict:
@@ -152,11 +150,3 @@ def _with_texts(difference: dict, translations: dict[str, list[str]], scored_set
     texts = {system: translations[system][i] for system in difference["values"]}
     references = [reference[i] for reference in scored_set.reference_lists]
     return {**difference, **source, "references": references, "hypotheses": texts}
-
-
-def _difference_lines(difference: dict) -> list[str]:
-    rows = [["  source", "", difference["source"]]] if "source" in difference else []
-    rows += [["  reference", "", reference] for reference in difference["references"]]
-    texts = difference["hypotheses"]
-    rows += [[f"  {system}", f"{value:.1f}", texts[system]] for system, value in difference["values"].items()]
-    return aligned_columns(rows)

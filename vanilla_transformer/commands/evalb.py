@@ -61,21 +61,20 @@ def evalb(*, gold: Path, parsed: Path, parameters: Path | None = None, json: boo
     for score in scores.sentences:
         if score.problem:
             logger.warning("line %d is an error: %s", score.number, score.problem)
-    print(json_format.dumps(_record(scores), indent=2) if json else evalb_table(scores))
-
-
-def _record(scores: "BracketingScores") -> dict:
-    """The counts of all scores and, beside them, their percentages."""
+    if not json:
+        print(evalb_table(scores))
+        return
 
     def with_percentages(score, *names: str) -> dict:
         return asdict(score) | {name: getattr(score, name) for name in names}
 
-    return {
+    record = {
         "cutoff_length": scores.cutoff_length,
         "overall": with_percentages(scores.overall, *_PERCENTAGES, "valid"),
         "short": with_percentages(scores.short, *_PERCENTAGES, "valid"),
         "sentences": [with_percentages(each, "recall", "precision", "tag_accuracy") for each in scores.sentences],
     }
+    print(json_format.dumps(record, indent=2))
 
 
 def evalb_table(scores: "BracketingScores") -> str:

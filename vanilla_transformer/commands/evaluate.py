@@ -106,12 +106,9 @@ evaluate.__doc__ = evaluate.__doc__.replace(
 def systems_table(
     scores: Mapping[str, Sequence["Score"]], comparisons: Sequence["Comparison"] = (), *, verbose: bool = False
 ) -> str:
-    """Scores of systems on one test set in a table for people.
+    """Scores by system on one test set, and their comparisons with the first one, in a table for people.
 
-    Args:
-        scores: By system.
-        comparisons: Of the systems with the first one.
-        verbose: Add a table of what BLEU is made of, and one of the signatures of the tests.
+    With `verbose` there is a table of what BLEU is made of, and one of the signatures of the tests.
     """
     tests = {(each.system, each.metric): each for each in comparisons}
     rows = [["system", "metric", "score", "95 % interval", *(P_VALUES if tests else []), "signature"]]

@@ -59,12 +59,7 @@ def finetune(
         metric: Scores, named as in `evaluate`; by default sacrebleu.
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    from dataclasses import fields
+    from ..training.finetuning import FinetuningArguments, finetune, training_arguments
 
-    from ..training.finetuning import DataArguments, ModelArguments, finetune, training_arguments
-
-    model_args, data_args = (
-        kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
-        for kind in (ModelArguments, DataArguments)
-    )
-    finetune(model_args, data_args, training_arguments(["--output_dir", output_dir, *more_options]))
+    words = ["--output_dir", given.pop("output_dir"), *given.pop("more_options")]
+    finetune(FinetuningArguments(**given), training_arguments(words))

@@ -5,8 +5,8 @@ import logging
 import sys
 from pathlib import Path
 
-from .process import UsageError, use_memory_well
-from .translate import input_lines, search_options
+from .process import use_memory_well
+from .translate import input_blocks, search_options
 
 
 logger = logging.getLogger(__name__)
@@ -41,13 +41,9 @@ def parse(
     from ..files import replaced_file
     from ..parsing.parse import parse as parse_sentences
     from ..run.loading import load_model
-    from ..translation import as_they_come, in_blocks
 
-    if sentences and input:
-        raise UsageError("Give sentences or --input, not both.")
     options = {"batch_tokens": batch_tokens, **search_options(num_beams)}
-    lines = sentences or input_lines(input)
-    blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
+    blocks = input_blocks(sentences, input)
     use_memory_well()
     loaded, tokenizer = load_model(model, device)
     parsed = well_formed = 0

@@ -92,17 +92,10 @@ def _plot_attention(subject: list[str], output: Path, attention, layer, head, qu
         raise UsageError(f"{subject[0]} has {layers} such layers: choose --layer from 1 to {layers}.")
     if not all(1 <= number <= heads for number in head or []):
         raise UsageError(f"{subject[0]} has {heads} heads in a layer: choose --head from 1 to {heads}.")
-    draw = plot_attention_lines if lines else plot_attention_maps
-    draw(
-        weights[layer - 1],
-        queries,
-        keys,
-        output,
-        heads=[number - 1 for number in dict.fromkeys(head)] if head else None,
-        sides=sides,
-        highlight=[place for word in query or [] for place in _places(word, queries)],
-        title=f"{title}, layer {layer} of {layers}",
-    )
+    draw, title = plot_attention_lines if lines else plot_attention_maps, f"{title}, layer {layer} of {layers}"
+    heads = [number - 1 for number in dict.fromkeys(head)] if head else None
+    highlight = [place for word in query or [] for place in _places(word, queries)]
+    draw(weights[layer - 1], queries, keys, output, heads=heads, sides=sides, highlight=highlight, title=title)
 
 
 def _places(query: str, queries: list[str]) -> list[int]:

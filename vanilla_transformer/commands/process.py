@@ -12,11 +12,22 @@ class UsageError(ValueError):
     """Arguments that make no sense together: the process ends with status 2, as for an unknown one."""
 
 
-def use_memory_well() -> bool:
-    """Lets glibc keep freed memory: by default large tensors go back to the system and are paged in at every step.
+def check_positive(**options: int | None) -> None:
+    """Raises UsageError if one of the options was given and is below 1."""
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
 
-    Returns:
-        Whether it does. Outside Linux it is not asked.
+
+def check_backend(backend: str) -> None:
+    if backend not in ("torch", "ctranslate2"):
+        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
+
+
+def use_memory_well() -> bool:
+    """Lets glibc keep freed memory, and says whether it does (outside Linux it is not asked).
+
+    By default large tensors go back to the system and are paged in at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -26,28 +37,21 @@ def use_memory_well() -> bool:
 
 
 def prepare_for_training(device: str = "auto") -> str:
-    """Changes settings of this process that make training faster.
-
-    Returns:
-        What was done, in a sentence.
-    """
+    """Changes settings of this process that make training faster; says in a sentence what was done."""
     done = ["keeps the memory that it frees, to use it again"] * use_memory_well()
     done += ["lets oneDNN multiply matrices, which is as exact here"] * use_fast_products(device)
     return f"For speed this process {' and '.join(done)}; --plain-process leaves that out." if done else ""
 
 
 def use_fast_products(device: str = "auto") -> bool:
-    """Sends float32 matrix products to oneDNN where models run on a CPU, if that is as exact as torch's choice.
+    """Sends float32 matrix products on a CPU to oneDNN, if that is as exact as torch's choice; says whether it does.
 
     torch takes MKL, which is slow on processors that are not Intel's. The only switch also allows bfloat16, which
     processors with AMX then use; others round nothing. So one product is tried.
-
-    Returns:
-        Whether they go to oneDNN now.
     """
     import torch
 
-    from ..device import chosen_device
+    from ..run.loading import chosen_device
 
     if chosen_device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
@@ -80,18 +84,18 @@ def configure_logging() -> None:
         transformers_logging.disable_progress_bar()
 
 
-def output_is_closed() -> bool:
-    """Whether nobody reads standard output any more. A broken pipe can also be a lost connection."""
-    if not hasattr(select, "poll"):  # on Windows
-        return True
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return bool(poll.poll(0))
+def discards_closed_output() -> bool:
+    """Sends what is still to be written to standard output nowhere if nobody reads it any more, and says whether.
 
-
-def discard_output() -> None:
-    """Sends what is still to be written to standard output nowhere, also when the interpreter ends."""
+    (A broken pipe can also be a lost connection.)
+    """
+    if hasattr(select, "poll"):  # not on Windows
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not poll.poll(0):
+            return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def is_first_process() -> bool:

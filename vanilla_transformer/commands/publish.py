@@ -40,6 +40,7 @@ def publish(
         message: Of the commit.
         dry_run: Send nothing: show the files and their sizes.
     """
+    options = dict(locals())
     from ..sharing import publishing
 
     if repository.count("/") != 1 or not all(repository.split("/")):
@@ -49,19 +50,7 @@ def publish(
             "Give --tag and --revision or --pull-request, not both: a pull request is for the main branch, and no part "
             "of the model yet."
         )
-    done = publishing.publish(
-        model,
-        repository,
-        title=title,
-        license=license,
-        datasets=dataset or (),
-        private=private,
-        revision=revision,
-        tag=tag,
-        pull_request=pull_request,
-        message=message,
-        dry_run=dry_run,
-    )
+    done = publishing.publish(options.pop("model"), datasets=options.pop("dataset") or (), **options)
     for path, size in done.files.items():
         print(f"{size:>12,}  {path}")
     print(f"{sum(done.files.values()):>12,}  bytes in {len(done.files)} files")

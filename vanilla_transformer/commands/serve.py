@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .process import UsageError, use_memory_well
+from .process import check_backend, check_positive, use_memory_well
 
 
 def serve(
@@ -46,21 +46,13 @@ def serve(
         max_seconds: Seconds until a request has arrived, at most.
         max_waiting: Requests accepted at a time, at most.
     """
-    if backend not in ("torch", "ctranslate2"):
-        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
-    numbers = {
-        "num-beams": num_beams, "max-tokens": max_tokens, "batch-texts": batch_texts, "batch-tokens": batch_tokens,
-        "max-characters": max_characters, "max-texts": max_texts, "max-body": max_body, "max-waiting": max_waiting,
-    }  # fmt: skip
-    for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} must be at least 1, not {value}.")
+    check_backend(backend)
+    check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
+    check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body, max_waiting=max_waiting)
     from ..serving import server
 
     use_memory_well()
-    limits = server.Limits(
-        characters=max_characters, texts=max_texts, body=max_body, seconds=max_seconds, waiting=max_waiting
-    )
+    limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting)
     loaded = server.load_backend(backend, model, num_beams, max_tokens, device)
     server.serve(server.Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
 

@@ -2,18 +2,15 @@
 
 import logging
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from tqdm import tqdm
 
 from ..evaluation.metrics import lacks_spaces, metric_named
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
-from .translate import translations_of
+from .translate import scores_of_pairs, translations_of
 
 
 logger = logging.getLogger(__name__)
@@ -46,12 +43,7 @@ class ScoredSet:
         return {"target_language": self.languages.target or "und"}
 
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """The names, each once, after checking them.
-
-        Raises:
-            UsageError: A metric needs the target language, which is not known.
-            ValueError: There is no such metric.
-        """
+        """The names, each once, after checking them."""
         for name in names:
             if metric_named(name).needs_language and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
@@ -65,13 +57,7 @@ class ScoredSet:
 def read_set(
     test_set: str | None, references: Sequence[Path] | None, sources: Path | None, languages: Languages
 ) -> ScoredSet:
-    """Reads what translations are scored on.
-
-    Raises:
-        UsageError: Neither a test set nor references were given, or both.
-        FileNotFoundError: A file or dataset is missing.
-        ValueError: Something is malformed, or texts do not belong together.
-    """
+    """Reads what translations are scored on: a test set, or references and perhaps sources."""
     if (references is None) == (test_set is None):
         raise UsageError("Give --references FILE or --test-set NAME.")
     if test_set is not None:
@@ -92,7 +78,7 @@ def read_set(
 
 
 def _pairs(test_set: str, languages: Languages) -> ScoredSet:
-    from ..data.corpora import load_corpus
+    from ..data.corpora import read_corpus
 
     source, target = languages.source, languages.target
     if source is None or target is None:
@@ -104,8 +90,7 @@ def _pairs(test_set: str, languages: Languages) -> ScoredSet:
         corpus = _of_the_hub(test_set, source, target)
     else:
         corpus = test_set
-    pairs = load_corpus(corpus, source, target)["translation"]
-    sources, reference = ([pair[language] for pair in pairs] for language in (source, target))
+    sources, reference = map(list, zip(*read_corpus(corpus, source, target).pairs, strict=True))
     return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages)
 
 
@@ -124,12 +109,7 @@ def _of_the_hub(test_set: str, source: str, target: str) -> dict[str, str]:
 
 
 def read_systems(paths: Sequence[Path], scored_set: ScoredSet) -> dict[str, list[str]]:
-    """The translations of each file by its name, in the order of the references.
-
-    Raises:
-        FileNotFoundError: A file is missing.
-        ValueError: Something is malformed, or does not belong to the references.
-    """
+    """The translations of each file by its name, in the order of the references."""
     texts = [text for path in paths for text in read_texts(path, "hypothesis", scored_set.languages.target)]
     found: dict[str, list[str]] = {}
     for text in aligned([scored_set.references[0], *texts])[1:]:
@@ -145,11 +125,7 @@ def add_system(systems: dict[str, list[str]], name: str, segments: list[str]) ->
 
 
 def model_languages(model: Path, given: Languages) -> Languages:
-    """The languages given, else those of the recipe that the model was trained by.
-
-    Raises:
-        ValueError: What was given is not what the model translates from and into.
-    """
+    """The languages of the recipe that the model was trained by, which those given must agree with, or those given."""
     from ..run.loading import find_model
     from ..run.recipe import load_recipe
 
@@ -169,11 +145,7 @@ def model_languages(model: Path, given: Languages) -> Languages:
 
 
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
-    """What a model, or several together, makes of the sources.
-
-    Raises:
-        UsageError: There are no sources.
-    """
+    """What a model, or several together, makes of the sources."""
     if scored_set.sources is None:
         raise UsageError("A model needs --sources FILE, or --test-set NAME, to translate.")
     found = translations_of(models, [scored_set.sources.segments], **options)
@@ -182,18 +154,8 @@ def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[
 
 def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:
     """How well a model, or several together, predicts the first reference of each source."""
-    from ..run.loading import load_ensemble
-    from ..translation import score_pairs
-
-    model, tokenizer = load_ensemble(models, device)
     references = scored_set.references[0].segments
-    with tqdm(total=len(references), unit="pair", desc="perplexity", disable=not sys.stderr.isatty()) as bar:
-        pairs = list(zip(scored_set.sources.segments, references, strict=True))
-        scores = score_pairs(model, tokenizer, pairs, on_progress=bar.update)
-    return perplexity_scores(
-        [score.log_probability for score in scores],
-        [score.tokens for score in scores],
-        references,
-        vocabulary_size=len(tokenizer),
-        test_set=scored_set.name,
-    )
+    pairs = list(zip(scored_set.sources.segments, references, strict=True))
+    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity")
+    found = [score.log_probability for score in scores], [score.tokens for score in scores]
+    return perplexity_scores(*found, references, vocabulary_size=len(tokenizer), test_set=scored_set.name)

@@ -48,20 +48,15 @@ def train(
     if Path(recipe).is_dir() and recipe not in list_recipes():
         recipe, output = _of_run(Path(recipe), output, resume)
     output = output or Path("runs") / Path(recipe).stem
+    commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
+    commands["command_to_resume"] = _command_to_resume(output, plain_process, device)
+    settings = load_recipe(recipe, overrides)
     folder = train_recipe(
-        load_recipe(recipe, overrides),
-        output,
-        resume=resume,
-        show_progress=True,
-        command=shlex.join(["vanilla-transformer", *sys.argv[1:]]),
-        command_to_resume=_command_to_resume(output, plain_process, device),
-        device=device,
-        publish=publish,
+        settings, output, resume=resume, show_progress=True, device=device, publish=publish, **commands
     )
     if not is_first_process():
         return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
-    settings = load_recipe(folder.recipe)
     if (known := load_known_words(folder.tokenizer)) is not None:
         language = settings.data.source_language
         print(f"\nIts training text has {count_words(known):,} words of {language!r}: translate warns of others.")

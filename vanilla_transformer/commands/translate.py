@@ -12,12 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .process import UsageError, use_memory_well
+from .process import UsageError, check_backend, check_positive, use_memory_well
 
 
 if TYPE_CHECKING:
-    from ..translation import Hypothesis
-    from ..translation.lines import UnknownWordsWarnings
+    from transformers import PreTrainedTokenizerBase
+
+    from ..translation import Hypothesis, PairScore
 
 
 logger = logging.getLogger(__name__)
@@ -85,21 +86,14 @@ def translate(
         json: Write a JSON object per line: source, and translations with their scores.
     """
     from ..files import replaced_file
-    from ..translation import as_they_come, in_blocks
 
-    if sentences and input:
-        raise UsageError("Give sentences or --input, not both.")
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
     search |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, workers, seed, quantize)
-    if quantize is not None and device not in ("auto", "cpu"):
-        raise UsageError("--quantize is for a CPU: leave out --device.")
-    if longest < 1:
-        raise UsageError(f"--longest must be at least 1, not {longest}.")
-    lines = sentences or input_lines(input)
-    blocks = in_blocks(lines) if sentences or input else as_they_come(lines)
+    _check_backend(backend, model, attention, workers, seed, quantize, device)
+    check_positive(longest=longest)
+    blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
@@ -124,21 +118,13 @@ def score(
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         json: Write a JSON object per line instead.
     """
-    from tqdm import tqdm
-
     from ..files import text_lines
-    from ..run.loading import load_ensemble
-    from ..translation import score_pairs
 
     texts, translations = list(text_lines(sources)), list(text_lines(targets))
     if len(texts) != len(translations):
         raise ValueError(f"{sources} has {len(texts)} lines and {targets} {len(translations)}: they must agree.")
-    use_memory_well()
-    loaded, tokenizer = load_ensemble(model, device)
     pairs = list(zip(texts, translations, strict=True))
-    with tqdm(total=len(pairs), unit="pair", disable=not sys.stderr.isatty()) as bar:
-        scores = score_pairs(loaded, tokenizer, pairs, on_progress=bar.update)
-    scored = list(zip(pairs, scores, strict=True))
+    scored = list(zip(pairs, scores_of_pairs(model, pairs, device)[0], strict=True))
     if rank:
         first = {text: number for number, text in reversed(list(enumerate(texts)))}
         scored.sort(key=lambda each: (first[each[0][0]], -each[1].score))
@@ -148,6 +134,21 @@ def score(
             print(_json_line({"source": source_text, "target": target_text, **values, "tokens": each.tokens}))
         else:
             print(*(f"{value:.4f}" for value in values.values()), _one_line(target_text), sep="\t")
+
+
+def scores_of_pairs(
+    models: list[Path], pairs: list[tuple[str, str]], device: str, title: str | None = None
+) -> tuple[list["PairScore"], "PreTrainedTokenizerBase"]:
+    """The scores of pairs by one model or several, and their tokenizer."""
+    from tqdm import tqdm
+
+    from ..run.loading import load_ensemble
+    from ..translation import score_pairs
+
+    use_memory_well()
+    loaded, tokenizer = load_ensemble(models, device)
+    with tqdm(total=len(pairs), unit="pair", desc=title, disable=not sys.stderr.isatty()) as bar:
+        return score_pairs(loaded, tokenizer, pairs, on_progress=bar.update), tokenizer
 
 
 def translations_of(
@@ -166,7 +167,11 @@ def translations_of(
     """
     from tqdm import tqdm
 
-    from ..translation import translate_lines
+    from ..data.known_words import UnknownWords
+    from ..files import temporary_folder
+    from ..run.loading import find_model, known_words_of, load_engine, load_model
+    from ..translation import ExportedModel, translate_lines
+    from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
     sources: collections.deque[str] = collections.deque()  # of the block that is being translated
@@ -177,14 +182,28 @@ def translations_of(
             yield block
             sys.stdout.flush()  # by then all of the block's translations are written
 
-    with (
-        _loaded(models, backend, int8, device) as (loaded, tokenizer),
-        tqdm(unit="sentence", disable=not sys.stderr.isatty()) as bar,
-    ):
+    with contextlib.ExitStack() as stack:
+        engines = models
+        if backend == "ctranslate2":
+            engines = [find_model(models[0])]
+            if not ExportedModel.is_in(engines[0]):
+                from ..export.ctranslate2 import to_ctranslate2
+
+                engines = [stack.enter_context(temporary_folder()) / "exported"]
+                to_ctranslate2(*load_model(models[0], "cpu"), engines[0])
+        loaded, tokenizer = load_engine(engines, backend, device, int8=int8)
+        bar = stack.enter_context(tqdm(unit="sentence", disable=not sys.stderr.isatty()))
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        warnings = _warnings_of(models, tokenizer) if warn else None
+        warnings = None
+        if warn:
+            try:
+                known = known_words_of(models)
+            except ValueError as error:  # a damaged list of words does not stop the translation
+                logger.warning("%s Words that the model has not learned are not looked for.", error)
+                known = None
+            warnings = UnknownWordsWarnings(UnknownWords(tokenizer, known))
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -194,57 +213,13 @@ def translations_of(
             warnings.sum_up()
 
 
-def _warnings_of(models: list[Path], tokenizer) -> "UnknownWordsWarnings":
-    """What warns of words that the models cannot know. A damaged list of words does not stop the translation."""
-    from ..data.known_words import UnknownWords
-    from ..run.loading import known_words_of
-    from ..translation.lines import UnknownWordsWarnings
-
-    try:
-        known = known_words_of(models)
-    except ValueError as error:
-        logger.warning("%s Words that the model has not learned are not looked for.", error)
-        known = None
-    return UnknownWordsWarnings(UnknownWords(tokenizer, known))
-
-
-@contextlib.contextmanager
-def _loaded(models: list[Path], backend: str, int8: bool, device: str) -> Iterator[tuple]:
-    """The model that translates, and its tokenizer."""
-    from ..run.loading import find_model, load_ensemble, load_its_tokenizer, load_model
-
-    if backend == "torch":
-        loaded, tokenizer = load_ensemble(models, "cpu" if int8 and device == "auto" else device)
-        if int8:
-            from ..translation.int8 import quantize_int8
-
-            quantize_int8(loaded)
-        else:
-            from ..translation.packed import pack_linear
-
-            pack_linear(loaded)
-        yield loaded, tokenizer
-        return
-    from ..export.ctranslate2 import to_ctranslate2
-    from ..files import temporary_folder
-    from ..translation import ExportedModel
-
-    folder = find_model(models[0])
-    with temporary_folder() as temporary:
-        if not ExportedModel.is_in(folder):
-            folder = temporary / "exported"
-            to_ctranslate2(*load_model(models[0], "cpu"), folder)
-        yield ExportedModel(folder, device), load_its_tokenizer(folder)
-
-
-def _check_backend(
-    backend: str, models: list[Path], attention: bool, workers: int, seed: int | None, quantize: str | None
-) -> None:
+def _check_backend(backend, models: list[Path], attention, workers: int, seed, quantize, device: str) -> None:
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
-    if backend not in ("torch", "ctranslate2"):
-        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
+    check_backend(backend)
     if backend == "torch":
+        if quantize is not None and device not in ("auto", "cpu"):
+            raise UsageError("--quantize is for a CPU: leave out --device.")
         return
     if len(models) > 1:
         raise UsageError("CTranslate2 has no ensembles: give --backend ctranslate2 one --model.")
@@ -257,23 +232,14 @@ def _check_backend(
 
 
 def search_options(
-    num_beams: int | None,
-    n_best: int | None = None,
-    length_penalty: float | None = None,
-    max_tokens: int | None = None,
+    num_beams: int | None, n_best: int | None = None, length_penalty: float | None = None, max_tokens: int | None = None
 ) -> dict:
     """Those of these that were given, as options of `generate()`."""
-    for name, value in (("--num-beams", num_beams), ("--n-best", n_best), ("--max-tokens", max_tokens)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}.")
+    check_positive(num_beams=num_beams, n_best=n_best, max_tokens=max_tokens)
     if num_beams is not None and n_best is not None and n_best > num_beams:
         raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
-    options = {
-        "num_beams": num_beams,
-        "num_return_sequences": n_best,
-        "length_penalty": length_penalty,
-        "max_new_tokens": max_tokens,
-    }
+    options = {"num_beams": num_beams, "num_return_sequences": n_best}
+    options |= {"length_penalty": length_penalty, "max_new_tokens": max_tokens}
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -293,32 +259,39 @@ def _sampling_options(sample: bool, temperature: float, top_k: int, top_p: float
     return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_k": top_k, "top_p": top_p}
 
 
-def input_lines(path: Path | None) -> Iterable[str]:
+def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[list[str]]:
+    """The sentences given, or the lines of a file, in blocks; or those of standard input, as they come."""
     from ..files import decoded_lines, text_lines
+    from ..translation import as_they_come, in_blocks
 
-    if path is not None:
-        return text_lines(path)
+    if sentences and path:
+        raise UsageError("Give sentences or --input, not both.")
+    if sentences or path:
+        return in_blocks(sentences or text_lines(path))
     if sys.stdin.isatty():
         logger.info("Reading sentences from the terminal; end with Ctrl-D.")
     # A file of its own: the interpreter closes sys.stdin when it ends, and cannot while a thread waits for a line.
-    return decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input")
+    return as_they_come(decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input"))
 
 
 def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool) -> Iterator[str]:
     """What is written for a line."""
     if as_json:
-        yield _json_line({"source": source, "translations": [_record(each) for each in hypotheses]}) + "\n"
+        records = [
+            {
+                "text": each.text,
+                "score": each.score,
+                **({"alignment": asdict(each.alignment)} if each.alignment else {}),
+            }
+            for each in hypotheses
+        ]
+        yield _json_line({"source": source, "translations": records}) + "\n"
         return
     for each in hypotheses if n_best else hypotheses[:1]:
         score = "" if each.score is None else f"{each.score:.4f}"
         fields = [str(number), score] if n_best else []
         alignment = [] if each.alignment is None else [str(each.alignment)]
         yield "\t".join([*fields, _one_line(each.text), *alignment]) + "\n"
-
-
-def _record(hypothesis: "Hypothesis") -> dict:
-    record = {"text": hypothesis.text, "score": hypothesis.score}
-    return record if hypothesis.alignment is None else {**record, "alignment": asdict(hypothesis.alignment)}
 
 
 def _one_line(text: str) -> str:

@@ -14,10 +14,7 @@ class DamagedError(ValueError):
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> None:
-    """Lists files of a folder, all if none are named, with facts on it, in its `digests.json`.
-
-    They are on the disk before: power may go at any time.
-    """
+    """Has files of a folder, all if none are named, on the disk and lists them, with facts on it, in `digests.json`."""
     found = sorted(path.name for path in folder.iterdir() if path.is_file()) if names is None else sorted(names)
     files = {}
     for path in (folder / name for name in found if name != DIGESTS):
@@ -36,24 +33,22 @@ def read_digests(folder: Path) -> dict | None:
     except ValueError as error:
         raise DamagedError(str(error)) from error
     files = record.get("files")
-    if not isinstance(files, dict) or not all(_is_entry(name, entry) for name, entry in files.items()):
+    if not isinstance(files, dict) or not all(
+        name == Path(name).name
+        and name not in ("", ".", "..")
+        and isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and type(entry.get("sha256")) is str
+        for name, entry in files.items()
+    ):
         raise DamagedError(f"{path} is damaged: it is no list of files with their digests.")
     return record
-
-
-def _is_entry(name: str, entry) -> bool:
-    plain = name == Path(name).name and name not in ("", ".", "..")
-    return plain and isinstance(entry, dict) and type(entry.get("bytes")) is int and type(entry.get("sha256")) is str
 
 
 def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:
     """Compares files of a folder, all if none are named, with its list; files that are not on it are the user's.
 
-    Without `contents` only sizes are compared, for which no file is read.
-
-    Raises:
-        DamagedError: A file is missing or another than was written.
-        OSError: A file cannot be read.
+    Without `contents` only sizes are compared, for which no file is read. DamagedError if one is missing or another.
     """
     record = read_digests(folder)
     files = {} if record is None else record["files"]

@@ -51,10 +51,7 @@ class RunFolder:
         return [path.name for path in vars(self).values() if isinstance(path, Path) and path != self.path]
 
     def check_places(self) -> None:
-        """Raises OSError if a file is where a run has a folder, or a folder where it has a file.
-
-        (Only the folder of checkpoints may be a link.)
-        """
+        """Raises OSError if a file is where a run has a folder, or the reverse. (Only `checkpoints` may be a link.)"""
         folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.translations)
         for path in folders:
             linked = path.is_symlink() and (path != self.checkpoints or not path.exists())
@@ -69,9 +66,7 @@ class RunFolder:
     def log_records(self) -> list[dict]:
         """What was logged so far. A last line that has no end yet is left out: it is being written, or was cut.
 
-        Raises:
-            FileNotFoundError: Nothing was: this is no run folder, or training has not begun.
-            ValueError: A line is no record of a training log; file and line are named.
+        Raises FileNotFoundError if nothing was, and ValueError, with file and line, for what is no record.
         """
         if not self.log.is_file():
             raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
@@ -138,10 +133,7 @@ class RunFolder:
     def fault_of(self, checkpoint: Path, *, contents: bool = True) -> str | None:
         """What is wrong with a checkpoint of this run, in a sentence; None if nothing is.
 
-        With `contents` all of its files are read, and their digests compared.
-
-        Raises:
-            OSError: A file cannot be read, which is no damage: say that permission is denied.
+        With `contents` all of its files are read and digests compared. OSError if one cannot be, which is no damage.
         """
         try:
             record = read_digests(checkpoint)
@@ -198,11 +190,7 @@ def list_recipes() -> dict[str, str]:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe that comes with the package, or the file of that path.
-
-    Raises:
-        FileNotFoundError: There is neither; the message names the recipes there are.
-    """
+    """The file of a recipe that comes with the package, or of that path. FileNotFoundError names those there are."""
     shipped = [_RECIPES / f"{name_or_path}.yaml"] if Path(name_or_path).name == name_or_path else []
     for path in (*shipped, Path(name_or_path)):
         if path.is_file():

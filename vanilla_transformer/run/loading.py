@@ -8,14 +8,38 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ..data.known_words import KNOWN_WORDS, load_known_words
 from ..data.tokenizer import load_tokenizer
-from ..device import chosen_device
 from ..hub import fetched_model, is_of_the_hub
 from ..model.checks_vanilla_transformer import check_saved_decoding, check_token
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.ensemble_vanilla_transformer import EnsembleForConditionalGeneration
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..translation.by_ctranslate2 import ExportedModel
+from ..translation.int8 import quantize_int8
+from ..translation.packed import pack_linear
 from .folder import RunFolder
+
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def chosen_device(name: str | torch.device = "auto") -> torch.device:
+    """The device with this name; for "auto" the best there is: a GPU of NVIDIA or AMD, one of Apple, the processor.
+
+    Args:
+        name: "auto", "cpu", "cuda" or "mps"; a device is returned as it is.
+
+    Raises:
+        ValueError: There is no such device, or not on this machine.
+    """
+    if isinstance(name, torch.device):
+        return name
+    if name not in DEVICES:
+        raise ValueError(f"There is no device {name!r}: choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    found = [each for each, is_there in there.items() if is_there]
+    if name not in ("auto", *found):
+        raise ValueError(f"torch finds no device {name} on this machine: choose {' or '.join(['auto', *found])}.")
+    return torch.device(found[0] if name == "auto" else name)
 
 
 def find_model(path: str | Path) -> Path:
@@ -93,8 +117,7 @@ def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def load_ensemble(
-    paths: Sequence[str | Path],
-    device: str | torch.device = "auto",
+    paths: Sequence[str | Path], device: str | torch.device = "auto"
 ) -> tuple[VanillaTransformerForConditionalGeneration | EnsembleForConditionalGeneration, PreTrainedTokenizerBase]:
     """Loads a model as `load_model` does, or several of one vocabulary as an ensemble; else ValueError."""
     models, tokenizers = zip(*(load_model(path, device) for path in paths), strict=True)
@@ -102,6 +125,22 @@ def load_ensemble(
         if tokenizer.get_vocab() != tokenizers[0].get_vocab():
             raise ValueError(f"{path} has another vocabulary than {paths[0]}: an ensemble has one.")
     return models[0] if len(models) == 1 else EnsembleForConditionalGeneration(list(models)), tokenizers[0]
+
+
+def load_engine(models: Sequence[str | Path], backend: str = "torch", device: str = "auto", *, int8: bool = False):
+    """What `translate_lines` is to translate with as fast as it can, and its tokenizer.
+
+    Args:
+        models: For torch as for `load_ensemble`; for ctranslate2 one folder that `to_ctranslate2` has written.
+        backend: torch or ctranslate2.
+        device: As for `chosen_device`.
+        int8: For torch on a CPU: round the weights to 8 bits.
+    """
+    if backend == "ctranslate2":
+        return ExportedModel(models[0], device), load_its_tokenizer(Path(models[0]))
+    model, tokenizer = load_ensemble(models, "cpu" if int8 and device == "auto" else device)
+    (quantize_int8 if int8 else pack_linear)(model)
+    return model, tokenizer
 
 
 def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:

@@ -356,12 +356,9 @@ def _plain_types(hint: Any) -> set[type]:
 
 
 def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """`make(fields)`; if that fails, the error names the section and the field without which it would not.
+    """`make(fields)`; ValueError, if that fails, names the section and the field without which it would not.
 
     What checks a field may not know its name: that of a package that is missing, a file, a key.
-
-    Raises:
-        ValueError: It failed.
     """
 
     def fails_without(left_out: str) -> str | None:

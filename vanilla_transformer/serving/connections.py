@@ -47,9 +47,9 @@ class Bounds:
 
 
 def bounds_here(seconds: float) -> Bounds:
-    """Bounds that fit the number of files that this process may open, which is raised as far as it can be.
+    """Bounds that fit the number of files that this process may open: half of them for connections.
 
-    Half of them are for connections, three eighths for connections that come and go, the rest for everything else.
+    Three eighths are for connections that come and go, the rest for everything else.
     """
     files = _most_files()
     return Bounds(seconds, connections=min(_MOST_CONNECTIONS, files // 2), backlog=max(1, min(_BACKLOG, files // 8)))
@@ -69,11 +69,7 @@ def _most_files() -> int:
 
 
 def listen(app, host: str, port: int, bounds: Bounds) -> None:
-    """Answers requests by an ASGI application until SIGTERM or Ctrl-C, then finishes those that it has taken on.
-
-    Raises:
-        OSError: The address cannot be had; the message says why.
-    """
+    """Answers requests until SIGTERM or Ctrl-C, then finishes those taken on. OSError says why it cannot listen."""
     _try_address(host, port)
     # At the end it waits at most 30 seconds for clients that do not read their answers.
     uvicorn.run(

@@ -21,12 +21,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from html import escape
-from pathlib import Path
 
 from .. import __version__
-from ..run.loading import load_its_tokenizer, load_model
-from ..translation import ExportedModel, translate_lines
-from ..translation.packed import pack_linear
+from ..run.loading import load_engine
+from ..translation import translate_lines
 
 
 try:
@@ -58,7 +56,7 @@ class Backend:
 def load_backend(
     kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
 ) -> Backend:
-    """Loads a model.
+    """Loads a model, as `load_engine` does.
 
     Args:
         kind: torch or ctranslate2.
@@ -67,17 +65,8 @@ def load_backend(
         num_beams: Hypotheses of the beam search; the model's own setting if None.
         max_tokens: Tokens that a translation may have; None: the model's own limit.
         device: Where the model runs, as for `chosen_device`.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It is not one.
-        ImportError: CTranslate2 is missing.
     """
-    if kind == "ctranslate2":
-        loaded, tokenizer = ExportedModel(model, device), load_its_tokenizer(Path(model))
-    else:
-        loaded, tokenizer = load_model(model, device)
-        pack_linear(loaded)
+    loaded, tokenizer = load_engine([model], kind, device)
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
 
@@ -189,9 +178,13 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
 
     # FastAPI's own page at /docs fetches its program from another machine.
     app = FastAPI(title="Translation", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_exception_handler(AnyHTTPException, _refused)
-    app.add_exception_handler(ClientDisconnect, lambda request, error: Response(status_code=400))  # is not read
-    app.add_exception_handler(Exception, _failed)
+    failure = {"error": "The translation failed; the server's log says why."}
+    for kind, answer in (
+        (AnyHTTPException, lambda _, error: JSONResponse({"error": error.detail}, error.status_code, error.headers)),
+        (ClientDisconnect, lambda _, error: Response(status_code=400)),  # which nobody reads
+        (Exception, lambda _, error: JSONResponse(failure, 500)),
+    ):
+        app.add_exception_handler(kind, answer)
     taken_on = 0  # only the event loop's thread changes it
 
     @app.get("/")
@@ -275,11 +268,7 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
 
 
 def _texts_of(body: bytes, limits: Limits) -> list[str]:
-    """The texts of a request.
-
-    Raises:
-        HTTPException: They break a rule; status and message say which.
-    """
+    """The texts of a request. HTTPException says with a status which rule they break."""
     try:
         texts = TranslationRequest.model_validate_json(body).texts
     except ValidationError as error:
@@ -299,20 +288,8 @@ def _texts_of(body: bytes, limits: Limits) -> list[str]:
     return texts
 
 
-def _refused(request: Request, error: AnyHTTPException) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "The translation failed; the server's log says why."}, 500)
-
-
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:
-    """Listens until SIGTERM or Ctrl-C; then answers what it has taken on, and closes the batcher.
-
-    Raises:
-        OSError: It cannot listen there.
-    """
+    """Listens, or raises OSError; after SIGTERM or Ctrl-C answers what it has taken on, and closes the batcher."""
     bounds = bounds_here(limits.seconds)
     waiting = min(limits.waiting, max(1, 3 * bounds.connections // 4))  # which leaves connections for other requests
     listen(make_server(batcher, replace(limits, waiting=waiting)), host, port, bounds)

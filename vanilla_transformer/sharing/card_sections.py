@@ -49,6 +49,14 @@ def architecture(config: VanillaTransformerConfig) -> str:
     )
 
 
+_WITH_PACKAGE = """\
+## How to use it
+
+With the package `vanilla-transformer`, which runs no code of this repository:
+"""
+_WITHOUT_IT = "Without it, transformers runs the code that lies beside the weights, if you allow that:"
+
+
 def how_to_use(repository: str, recipe: Recipe | None) -> str:
     """Lines that translate in the recipe's languages, or parse, with the package and without it."""
     if recipe and recipe.is_parser:
@@ -57,27 +65,25 @@ def how_to_use(repository: str, recipe: Recipe | None) -> str:
     if recipe:  # the task's name takes no hyphen
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
     sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
+    text = json.dumps(sentence[0], ensure_ascii=False)
     return f"""\
-## How to use it
-
-With the package `vanilla-transformer`, which runs no code of this repository:
-
+{_WITH_PACKAGE}
 ```python
 import vanilla_transformer  # gives transformers 5 the architecture, and its translation pipeline back
 from transformers import pipeline
 
 translator = pipeline("{task}", model="{repository}")
-print(translator({json.dumps(sentence[0], ensure_ascii=False)}))
+print(translator({text}))
 ```
 
-Without it, transformers runs the code that lies beside the weights, if you allow that:
+{_WITHOUT_IT}
 
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{repository}", trust_remote_code=True)
 model = AutoModelForSeq2SeqLM.from_pretrained("{repository}", trust_remote_code=True)
-batch = tokenizer([{json.dumps(sentence[0], ensure_ascii=False)}], return_tensors="pt")
+batch = tokenizer([{text}], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
@@ -88,10 +94,7 @@ transformers from 5.19 on no longer has the task "translation": without either o
 def how_to_classify(repository: str, text: str = "The dog is old.") -> str:
     """Lines that classify a text, with the package and without it."""
     return f"""\
-## How to use it
-
-With the package `vanilla-transformer`, which runs no code of this repository:
-
+{_WITH_PACKAGE}
 ```python
 import vanilla_transformer  # gives transformers the architecture
 from transformers import pipeline
@@ -100,7 +103,7 @@ classifier = pipeline("text-classification", model="{repository}")
 print(classifier("{text}"))
 ```
 
-Without it, transformers runs the code that lies beside the weights, if you allow that:
+{_WITHOUT_IT}
 
 ```python
 from transformers import pipeline
@@ -113,10 +116,7 @@ print(classifier("{text}"))
 def _how_to_parse(repository: str) -> str:
     sentence = "The company said it expects a loss ."
     return f"""\
-## How to use it
-
-With the package `vanilla-transformer`, which runs no code of this repository:
-
+{_WITH_PACKAGE}
 ```sh
 vanilla-transformer parse --model {repository} "{sentence}"
 ```

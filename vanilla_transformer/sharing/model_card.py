@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCardData
 
 from ..evaluation.scores import Score, score_translations
-from ..files import text_lines
+from ..files import read_json, text_lines
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run.folder import RunFolder
 from ..run.loading import find_model
@@ -69,7 +69,7 @@ def model_card(
         raise FileNotFoundError(
             f"The run in {folder.path} is not finished. Go on: vanilla-transformer train --resume {folder.path}"
         )
-    reports, records = _read(folder.data), _read(folder.scores)
+    reports, records = read_json(folder.data), json.loads(folder.scores.read_text(encoding="utf-8"))
     scores = scores_of_tests(folder, recipe)
     corpora = {name: report.get("corpus", {}) for name, report in reports.items()}
     metadata = _metadata(recipe, corpora, scores, title, license, datasets)
@@ -131,9 +131,9 @@ def _joined(*sections: str) -> str:
 
 
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
-    """All `VARIANTS`, and the recipe's other metrics, of the test-set translations that a run kept.
+    """All `VARIANTS`, and the recipe's other metrics, of the test sets (else the validation set) that a run translated.
 
-    Trees are scored by the recipe's metrics alone. If the recipe names no test set, the validation set is scored.
+    Trees are scored by the recipe's metrics alone.
     """
     variants = () if recipe.is_parser else VARIANTS
     metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
@@ -146,10 +146,6 @@ def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
             hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
         )
     return found
-
-
-def _read(path: Path):
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _translations(folder: RunFolder, test_set: str) -> list[dict]:
@@ -278,7 +274,7 @@ def _data_section(reports: Mapping[str, Mapping], recipe: Recipe) -> str:
 
 
 def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) -> str:
-    log, environment = folder.log_records(), _read(folder.environment)
+    log, environment = folder.log_records(), read_json(folder.environment)
     packages = ", ".join(f"{name} {number}" for name, number in environment["packages"].items())
     threads = f"{environment['threads']} thread{'s' * (environment['threads'] > 1)}"
     precision = f"in {environment['precision']}, " if "precision" in environment else ""

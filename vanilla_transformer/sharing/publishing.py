@@ -81,7 +81,8 @@ def publish(
         PermissionError: The Hub does not know the token, or it may not write there.
         ConnectionError: The Hub did not answer for a minute, answered only with errors, or must not be asked.
     """
-    hub.check_names(repository, revision, tag, pull_request)
+    place = {"revision": revision, "tag": tag, "pull_request": pull_request}
+    hub.check_names(repository, **place)
     if is_offline_mode() and not dry_run:
         raise ConnectionError("HF_HUB_OFFLINE is set, so that nothing can be published: unset it.")
     model = find_model(path)
@@ -90,15 +91,8 @@ def publish(
         sizes = {name: file.stat().st_size for name, file in sorted(files.items())}
         if dry_run:
             return Publication(repository, sizes, None)
-        commit = hub.commit_files(
-            repository,
-            files,
-            message=message or f"{title or repository}: model, code, card",
-            private=private,
-            revision=revision,
-            tag=tag,
-            pull_request=pull_request,
-        )
+        message = message or f"{title or repository}: model, code, card"
+        commit = hub.commit_files(repository, files, message=message, private=private, **place)
     return Publication(repository, sizes, commit)
 
 

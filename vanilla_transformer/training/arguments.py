@@ -216,11 +216,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
 
 def check_sharding(config: dict, processes: int) -> None:
-    """Refuses an `fsdp_config` that would not be done as it is asked for.
-
-    Raises:
-        ValueError: There is one process, or a field has a value that cannot be had here.
-    """
+    """Raises ValueError if there is one process, or a field of `fsdp_config` has a value that cannot be had here."""
     if processes == 1:
         raise ValueError(
             "fsdp shares a model out to several processes, and this is one: start it with torchrun --nproc_per_node, "

@@ -53,11 +53,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -
 
 
 def copy_model(model: Path, output: Path) -> None:
-    """Makes a second folder of a model, or of a checkpoint's; its weights take no room where the disk has hard links.
-
-    Raises:
-        FileExistsError: `output` exists.
-    """
+    """Makes a second folder of a model or checkpoint; its weights take no room where the disk has hard links."""
     output.mkdir(parents=True)
     try:
         os.link(model / WEIGHTS, output / WEIGHTS)

@@ -53,11 +53,7 @@ def best_of(checkpoint: Path) -> str | None:
 
 @contextmanager
 def saving(checkpoint: Path) -> Iterator[None]:
-    """Removes a checkpoint that could not be saved as a whole, so that it takes no room and is not mistaken for one.
-
-    Raises:
-        OSError: It could not be saved, say because the disk is full.
-    """
+    """Removes a checkpoint that could not be saved as a whole, and raises OSError, say because the disk is full."""
     try:
         yield
     except Exception as error:  # torch, safetensors and tokenizers have kinds of their own for a full disk

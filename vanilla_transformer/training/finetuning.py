@@ -37,10 +37,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class ModelArguments:
-    """Which model, and what of it learns; `vanilla-transformer finetune --help` says what each field means."""
+class FinetuningArguments:
+    """Model, pairs and scores; `vanilla-transformer finetune --help` says what each field means."""
 
     model_name_or_path: str
+    source_language: str
+    target_language: str
     model_revision: str = "main"
     trust_remote_code: bool = False
     new_tokens: list[str] = field(default_factory=list)
@@ -49,14 +51,6 @@ class ModelArguments:
     lora_dropout: float = 0.0
     lora_target_modules: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])
     merge_adapter: bool = False
-
-
-@dataclass
-class DataArguments:
-    """Which pairs, and how translations are scored."""
-
-    source_language: str
-    target_language: str
     dataset_name: str | None = None
     dataset_config_name: str | None = None
     train_file: list[str] | None = None
@@ -70,11 +64,7 @@ class DataArguments:
 
 
 def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
-    """transformers' training arguments, of words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`.
-
-    Raises:
-        ValueError: There is no such argument, or its value is wrong.
-    """
+    """transformers' training arguments, of words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`."""
     parser = HfArgumentParser(Seq2SeqTrainingArguments, exit_on_error=False, allow_abbrev=False)
     try:
         parsed, unknown = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)
@@ -85,22 +75,17 @@ def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
     return parsed
 
 
-def finetune(model_args: ModelArguments, data_args: DataArguments, training_args: Seq2SeqTrainingArguments) -> None:
-    """Trains, validates, saves and uploads, as the arguments say.
-
-    Raises:
-        ValueError: Options do not go together, or the pairs are not what they should be.
-        ImportError: PEFT is needed and not installed.
-    """
-    checkpoint = checked(model_args, data_args, training_args)
+def finetune(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> None:
+    """Trains, validates, saves and uploads, as the arguments say."""
+    checkpoint = _checked(args, training_args)
     set_seed(training_args.seed)
     training_args.dataloader_pin_memory &= training_args.device.type == "cuda"  # elsewhere torch warns that it is not
-    model, tokenizer = load_model(model_args)
-    data = Pairs(data_args, tokenizer)
-    training_args.generation_num_beams = data_args.num_beams or training_args.generation_num_beams
+    model, tokenizer = _load_model(args)
+    data = Pairs(args, tokenizer)
+    training_args.generation_num_beams = args.num_beams or training_args.generation_num_beams
     if not any(getattr(model.generation_config, name, None) for name in ("max_length", "max_length_offset")):
         # transformers would end every translation at 20 tokens
-        training_args.generation_max_length = training_args.generation_max_length or data_args.max_target_length
+        training_args.generation_max_length = training_args.generation_max_length or args.max_target_length
     trainer = Seq2SeqTrainer(
         model=model,
         args=training_args,
@@ -112,7 +97,7 @@ def finetune(model_args: ModelArguments, data_args: DataArguments, training_args
     )
     if training_args.do_train:
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-        if model_args.merge_adapter:
+        if args.merge_adapter:
             trainer.model = trainer.model_wrapped = trainer.model.merge_and_unload()
         trainer.save_model()
         trainer.save_state()
@@ -122,35 +107,29 @@ def finetune(model_args: ModelArguments, data_args: DataArguments, training_args
         metrics = trainer.evaluate() | data.signatures
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)
-    files = ", ".join(Path(file).name for file in data_args.train_file or ())
-    card = {
-        "language": [data_args.source_language, data_args.target_language],
-        "tags": "translation",
-        "dataset": files or data_args.dataset_name,
-        "dataset_tags": None if files else data_args.dataset_name,
-    }
+    files = ", ".join(Path(file).name for file in args.train_file or ())
+    card = {"language": [args.source_language, args.target_language], "tags": "translation"}
+    card |= {"dataset": files or args.dataset_name, "dataset_tags": None if files else args.dataset_name}
     if training_args.push_to_hub:
         trainer.push_to_hub(**card)
     elif training_args.do_train:
         trainer.create_model_card(**card)
 
 
-def checked(
-    model_args: ModelArguments, data_args: DataArguments, training_args: Seq2SeqTrainingArguments
-) -> str | None:
+def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> str | None:
     """The checkpoint to go on from, if any. Raises ValueError if options do not go together."""
     output, resume = training_args.output_dir, training_args.resume_from_checkpoint
     if not training_args.do_train and not training_args.do_eval:
         raise ValueError("There is nothing to do: give --do_train, --do_eval or both.")
     if training_args.do_predict:
         raise ValueError(f"There is no --do_predict: `vanilla-transformer translate --model {output}` translates.")
-    if training_args.do_train and not (data_args.dataset_name or data_args.train_file):
+    if training_args.do_train and not (args.dataset_name or args.train_file):
         raise ValueError("There are no pairs to train on: give --dataset_name or --train_file.")
-    if training_args.do_eval and not (data_args.dataset_name or data_args.validation_file):
+    if training_args.do_eval and not (args.dataset_name or args.validation_file):
         raise ValueError("There are no pairs to validate on: give --dataset_name or --validation_file.")
-    if model_args.merge_adapter and model_args.lora_rank is None:
+    if args.merge_adapter and args.lora_rank is None:
         raise ValueError("--merge_adapter needs adapters: give --lora_rank.")
-    for name in data_args.metric:
+    for name in args.metric:
         metric_named(name)
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
     if training_args.do_train and resume is None and last is not None:
@@ -163,34 +142,28 @@ def checked(
 # ------------------------------------------------------------------------------------------------------------ the model
 
 
-def load_model(args: ModelArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer, with new tokens and adapters as asked for."""
+def _load_model(args: FinetuningArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer, with new tokens and adapters as asked for.
+
+    A piece of the vocabulary is refused: as a token it would stand for that piece, which may be half of a character.
+    """
     options = {"revision": args.model_revision, "trust_remote_code": args.trust_remote_code}
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path, **options)
     check_weights(args.model_name_or_path, {"revision": args.model_revision})  # Marian's class does not
     model = AutoModelForSeq2SeqLM.from_pretrained(args.model_name_or_path, use_safetensors=True, **options)
-    new_ids = add_tokens(model, tokenizer, args.new_tokens)
+    if known := [token for token in args.new_tokens if token in tokenizer.get_vocab()]:
+        raise ValueError(f"The vocabulary has {', '.join(known)} already: leave that out of --new_tokens.")
+    tokenizer.add_tokens(args.new_tokens)
+    if args.new_tokens and len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
     if args.lora_rank is not None:
-        model = with_adapters(model, args, new_ids)
+        model = with_adapters(model, args, tokenizer.convert_tokens_to_ids(args.new_tokens))
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     logger.info(f"{learning:,} of {sum(parameter.numel() for parameter in model.parameters()):,} parameters learn.")
     return model, tokenizer
 
 
-def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: list[str]) -> list[int]:
-    """Makes words tokens, with rows in all embeddings and scores in the output; returns their ids.
-
-    A piece of the vocabulary is refused: as a token it would stand for that piece, which may be half of a character.
-    """
-    if known := [token for token in tokens if token in tokenizer.get_vocab()]:
-        raise ValueError(f"The vocabulary has {', '.join(known)} already: leave that out of --new_tokens.")
-    tokenizer.add_tokens(tokens)
-    if tokens and len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer))
-    return tokenizer.convert_tokens_to_ids(tokens)
-
-
-def with_adapters(model: PreTrainedModel, args: ModelArguments, new_ids: list[int]) -> PreTrainedModel:
+def with_adapters(model: PreTrainedModel, args: FinetuningArguments, new_ids: list[int]) -> PreTrainedModel:
     """The model with LoRA adapters, beside which only the rows of new tokens learn. Needs PEFT."""
     try:
         from peft import LoraConfig, get_peft_model
@@ -198,11 +171,8 @@ def with_adapters(model: PreTrainedModel, args: ModelArguments, new_ids: list[in
         raise ImportError("--lora_rank needs PEFT: pip install 'vanilla-transformer[finetune]'") from error
     rows = new_ids  # of the one matrix, where there is but one
     if not model.config.tie_word_embeddings:
-        matrices = (
-            model.get_input_embeddings(),
-            model.get_decoder().get_input_embeddings(),
-            model.get_output_embeddings(),
-        )
+        embeddings = model.get_input_embeddings(), model.get_decoder().get_input_embeddings()
+        matrices = (*embeddings, model.get_output_embeddings())
         rows = {name: new_ids for name, module in model.named_modules() if any(module is each for each in matrices)}
     config = LoraConfig(
         task_type="SEQ_2_SEQ_LM",
@@ -224,7 +194,7 @@ class Pairs:
     `signatures` has those of the last scores, by the names of the metrics that Trainer writes.
     """
 
-    def __init__(self, args: DataArguments, tokenizer: PreTrainedTokenizerBase):
+    def __init__(self, args: FinetuningArguments, tokenizer: PreTrainedTokenizerBase):
         self.args, self.tokenizer = args, tokenizer
         self.languages = (args.source_language, args.target_language)
         self.references: dict[tuple[int, ...], str] = {}  # by their token ids: Trainer may validate in another order

@@ -59,7 +59,14 @@ def open_folder(
         folder.finished_after()  # it says so where it is damaged
         for begun in (folder.recipe, *_copy_in(checkpoints, "recipe.yaml")):
             _check_same_recipe(load_recipe(begun), recipe, begun)
-        _check_same_vocabulary(folder, checkpoints)
+        if folder.tokenizer.exists():  # where it is gone the same is learned again
+            check_digests(folder.tokenizer)
+            for copy in _copy_in(checkpoints, "tokenizer.json"):
+                own = folder.tokenizer / copy.name
+                if not own.is_file() or own.read_bytes() != copy.read_bytes():
+                    raise ValueError(
+                        f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy."
+                    )
         before, now = folder.began().get("processes", 1), arguments.world_size
         if before != now:
             raise ValueError(
@@ -84,17 +91,6 @@ def _copy_in(checkpoints: list[Path], name: str) -> list[Path]:
             if (checkpoint / name).is_file():
                 return [checkpoint / name]
     return []
-
-
-def _check_same_vocabulary(folder: RunFolder, checkpoints: list[Path]) -> None:
-    """Compares with the checkpoints'. (Where the run's own is gone the same is learned again.)"""
-    if not folder.tokenizer.exists():
-        return
-    check_digests(folder.tokenizer)
-    for copy in _copy_in(checkpoints, "tokenizer.json"):
-        own = folder.tokenizer / copy.name
-        if not own.is_file() or own.read_bytes() != copy.read_bytes():
-            raise ValueError(f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy.")
 
 
 def _clear_failed_start(folder: RunFolder) -> None:

@@ -23,11 +23,7 @@ class ProcessLostError(OSError):
 
 
 def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
-    """The first process does something, which may take hours, while the others wait for it.
-
-    Raises:
-        ProcessLostError: In the others: it failed. In the first its own error is raised.
-    """
+    """The first process does something, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
     if arguments.world_size == 1:
         action()
         return
@@ -48,11 +44,7 @@ def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable
 
 @contextmanager
 def others_named_in_errors(arguments: VanillaTransformerTrainingArguments) -> Iterator[None]:
-    """Says so when it was another process that ended, and not this one that failed.
-
-    Raises:
-        ProcessLostError: In place of what the backend said.
-    """
+    """Raises ProcessLostError where the backend says that a connection is gone: another process has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -84,8 +76,7 @@ def turn_on_without_gpus(accelerator: Accelerator, plugin_arguments: dict) -> No
 def shard(model: PreTrainedModel, plugin: FullyShardedDataParallelPlugin) -> None:
     """Leaves this process its part of every parameter; what belongs to a layer is gathered when it is its turn.
 
-    Parameters are gathered and gradients summed in the type in which they are kept, so that the same comes out as
-    without sharding; how products are computed is autocast's.
+    Parameters are gathered and gradients summed in their own type, so that the same comes out as without sharding.
     """
     if isinstance(model, FSDPModule):
         return

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError
 
-from datasets import Dataset
-from transformers import PreTrainedTokenizerFast, set_seed
+from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from ..data.batch_stream import TokenBatchStream
 from ..data.known_words import KNOWN_WORDS
-from ..device import chosen_device, has_bfloat16
+from ..environment import has_bfloat16
 from ..files import alone_in, write_json
 from ..hub import StreamLostError
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -21,6 +19,7 @@ from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..plots import plot_learning_curve
 from ..run.folder import RunFolder
+from ..run.loading import chosen_device
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import check_state, trainer_state
@@ -37,15 +36,11 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):  # noqa: N818  (not an error: the user asked for it)
-    """Training was stopped on request; the message says where it goes on from.
-
-    Attributes:
-        exit_status: What a process that ends with it should end with: as shells count the signal that asked.
-    """
+    """Training was stopped on request; the message says where it goes on from."""
 
     def __init__(self, message: str, number: int | None = None):
         super().__init__(message)
-        self.exit_status = 128 + (number or signal.SIGINT)
+        self.exit_status = 128 + (number or signal.SIGINT)  # as shells count the signal that asked
 
 
 def train(
@@ -59,7 +54,7 @@ def train(
     device: str = "auto",
     publish: Callable[..., object] | None = None,
 ) -> RunFolder:
-    """Trains, averages, scores and translates as the recipe says.
+    """Trains, averages, scores and translates as the recipe says, all into the run folder `output`, which it returns.
 
     Args:
         recipe: What to do.
@@ -71,9 +66,6 @@ def train(
         device: Where to train, as for `chosen_device`.
         publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something that is
             called like it.
-
-    Returns:
-        The folder, with everything in it.
 
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
@@ -101,11 +93,14 @@ def train(
 
         first_alone(arguments, begin)
         set_seed(arguments.seed)
-        tokenizer, pairs, validation = data.encode(folder, arguments)
-        trainer = _make_trainer(folder, recipe, arguments, tokenizer, pairs, validation, show_progress)
+        trainer = _make_trainer(folder, data, arguments, show_progress)
         _fit(trainer, folder, how_to_go_on)
         if arguments.process_index == 0:
-            _finish(folder, recipe, data, arguments, show_progress)
+            _check_last_loss(folder)
+            keep_models(arguments, folder, recipe)
+            score(folder, recipe, data.measured, show_progress, arguments.device)
+            plot_learning_curve(folder.log_records(), folder.learning_curve)
+            draw_attention(folder, recipe, arguments.device)
             if arguments.push_to_hub:
                 private, branch = bool(arguments.hub_private_repo), arguments.hub_revision
                 publish(folder.path, trainer.hub_model_id, private=private, revision=branch)
@@ -132,14 +127,10 @@ def _arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> Vanil
 
 
 def _make_trainer(
-    folder: RunFolder,
-    recipe: Recipe,
-    arguments: VanillaTransformerTrainingArguments,
-    tokenizer: PreTrainedTokenizerFast,
-    train_pairs: Dataset | TokenBatchStream,
-    validation: Dataset,
-    show_progress: bool,
+    folder: RunFolder, data: RunData, arguments: VanillaTransformerTrainingArguments, show_progress: bool
 ) -> VanillaTransformerTrainer:
+    recipe = data.recipe
+    tokenizer, train_pairs, validation = data.encode(folder, arguments)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config = paper_generation_config(config, **recipe.decoding)
@@ -208,31 +199,17 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
     """Whether there is nothing left to train: all updates are done, or early stopping has lost its patience."""
-    if args.early_stopping_patience is None or "EarlyStoppingCallback" not in state["stateful_callbacks"]:
-        return state["global_step"] >= args.max_steps
-    waited = state["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
-    return state["global_step"] >= args.max_steps or waited >= args.early_stopping_patience
+    stopping, waited = state["stateful_callbacks"].get("EarlyStoppingCallback"), -1
+    if args.early_stopping_patience is not None and stopping is not None:
+        waited = stopping["attributes"]["early_stopping_patience_counter"] - args.early_stopping_patience
+    return state["global_step"] >= args.max_steps or waited >= 0
 
 
-def _finish(
-    folder: RunFolder,
-    recipe: Recipe,
-    data: RunData,
-    arguments: VanillaTransformerTrainingArguments,
-    show_progress: bool,
-) -> None:
-    """Models, scores, translations and pictures of a trained run.
-
-    Raises:
-        FloatingPointError: The last validation loss is not finite. (The weights may be, and too large.)
-    """
+def _check_last_loss(folder: RunFolder) -> None:
+    """Raises FloatingPointError if the last validation loss is not finite. (The weights may be, and too large.)"""
     validations = [record for record in folder.log_records() if "eval_loss" in record]
     if validations and validations[-1]["eval_loss"] is None:
         raise FloatingPointError(
             f"The validation loss after update {validations[-1].get('step')} is not finite: the model is of no "
             "use. Train with a lower rate (training.noam_factor)."
         )
-    keep_models(arguments, folder, recipe)
-    score(folder, recipe, data.measured, show_progress, arguments.device)
-    plot_learning_curve(folder.log_records(), folder.learning_curve)
-    draw_attention(folder, recipe, arguments.device)

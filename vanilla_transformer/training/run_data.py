@@ -37,11 +37,7 @@ class RunData:
     def open(cls, recipe: Recipe, folder: RunFolder, arguments: VanillaTransformerTrainingArguments) -> "RunData":
         """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it.
 
-        Of a repository on the Hub, which may change at any time, a run reads one commit in all its sessions and in all
-        its processes.
-
-        Raises:
-            FileNotFoundError, ValueError: A corpus is missing or malformed.
+        Of a repository on the Hub, which may change any time, a run reads one commit in all sessions and processes.
         """
         if arguments.process_index > 0:
             identities, failure = broadcast_object_list([None, None])
@@ -86,11 +82,7 @@ class RunData:
         return {"train": self.train, **self.measured}
 
     def check_same(self, folder: RunFolder) -> None:
-        """Compares with what the run was begun with.
-
-        Raises:
-            ValueError: It is other text, or the account of it is damaged.
-        """
+        """Raises ValueError if the text is not what the run was begun with, or the account of that is damaged."""
         before = folder.data_record()
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -56,9 +57,8 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
             write_digests(beside)
             for path in others:
                 if not (beside / path.name).exists():
-                    shutil.copytree(path, beside / path.name, symlinks=True) if path.is_dir() else shutil.copy2(
-                        path, beside
-                    )
+                    copy = partial(shutil.copytree, symlinks=True) if path.is_dir() else shutil.copy2
+                    copy(path, beside / path.name)
     logger.info("Averaged %s.", ", ".join(path.name for path in last) or "nothing")
 
 
@@ -90,7 +90,7 @@ def score(
 ) -> None:
     """Scores every model on every set, and makes the one that is best on the validation set the model of the run.
 
-    Best is by the first metric of the recipe. The run folder becomes that model's folder and keeps its translations.
+    Best is by the recipe's first metric. The run folder becomes that model's folder and keeps its translations.
     """
     scored: dict[Path, list[dict]] = {}
     translations: dict[Path, dict[str, list[str]]] = {}
@@ -110,13 +110,8 @@ def score(
             bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
             with bar:
                 hypotheses = translations[path][set_name] = translate(model, tokenizer, sources, on_progress=bar.update)
-            scores = score_translations(
-                hypotheses,
-                references,
-                recipe.evaluation.metrics,
-                target_language=recipe.data.target_language,
-                test_set=set_name,
-            )
+            metrics, language = recipe.evaluation.metrics, recipe.data.target_language
+            scores = score_translations(hypotheses, references, metrics, target_language=language, test_set=set_name)
             scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
     chosen = best_by_validation(scored, recipe.evaluation.metrics[0])
     folder.translations.mkdir(exist_ok=True)

@@ -49,13 +49,10 @@ class UpdateGuard(TrainerCallback):
         self.grad_norm: torch.Tensor | float | None = None
         self.loss: torch.Tensor | float = 0.0  # of the update under way
         self.batches: list[Mapping[str, torch.Tensor]] = []  # of the update under way
-        self.window, self.session = _Mean(), _Mean()
+        self.window, self.session = [], []  # losses since the last record, and of all updates; None: it was skipped
 
     def saw(self, batch: Mapping[str, torch.Tensor], loss: torch.Tensor) -> torch.Tensor:
-        """Takes note of a batch of this update and its loss; returns the loss, or 0 if it is not finite.
-
-        The Trainer adds up what is returned: one NaN, and all losses that it logs afterwards would be NaN.
-        """
+        """Takes note of a batch of this update; returns its loss, or 0 if that is not finite: Trainer sums it up."""
         self.batches.append(batch)
         self.loss = self.loss + loss
         return loss.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -66,8 +63,8 @@ class UpdateGuard(TrainerCallback):
     def on_pre_optimizer_step(self, args, state, control, *, model, optimizer, **kwargs):
         loss, norm = self._measure(model, args)
         finite = math.isfinite(loss) and math.isfinite(norm)
-        for mean in (self.window, self.session):
-            mean.add(loss if finite else None)
+        for losses in (self.window, self.session):
+            losses.append(loss if finite else None)
         if getattr(optimizer, "scaler", None) is not None:
             return
         if finite:
@@ -110,31 +107,17 @@ class UpdateGuard(TrainerCallback):
         return loss, norm
 
     def record(self, logs: Mapping[str, float]) -> dict[str, float]:
-        """What to add to a log record of the Trainer, or to put in its place.
-
-        Skipped updates since the last record, and the loss of those that were not skipped.
-        """
+        """What to add to a log record: updates skipped since the last one, and the loss of those that were not."""
         if "loss" in logs:
-            window, skipped = self.window, self.skipped
-            self.window, self.skipped = _Mean(), 0
-            return {"skipped_updates": skipped, **({"loss": window.value()} if window.left_out else {})}
-        return {"train_loss": self.session.value()} if "train_loss" in logs and self.session.left_out else {}
+            losses, skipped = self.window, self.skipped
+            self.window, self.skipped = [], 0
+            return {"skipped_updates": skipped, **({"loss": _mean(losses)} if None in losses else {})}
+        return {"train_loss": _mean(self.session)} if "train_loss" in logs and None in self.session else {}
 
 
-class _Mean:
-    """The mean loss of updates, NaN if there was none, without those that had no finite loss."""
-
-    def __init__(self):
-        self.sum, self.updates, self.left_out = 0.0, 0, 0
-
-    def add(self, loss: float | None) -> None:
-        if loss is None:
-            self.left_out += 1
-        else:
-            self.sum, self.updates = self.sum + loss, self.updates + 1
-
-    def value(self) -> float:
-        return self.sum / self.updates if self.updates else math.nan
+def _mean(losses: list[float | None]) -> float:
+    finite = [loss for loss in losses if loss is not None]
+    return sum(finite) / len(finite) if finite else math.nan
 
 
 def _pairs(batch: Mapping[str, torch.Tensor], tokenizer: PreTrainedTokenizerBase | None, update: int) -> list[dict]:

@@ -40,7 +40,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
-        card: Makes the README.md of `push_to_hub`: `sharing.bare_card.bare_card`, or something that is called like it.
+        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or something that is called like it.
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
@@ -344,10 +344,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with what `UpdateGuard` and `TokenCounter` know, and `elapsed_seconds`.
-
-        These are seconds of training without validation, over all sessions of a resumed run.
-        """
+        """As in Trainer, with what guard and counter know, and the seconds of training without validation."""
         self._clock.carry_on_from(self.state.log_history)
         logs = {**logs, **self.guard.record(logs)}
         if "loss" in logs:

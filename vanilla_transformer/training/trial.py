@@ -39,7 +39,7 @@ _LONG_ENOUGH = 8
 def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
     """A recipe's training section without `bf16` where the device has no fast way to it: there float32 is far faster.
 
-    A run that goes on stays in the precision it was begun in. `bf16` beside `fp16` stays, for transformers to refuse.
+    A run that goes on stays in its precision. `bf16` beside `fp16` stays, for transformers to refuse.
     """
     if not training.get("bf16") or training.get("fp16"):
         return dict(training)
@@ -59,8 +59,7 @@ def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: st
 def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str, Any]):
     """The training arguments of a recipe's sections, once a model and a trainer could be made with them.
 
-    Raises:
-        ValueError: Something cannot be had here; section and field are named, and the remedy if there is one.
+    ValueError names section and field of what cannot be had here, and the remedy if there is one.
     """
 
     def small_model(fields: Mapping[str, Any]) -> VanillaTransformerForConditionalGeneration:
@@ -104,32 +103,24 @@ class _SoonEnough(StoppingCriteria):
 
 
 def try_decoding(recipe: Recipe) -> None:
-    """Translates with the recipe's decoding. The paper's own, without a field that differs, needs no trial.
+    """Translates with the recipe's decoding; ValueError names the field that `generate()` refuses, if it is one alone.
 
-    Raises:
-        ValueError: `generate()` refuses it; the message names the field that alone is to blame, if one is.
+    The paper's own, without a field that differs, needs no trial.
     """
-    decoding, size = recipe.decoding, recipe.tokenizer.vocab_size
-    if not decoding or (error := _refusal(decoding, size)) is None:
-        return
-    others = {name: {other: decoding[other] for other in decoding if other != name} for name in decoding}
-    name = next((name for name in decoding if _refusal(others[name], size) is None), None)
-    field = "decoding" if name is None else f"decoding.{name}"
-    raise ValueError(f"{field}: a trial on a tiny model failed ({type(error).__name__}: {error})") from error
+    config = VanillaTransformerConfig(vocab_size=recipe.tokenizer.vocab_size, **_TINY)
 
+    @torch.no_grad()
+    def translate(decoding: Mapping[str, Any]) -> None:
+        short = {name: min(decoding[name], _LONG_ENOUGH) for name in _LENGTHS if decoding.get(name) is not None}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = VanillaTransformerForConditionalGeneration(config).eval()
+            try:
+                model.generation_config = paper_generation_config(config, **{**decoding, **short})
+                sources = torch.tensor([[4, 5, config.eos_token_id]])
+                model.generate(sources, attention_mask=torch.ones_like(sources), stopping_criteria=[_SoonEnough()])
+            except Exception as error:
+                raise ValueError(f"a trial on a tiny model failed ({type(error).__name__}: {error})") from error
 
-@torch.no_grad()
-def _refusal(decoding: dict, vocab_size: int) -> Exception | None:
-    """What `generate()` raises with these fields, if anything. The state of random numbers stays as it was."""
-    config = VanillaTransformerConfig(vocab_size=vocab_size, **_TINY)
-    short = {name: min(decoding[name], _LONG_ENOUGH) for name in _LENGTHS if decoding.get(name) is not None}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = VanillaTransformerForConditionalGeneration(config).eval()
-        try:
-            model.generation_config = paper_generation_config(config, **{**decoding, **short})
-            sources = torch.tensor([[4, 5, config.eos_token_id]])
-            model.generate(sources, attention_mask=torch.ones_like(sources), stopping_criteria=[_SoonEnough()])
-        except Exception as error:
-            return error
-    return None
+    if recipe.decoding:
+        naming_the_field("decoding", recipe.decoding, translate)

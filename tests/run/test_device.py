@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from vanilla_transformer.command_line import COMMANDS
-from vanilla_transformer.device import chosen_device, has_bfloat16
+from vanilla_transformer.environment import has_bfloat16
+from vanilla_transformer.run.loading import chosen_device
 
 
 @pytest.mark.parametrize(
