@@ -33,9 +33,9 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
+            "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
             "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune", "convert-opus-mt",
-            "read-attention", "parse", "classify",
+            "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -96,11 +96,13 @@ def folder(tmp_path_factory):
     run_command("vanilla-transformer train phrasebook --output runs/phrasebook", folder)  # the quickstart's
     typed = set()
     for page in PAGES:
-        for language, text in blocks(page, "bash|python|yaml"):
+        parts = blocks(page, "bash|python|yaml")
+        code = [text for language, text in parts if language == "python"]  # a page is one session
+        for language, text in parts:
             if language == "yaml":
                 (folder / "mine.yaml").write_text(text, encoding="utf-8")
-            if language == "python":
-                done = PACKAGE.run(text, cwd=folder)
+            if language == "python" and text == code[-1]:
+                done = PACKAGE.run("\n".join(code), cwd=folder)
                 assert done.returncode == 0, f"{page.name}: {done.stderr}"
             for line in commands_in(text) if language == "bash" else []:
                 if line not in typed:
