@@ -204,13 +204,13 @@ def commit_files(
 
 def _send(action: Callable[[], Any]) -> Any:
     """What `action` returns. The client itself tries an upload again, but neither a new repository nor a commit."""
-    waits, begun = Waits(longest=16.0), time.monotonic()
+    waits = Waits(longest=16.0)
     while True:
         try:
             return action()
         except Exception as error:
             asked = _asked_to_wait(error)
-            if not _may_pass(error) or time.monotonic() - begun > _PATIENCE or asked > _LONGEST_WAIT:
+            if not _may_pass(error) or waits.seconds() > _PATIENCE or asked > _LONGEST_WAIT:
                 raise
             what = f"status {_status(error)}" if _status(error) else type(error).__name__
             waits.wait("The Hub did not answer as it should (%s); trying again in %.0f seconds.", what, at_least=asked)

@@ -179,7 +179,7 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
     end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
     steps = sorted({*range(every, end + 1, every), end})
     needed = {f"checkpoint-{step}" for step in (steps[-args.average_last :] if args.average_last else [])} | {best}
-    if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < step_of(whole[-1])):
+    if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < trained):
         _go_back(folder, whole, lost[0])
     remove_old_checkpoints(folder.checkpoints, args, best)
 
@@ -220,10 +220,8 @@ def _go_back(folder: RunFolder, whole: list[Path], lost: int) -> None:
         return
     moved = [set_aside(path, f"{path.name}.later").name for path in whole[len(earlier) :]]
     folder.finished.unlink(missing_ok=True)
-    logger.warning(
+    told = (
         "The end of the run needs the checkpoint of update %d: going back to %s. What came after it was moved to %s, "
-        "which can be removed.",
-        lost,
-        earlier[-1],
-        ", ".join(moved),
+        "which can be removed."
     )
+    logger.warning(told, lost, earlier[-1], ", ".join(moved))
