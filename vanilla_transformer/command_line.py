@@ -82,10 +82,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(commands: Iterable[Callable]) -> argparse.ArgumentParser:
-    """A parser whose sub-commands call functions: positional arguments are words, keyword-only ones are options.
-
-    A function's docstring says what it does and, under `Args:`, what each argument means.
-    """
+    """A parser whose sub-commands call functions: positional arguments are words, keyword-only ones are options."""
     parser = _Parser(
         prog="vanilla-transformer",
         description='The Transformer of "Attention Is All You Need": train it, translate with it, measure it.',

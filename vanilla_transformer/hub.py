@@ -58,10 +58,7 @@ def is_of_the_hub(path: str | Path) -> bool:
 def fetched_model(name: str, patterns: Sequence[str]) -> Path:
     """The cache's folder of the model USER/NAME or USER/NAME@REVISION, with the files that match one of the patterns.
 
-    Raises:
-        FileNotFoundError: There is no such model.
-        ConnectionError: The Hub cannot be reached.
-        PermissionError: The Hub does not know the token.
+    Raises what `run.loading.find_model` does.
     """
     from huggingface_hub import errors, is_offline_mode, snapshot_download
 
@@ -171,10 +168,7 @@ def commit_files(
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
 
-    Raises:
-        ValueError: The Hub refuses something, or the tag is another commit's.
-        PermissionError: The Hub does not know the token, or it may not write there.
-        ConnectionError: The Hub did not answer for a minute, or answered with errors only.
+    Raises what `sharing.publishing.publish` does of the Hub.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 

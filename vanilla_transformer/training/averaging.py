@@ -28,17 +28,16 @@ _COMPANIONS = (
 
 
 def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -> None:
-    """Writes a model whose every weight is the mean of that weight in all `checkpoints`.
+    """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
-    last checkpoint. The output appears whole or not at all.
+    last checkpoint.
 
     Args:
         checkpoints: Folders with `model.safetensors`, all of one architecture.
-        output: The new model's folder; it must not exist yet.
+        output: The new model's folder; FileExistsError if there is one.
 
     Raises:
-        FileExistsError: `output` exists.
         FileNotFoundError: A checkpoint has no `model.safetensors`.
         ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
         FloatingPointError: The mean is not finite.

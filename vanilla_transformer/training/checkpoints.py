@@ -151,12 +151,10 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
     """Brings the checkpoints of a run into the state in which the next save would have found them.
 
     What a kill left of a save is removed. A damaged checkpoint is moved aside, and if the end of the run needs it, to
-    average it or as the best, those after it too: training goes on from the one before it and makes them again. There
-    is a whole checkpoint, or nothing is done.
+    average it or as the best, those after it too: training goes on from the one before it and makes them again.
 
-    Raises:
-        ValueError: There are checkpoints, and none is whole. Nothing was changed.
-        OSError: A file cannot be read, or something is in the way. Nothing was changed.
+    Raises, before anything is changed, ValueError if there are checkpoints and none is whole, and OSError if a file
+    cannot be read or something is in the way.
     """
     found = folder.checkpoint_folders()
     faults = {path: fault for path in found if (fault := folder.fault_of(path)) is not None}

@@ -171,20 +171,14 @@ class TokenCounter:
         self.real = real if self.real is None else self.real + real
 
     def record(self, seconds: float) -> dict[str, float]:
-        """What belongs into a log record of so many seconds, over all processes; counting begins anew.
-
-        That is `target_tokens_per_second`, and `real_share`: tokens per cell of sources and targets, from 0 to 1.
-        """
+        """Speed and `real_share` (tokens per cell of both sides) of all processes in so many seconds; begins anew."""
         cells, real = self.cells, self.real
         self.__init__()
         if real is None or seconds <= 0:
             return {}
-        counts = reduce(torch.cat((real, real.new_tensor([cells]))), "sum")
-        source, target, cells = counts.tolist()
-        return {
-            "target_tokens_per_second": round(target / seconds, 1),
-            "real_share": round((source + target) / cells, 4),
-        }
+        source, target, cells = reduce(torch.cat((real, real.new_tensor([cells]))), "sum").tolist()
+        share = round((source + target) / cells, 4)
+        return {"target_tokens_per_second": round(target / seconds, 1), "real_share": share}
 
 
 class Clock:
