@@ -33,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     def end(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        if _is_importing(frame):
+        while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+            frame = frame.f_back
+        if frame is not None:  # exceptions raised while a module is imported are often swallowed, or printed and lost
             _end_here(number)
         raise KeyboardInterrupt
 
@@ -58,13 +60,6 @@ def main(arguments: list[str] | None = None) -> int:
             return 128 + came[0]
     finally:
         sys.unraisablehook = hook
-
-
-def _is_importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: exceptions raised there are often swallowed, or printed and lost."""
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    return frame is not None
 
 
 def _end_here(number: int) -> None:

@@ -83,10 +83,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(commands: Iterable[Callable]) -> argparse.ArgumentParser:
-    """A parser whose sub-commands call functions: positional arguments are words, keyword-only ones are options.
-
-    A function's docstring says what it does and, under `Args:`, what each argument means.
-    """
+    """A parser whose sub-commands call functions: positional arguments are words, keyword-only ones are options."""
     parser = _Parser(
         prog="vanilla-transformer",
         description='The Transformer of "Attention Is All You Need": train it, translate with it, measure it.',
@@ -100,7 +97,10 @@ def command_parser(commands: Iterable[Callable]) -> argparse.ArgumentParser:
 
 
 def _add_command(commands, function: Callable) -> None:
-    summary, details = _split_docstring(function)
+    # What stands before `Args:` and, by name, what stands there of each argument.
+    summary, _, arguments = inspect.getdoc(function).partition("\nArgs:\n")
+    summary = summary.strip()
+    details = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {6,}.+)*)", arguments, flags=re.MULTILINE))
     command = commands.add_parser(
         function.__name__,
         help=summary.splitlines()[0],
@@ -114,7 +114,7 @@ def _add_command(commands, function: Callable) -> None:
     words = [each for each in parameters if each.kind is not each.KEYWORD_ONLY and _kind(each.annotation)[1]]
     takes_words = any(each.default is not each.empty for each in words)  # those needed stand before the options
     for parameter in parameters:
-        _add_parameter(command, parameter, details[parameter.name], takes_words)
+        _add_parameter(command, parameter, " ".join(details[parameter.name].split()), takes_words)
 
 
 def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Parameter, help: str, takes_words: bool):
@@ -144,13 +144,6 @@ def _kind(annotation: Any) -> tuple[type, bool]:
     if typing.get_origin(annotation) is list:
         return typing.get_args(annotation)[0], True
     return annotation, False
-
-
-def _split_docstring(function: Callable) -> tuple[str, dict[str, str]]:
-    """What stands before `Args:` and, by name, what stands there of each argument."""
-    summary, _, arguments = inspect.getdoc(function).partition("\nArgs:\n")
-    found = re.findall(r"^ {4}(\w+): (.+(?:\n {6,}.+)*)", arguments, flags=re.MULTILINE)
-    return summary.strip(), {name: " ".join(text.split()) for name, text in found}
 
 
 def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str, str]:

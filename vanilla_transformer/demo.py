@@ -258,7 +258,7 @@ class BoundedRequests:
 
 
 def show(path: str | Path, host: str | None = None, port: int | None = None) -> None:
-    """Shows the page of a model, as for [`Demo`], until it is interrupted.
+    """Shows the page until it is interrupted.
 
     Args:
         path: As for [`Demo`].

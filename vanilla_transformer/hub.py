@@ -58,10 +58,7 @@ def is_of_the_hub(path: str | Path) -> bool:
 def fetched_model(name: str, patterns: Sequence[str]) -> Path:
     """The cache's folder of the model USER/NAME or USER/NAME@REVISION, with the files that match one of the patterns.
 
-    Raises:
-        FileNotFoundError: There is no such model.
-        ConnectionError: The Hub cannot be reached.
-        PermissionError: The Hub does not know the token.
+    Raises what `run.loading.find_model` does.
     """
     from huggingface_hub import errors, is_offline_mode, snapshot_download
 
@@ -171,10 +168,7 @@ def commit_files(
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
 
-    Raises:
-        ValueError: The Hub refuses something, or the tag is another commit's.
-        PermissionError: The Hub does not know the token, or it may not write there.
-        ConnectionError: The Hub did not answer for a minute, or answered with errors only.
+    Raises what `sharing.publishing.publish` does of the Hub.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
@@ -204,13 +198,13 @@ def commit_files(
 
 def _send(action: Callable[[], Any]) -> Any:
     """What `action` returns. The client itself tries an upload again, but neither a new repository nor a commit."""
-    waits, begun = Waits(longest=16.0), time.monotonic()
+    waits = Waits(longest=16.0)
     while True:
         try:
             return action()
         except Exception as error:
             asked = _asked_to_wait(error)
-            if not _may_pass(error) or time.monotonic() - begun > _PATIENCE or asked > _LONGEST_WAIT:
+            if not _may_pass(error) or waits.seconds() > _PATIENCE or asked > _LONGEST_WAIT:
                 raise
             what = f"status {_status(error)}" if _status(error) else type(error).__name__
             waits.wait("The Hub did not answer as it should (%s); trying again in %.0f seconds.", what, at_least=asked)

@@ -88,7 +88,12 @@ def _ask(idle: "SimpleQueue[Connection]", item):
 
 def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connection) -> None:
     leave_signals_to_parent()
-    _end_with_parent()
+
+    def end_with_parent() -> None:  # for whatever reason it ends, and whatever is being done here
+        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if begin is not None:
         begin()
     while True:
@@ -101,13 +106,3 @@ def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connect
         except Exception as error:
             answer = None, error, traceback.format_exc()
         connection.send(answer)
-
-
-def _end_with_parent() -> None:
-    """Ends this process as soon as its parent has ended, for whatever reason and whatever is being done here."""
-
-    def watch():
-        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -1,7 +1,7 @@
 """From a recipe to its training corpus as token ids."""
 
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 
@@ -24,6 +24,8 @@ def prepare(
         tokenizer: Folder of a vocabulary to use; if it is not given, one is learned as the recipe says.
         workers: Processes that tokenise; one for each core if it is not given.
     """
+    from tqdm import tqdm
+
     from ..data.corpora import open_stream
     from ..data.prepared import corpus_begun_with
     from ..data.preparing import prepare as prepare_corpus
@@ -36,29 +38,15 @@ def prepare(
     languages = data.source_language, data.target_language
     begun = corpus_begun_with(output)
     stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience, begun=begun)
-    with _progress(stream.pairs) as show:
+    options = {"total": stream.pairs, "unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
+    with ExitStack() as stack:
+        bars: dict[str, tqdm] = {}  # first of pairs to learn from, then of pairs to tokenise
+
+        def show(step: str, pairs: int) -> None:
+            if step not in bars:
+                stack.close()
+                bars[step] = stack.enter_context(tqdm(desc=step, initial=pairs, **options))
+            bars[step].update(pairs - bars[step].n)
+
         report = prepare_corpus(stream, vocabulary, output, limits=data.limits, workers=workers, on_progress=show)
     print(f"{report}\nEverything is in {output}.")
-
-
-@contextmanager
-def _progress(total: int | None):
-    """A function that shows on a terminal how many pairs have been read: first to learn from, then to tokenise."""
-    from tqdm import tqdm
-
-    bars: dict[str, tqdm] = {}
-
-    def show(step: str, pairs: int) -> None:
-        if step not in bars:
-            for bar in bars.values():
-                bar.close()
-            bars[step] = tqdm(
-                desc=step, total=total, initial=pairs, unit=" pairs", unit_scale=True, disable=not sys.stderr.isatty()
-            )
-        bars[step].update(pairs - bars[step].n)
-
-    try:
-        yield show
-    finally:
-        for bar in bars.values():
-            bar.close()

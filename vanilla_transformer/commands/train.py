@@ -45,8 +45,14 @@ def train(
 
     if not plain_process and (done := prepare_for_training(device)):
         logger.info("%s", done)
-    if Path(recipe).is_dir() and recipe not in list_recipes():
-        recipe, output = _of_run(Path(recipe), output, resume)
+    if (run := Path(recipe)).is_dir() and recipe not in list_recipes():
+        if not resume:
+            raise UsageError(f"{run} is a folder: name a recipe, or add --resume to go on with the run in it.")
+        if output is not None and output.resolve() != run.resolve():
+            raise UsageError(f"--resume {run} goes on in that folder: leave --output out.")
+        recipe, output = run / "recipe.yaml", run
+        if not recipe.is_file():
+            raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
     output = output or Path("runs") / Path(recipe).stem
     commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
     commands["command_to_resume"] = _command_to_resume(output, plain_process, device)
@@ -63,18 +69,6 @@ def train(
     use = "parse" if settings.is_parser else "translate"
     print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
     print(f'  vanilla-transformer {use} --model {folder.path} "..."')
-
-
-def _of_run(run: Path, output: Path | None, resume: bool) -> tuple[Path, Path]:
-    """Recipe and folder of a run that is to go on."""
-    if not resume:
-        raise UsageError(f"{run} is a folder: name a recipe, or add --resume to go on with the run in it.")
-    if output is not None and output.resolve() != run.resolve():
-        raise UsageError(f"--resume {run} goes on in that folder: leave --output out.")
-    recipe = run / "recipe.yaml"
-    if not recipe.is_file():
-        raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
-    return recipe, run
 
 
 def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:

@@ -277,14 +277,10 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
 def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool) -> Iterator[str]:
     """What is written for a line."""
     if as_json:
-        records = [
-            {
-                "text": each.text,
-                "score": each.score,
-                **({"alignment": asdict(each.alignment)} if each.alignment else {}),
-            }
-            for each in hypotheses
-        ]
+        records = list(map(asdict, hypotheses))
+        for record in records:
+            if record["alignment"] is None:
+                del record["alignment"]
         yield _json_line({"source": source, "translations": records}) + "\n"
         return
     for each in hypotheses if n_best else hypotheses[:1]:

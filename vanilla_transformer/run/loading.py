@@ -82,11 +82,7 @@ def load_weights(kind: type, path: str | Path, **options):
 def load_model(
     path: str | Path, device: str | torch.device = "auto"
 ) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Loads the model that `find_model` finds and its tokenizer.
-
-    Args:
-        path: As for `find_model`.
-        device: Where the model is to be, as for `chosen_device`.
+    """Loads the model that `find_model` finds, onto the device that `chosen_device` chooses, and its tokenizer.
 
     Raises:
         FileNotFoundError: There is no model at `path`.

@@ -173,7 +173,7 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
             raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
         for name, text in (overrides or {}).items():
             _override(content, name, text)
-        return _build(Recipe, content, "")
+        return _checked("", content, Recipe)
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"Recipe {path.name}: {error}") from error
 
@@ -258,33 +258,25 @@ def _override(content: dict, name: str, text: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- checking
 
 
-def _build(kind: type, content: Any, prefix: str) -> Any:
-    """Makes a dataclass of plain values, refusing unknown names and wrong kinds of values."""
-    if not isinstance(content, dict):
-        raise ValueError(f"{prefix.rstrip('.')} must be a mapping, not {_shown(content)}")
-    hints = typing.get_type_hints(kind)
-    values = {}
-    for name, value in content.items():
-        _check_known(name, hints, prefix)
-        values[name] = _checked(f"{prefix}{name}", value, hints[name])
-    for each in dataclasses.fields(kind):
-        required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-        if required and values.get(each.name) is None:
-            raise ValueError(f"{prefix}{each.name} is missing")
-    return kind(**values)
-
-
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value, f"{name}.")
-    if name not in _OPEN_SECTIONS:
+    """What a field or a section is to be, of plain values, refusing unknown names and wrong kinds of values."""
+    is_ours = dataclasses.is_dataclass(hint)
+    if not is_ours and name not in _OPEN_SECTIONS:
         return _of_type(name, value, hint)
     if not isinstance(value, dict):
         raise ValueError(f"{name} must be a mapping, not {_shown(value)}")
-    known = _OPEN_SECTIONS[name]()
-    for key in value:
-        _check_known(key, known, f"{name}.")
-    return {key: _of_type(f"{name}.{key}", each, known[key]) for key, each in value.items()}
+    known = typing.get_type_hints(hint) if is_ours else _OPEN_SECTIONS[name]()
+    prefix, values = f"{name}." if name else "", {}
+    for key, each in value.items():
+        _check_known(key, known, prefix)
+        values[key] = _checked(f"{prefix}{key}", each, known[key])
+    if not is_ours:
+        return values
+    for each in dataclasses.fields(hint):
+        required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        if required and values.get(each.name) is None:
+            raise ValueError(f"{prefix}{each.name} is missing")
+    return hint(**values)
 
 
 def _model_fields() -> dict[str, Any]:

@@ -51,42 +51,39 @@ def bounds_here(seconds: float) -> Bounds:
 
     Three eighths are for connections that come and go, the rest for everything else.
     """
-    files = _most_files()
-    return Bounds(seconds, connections=min(_MOST_CONNECTIONS, files // 2), backlog=max(1, min(_BACKLOG, files // 8)))
-
-
-def _most_files() -> int:
     try:
         import resource
+
+        (files, hard), wanted = resource.getrlimit(resource.RLIMIT_NOFILE), 4 * _MOST_CONNECTIONS
+        if files == resource.RLIM_INFINITY:
+            files = wanted
+        elif files < wanted:
+            files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     except ImportError:  # on Windows, whose event loop has another limit
-        return 512
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * _MOST_CONNECTIONS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if soft == resource.RLIM_INFINITY else soft
+        files = 512
+    return Bounds(seconds, connections=min(_MOST_CONNECTIONS, files // 2), backlog=max(1, min(_BACKLOG, files // 8)))
 
 
 def listen(app, host: str, port: int, bounds: Bounds) -> None:
     """Answers requests until SIGTERM or Ctrl-C, then finishes those taken on. OSError says why it cannot listen."""
-    _try_address(host, port)
-    # At the end it waits at most 30 seconds for clients that do not read their answers.
-    uvicorn.run(
-        app, host=host, port=port, http=partial(BoundedConnection, bounds), ws="none", loop="asyncio",
-        backlog=bounds.backlog, timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=30, access_log=False,
-        log_config=_log_config(),
-    )  # fmt: skip
-
-
-def _try_address(host: str, port: int) -> None:
-    """uvicorn itself would end the process with three lines, and `[Errno 98]` in them."""
-    try:
+    try:  # uvicorn itself would end the process with three lines, and `[Errno 98]` in them
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             socket.create_server(address[:2], family=family).close()
     except (OSError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error).partition(" (")[0]
         raise OSError(f"Cannot listen at {host}, port {port} ({why}): choose another --port or --host.") from error
+    # uvicorn's log, but no client can fill it, to which asyncio too reports what goes wrong with connections.
+    log = deepcopy(LOGGING_CONFIG)
+    log["filters"] = {"sparing": {"()": SparingFilter}}
+    log["handlers"]["default"]["filters"] = ["sparing"]
+    log["loggers"]["asyncio"] = {"filters": ["sparing"]}
+    # At the end it waits at most 30 seconds for clients that do not read their answers.
+    uvicorn.run(
+        app, host=host, port=port, http=partial(BoundedConnection, bounds), ws="none", loop="asyncio",
+        backlog=bounds.backlog, timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=30, access_log=False,
+        log_config=log,
+    )  # fmt: skip
 
 
 class BoundedConnection(H11Protocol):
@@ -162,11 +159,9 @@ class BoundedConnection(H11Protocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _is_waiting(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-
     def _make_room(self) -> None:
-        waiting = [each for each in self.connections if each._is_waiting() and not each.transport.is_closing()]
+        open_ones = [each for each in self.connections if not each.transport.is_closing()]
+        waiting = [each for each in open_ones if not each._is_answering() or each.cycle.more_body]
         longest = min(waiting, key=lambda each: each._waiting_since)
         if longest is self:
             self._answer(503, f"{self._bounds.connections:,} connections are busy, there can be no more: try later.")
@@ -260,12 +255,3 @@ class SparingFilter(logging.Filter):
                 record.args = ()
         self._said[place] += 1
         return self._said[place] <= self.messages
-
-
-def _log_config() -> dict:
-    """uvicorn's, but no client can fill the log, to which asyncio too reports what goes wrong with connections."""
-    config = deepcopy(LOGGING_CONFIG)
-    config["filters"] = {"sparing": {"()": SparingFilter}}
-    config["handlers"]["default"]["filters"] = ["sparing"]
-    config["loggers"]["asyncio"] = {"filters": ["sparing"]}
-    return config

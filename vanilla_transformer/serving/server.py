@@ -1,12 +1,7 @@
 """Translates over HTTP, texts of several requests together in one batch.
 
-    vanilla-transformer serve runs/phrasebook --port 8000
-    curl http://127.0.0.1:8000/translate --json '{"texts": ["The dog is old."]}'
-    {"translations":["Der Hund ist alt."]}
-
 Each translation is the one that `vanilla-transformer translate` makes. GET /docs says how to use the service, and what
-is refused with which status. SIGTERM or Ctrl-C ends the server after the requests that it has taken on; how it deals
-with clients that hold connections is in `connections.py`.
+is refused with which status. How it deals with clients that hold connections is in `connections.py`.
 
 One model, and one thread that runs it: for more, start several behind a load balancer. There is no TLS and no
 authentication: put a proxy in front of it for these.

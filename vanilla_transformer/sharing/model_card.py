@@ -96,12 +96,7 @@ def bare_card(
 ) -> str:
     """The card of a model that came without the records of a run, which it says. A recipe may lie beside it.
 
-    Args:
-        model: The model's folder.
-        title: As for `model_card`, like those that follow.
-        repository: Where the model will be.
-        license: Name of its licence.
-        datasets: The Hub's datasets that it was trained on.
+    `model` is its folder; the rest is as for `model_card`, with the Hub's datasets that it was trained on.
     """
     config = VanillaTransformerConfig.from_pretrained(model)
     file = Path(model) / "recipe.yaml"

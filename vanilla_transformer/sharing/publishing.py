@@ -30,17 +30,11 @@ _SOME_HAVE = ("recipe.yaml", "special_tokens_map.json", KNOWN_WORDS)
 
 @dataclass(frozen=True)
 class Publication:
-    """What was published, or would be.
-
-    Attributes:
-        repository: Its name.
-        files: Sizes in bytes by path in the repository.
-        commit: The commit that was made; None of a dry run, or if the repository had all of it already.
-    """
+    """What was published, or would be."""
 
     repository: str
-    files: dict[str, int]
-    commit: CommitInfo | None
+    files: dict[str, int]  # sizes in bytes by path in the repository
+    commit: CommitInfo | None  # None of a dry run
 
 
 def publish(

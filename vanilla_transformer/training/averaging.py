@@ -28,17 +28,16 @@ _COMPANIONS = (
 
 
 def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -> None:
-    """Writes a model whose every weight is the mean of that weight in all `checkpoints`.
+    """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
-    last checkpoint. The output appears whole or not at all.
+    last checkpoint.
 
     Args:
         checkpoints: Folders with `model.safetensors`, all of one architecture.
-        output: The new model's folder; it must not exist yet.
+        output: The new model's folder; FileExistsError if there is one.
 
     Raises:
-        FileExistsError: `output` exists.
         FileNotFoundError: A checkpoint has no `model.safetensors`.
         ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
         FloatingPointError: The mean is not finite.
@@ -47,7 +46,26 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -
         raise ValueError("There are no checkpoints to average.")
     folders = [Path(checkpoint) for checkpoint in checkpoints]
     with written_beside(Path(output)) as beside:
-        save_file(_mean_weights(folders), beside / WEIGHTS, metadata={"format": "pt"})
+        mean = {name: weight.double() for name, weight in _weights(folders[0]).items()}
+        for folder in folders[1:]:
+            weights = _weights(folder)
+            for name in mean.keys() | weights.keys():
+                shapes = [tuple(w[name].shape) if name in w else None for w in (mean, weights)]
+                if shapes[0] != shapes[1]:
+                    raise ValueError(
+                        f"{folders[0]} and {folder} are not of one architecture: {name} has the shapes "
+                        f"{shapes[0] or 'none'} and {shapes[1] or 'none'}."
+                    )
+                mean[name] += weights[name].double()
+        types = {name: weight.dtype for name, weight in _weights(folders[-1]).items()}
+        mean = {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
+        for name, weight in mean.items():
+            if not weight.isfinite().all():
+                raise FloatingPointError(
+                    f"The weights of {', '.join(map(str, folders))} are not finite ({name}): the model is of no use. "
+                    "Train with a lower rate (training.noam_factor)."
+                )
+        save_file(mean, beside / WEIGHTS, metadata={"format": "pt"})
         _copy_companions(folders[-1], beside)
         write_digests(beside)
 
@@ -72,29 +90,6 @@ def _copy_companions(model: Path, output: Path) -> None:
 def is_of_a_model(path: Path) -> bool:
     """Whether a file has a name that one of a model has."""
     return path.name == WEIGHTS or any(map(path.match, _COMPANIONS))
-
-
-def _mean_weights(folders: list[Path]) -> dict[str, torch.Tensor]:
-    mean = {name: weight.double() for name, weight in _weights(folders[0]).items()}
-    for folder in folders[1:]:
-        weights = _weights(folder)
-        for name in mean.keys() | weights.keys():
-            shapes = [tuple(w[name].shape) if name in w else None for w in (mean, weights)]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"{folders[0]} and {folder} are not of one architecture: {name} has the shapes "
-                    f"{shapes[0] or 'none'} and {shapes[1] or 'none'}."
-                )
-            mean[name] += weights[name].double()
-    types = {name: weight.dtype for name, weight in _weights(folders[-1]).items()}
-    mean = {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
-    for name, weight in mean.items():
-        if not weight.isfinite().all():
-            raise FloatingPointError(
-                f"The weights of {', '.join(map(str, folders))} are not finite ({name}): the model is of no use. Train "
-                "with a lower rate (training.noam_factor)."
-            )
-    return mean
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:

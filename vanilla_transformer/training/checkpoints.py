@@ -151,12 +151,10 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
     """Brings the checkpoints of a run into the state in which the next save would have found them.
 
     What a kill left of a save is removed. A damaged checkpoint is moved aside, and if the end of the run needs it, to
-    average it or as the best, those after it too: training goes on from the one before it and makes them again. There
-    is a whole checkpoint, or nothing is done.
+    average it or as the best, those after it too: training goes on from the one before it and makes them again.
 
-    Raises:
-        ValueError: There are checkpoints, and none is whole. Nothing was changed.
-        OSError: A file cannot be read, or something is in the way. Nothing was changed.
+    Raises, before anything is changed, ValueError if there are checkpoints and none is whole, and OSError if a file
+    cannot be read or something is in the way.
     """
     found = folder.checkpoint_folders()
     faults = {path: fault for path in found if (fault := folder.fault_of(path)) is not None}
@@ -179,8 +177,18 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
     end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
     steps = sorted({*range(every, end + 1, every), end})
     needed = {f"checkpoint-{step}" for step in (steps[-args.average_last :] if args.average_last else [])} | {best}
-    if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < step_of(whole[-1])):
-        _go_back(folder, whole, lost[0])
+    if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < trained):
+        earlier = [path for path in whole if step_of(path) < lost[0]]
+        if earlier:
+            moved = [set_aside(path, f"{path.name}.later").name for path in whole[len(earlier) :]]
+            folder.finished.unlink(missing_ok=True)
+            told = (
+                "The end of the run needs the checkpoint of update %d: going back to %s. What came after it was moved "
+                "to %s, which can be removed."
+            )
+            logger.warning(told, lost[0], earlier[-1], ", ".join(moved))
+        else:
+            logger.warning("There is no checkpoint before update %d, and the run ends without that one.", lost[0])
     remove_old_checkpoints(folder.checkpoints, args, best)
 
 
@@ -210,20 +218,3 @@ def check_state(checkpoint: Path, trainer: Trainer) -> None:
         for name in sorted(names):
             if not file.get_tensor(name).isfinite().all():
                 raise ValueError(f"{checkpoint / WEIGHTS} is not finite in {name}: training cannot go on from it.")
-
-
-def _go_back(folder: RunFolder, whole: list[Path], lost: int) -> None:
-    """Moves the checkpoints after the lost one aside, if there is one before it to go on from."""
-    earlier = [path for path in whole if step_of(path) < lost]
-    if not earlier:
-        logger.warning("There is no checkpoint before update %d, and the run ends without that one.", lost)
-        return
-    moved = [set_aside(path, f"{path.name}.later").name for path in whole[len(earlier) :]]
-    folder.finished.unlink(missing_ok=True)
-    logger.warning(
-        "The end of the run needs the checkpoint of update %d: going back to %s. What came after it was moved to %s, "
-        "which can be removed.",
-        lost,
-        earlier[-1],
-        ", ".join(moved),
-    )

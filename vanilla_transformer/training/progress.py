@@ -133,28 +133,22 @@ class StopOnRequest(TrainerCallback):
         def request(number, frame):
             self.signal, self.requested = number, True
             # In another thread: the interrupted code may hold the very lock that logging needs.
-            _thread.start_new_thread(self._tell, ())
+            _thread.start_new_thread(tell, ())
+
+        def tell():
+            self.on_request()
+            logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
 
         with first_signal(request):
             yield
 
-    def _tell(self) -> None:
-        self.on_request()
-        logger.warning("Stopping after this update; a checkpoint is saved. Interrupt again to stop at once.")
-
     def on_step_end(self, args, state, control, **kwargs):
-        self.requested = self._any_process_asks(args)
+        if args.world_size > 1:  # all stop after the same update: one that went on alone would wait for ever
+            asking = torch.tensor(float(self.requested), device=args.device)
+            torch.distributed.all_reduce(asking, torch.distributed.ReduceOp.MAX)
+            self.requested = bool(asking)
         if self.requested:
-            control.should_save = True
-            control.should_training_stop = True
-
-    def _any_process_asks(self, args) -> bool:
-        """All processes stop after the same update: one that went on alone would wait for the others for ever."""
-        if args.world_size == 1:
-            return self.requested
-        asking = torch.tensor(float(self.requested), device=args.device)
-        torch.distributed.all_reduce(asking, torch.distributed.ReduceOp.MAX)
-        return bool(asking)
+            control.should_save = control.should_training_stop = True
 
 
 # -------------------------------------------------------------------------------------------------------------- speed
@@ -177,20 +171,14 @@ class TokenCounter:
         self.real = real if self.real is None else self.real + real
 
     def record(self, seconds: float) -> dict[str, float]:
-        """What belongs into a log record of so many seconds, over all processes; counting begins anew.
-
-        That is `target_tokens_per_second`, and `real_share`: tokens per cell of sources and targets, from 0 to 1.
-        """
+        """Speed and `real_share` (tokens per cell of both sides) of all processes in so many seconds; begins anew."""
         cells, real = self.cells, self.real
         self.__init__()
         if real is None or seconds <= 0:
             return {}
-        counts = reduce(torch.cat((real, real.new_tensor([cells]))), "sum")
-        source, target, cells = counts.tolist()
-        return {
-            "target_tokens_per_second": round(target / seconds, 1),
-            "real_share": round((source + target) / cells, 4),
-        }
+        source, target, cells = reduce(torch.cat((real, real.new_tensor([cells]))), "sum").tolist()
+        share = round((source + target) / cells, 4)
+        return {"target_tokens_per_second": round(target / seconds, 1), "real_share": share}
 
 
 class Clock:

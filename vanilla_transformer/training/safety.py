@@ -30,23 +30,18 @@ class UpdateGuard(TrainerCallback):
     Args:
         limit: After so many skipped updates in a row training stops, with a checkpoint.
         path: The pairs of the last skipped update are then written here, as JSON lines.
-
-    Attributes:
-        error: What to tell the user once training has stopped; None as long as all is well.
-        on_stop: Called when training is about to be stopped.
-        grad_norm: The norm of this update's gradients if it is known already; None: the guard computes it.
     """
 
     def __init__(self, limit: int, path: Path):
         self.limit, self.path = limit, path
-        self.on_stop: Callable[[], None] = lambda: None
+        self.on_stop: Callable[[], None] = lambda: None  # called when training is about to be stopped
         self.begin()
 
     def begin(self) -> None:
         """Forgets all that was before: training begins or goes on."""
-        self.error: str | None = None
+        self.error: str | None = None  # what to tell the user once training has stopped
         self.in_a_row = self.skipped = 0
-        self.grad_norm: torch.Tensor | float | None = None
+        self.grad_norm: torch.Tensor | float | None = None  # of this update; None: the guard computes it
         self.loss: torch.Tensor | float = 0.0  # of the update under way
         self.batches: list[Mapping[str, torch.Tensor]] = []  # of the update under way
         self.window, self.session = [], []  # losses since the last record, and of all updates; None: it was skipped

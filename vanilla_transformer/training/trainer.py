@@ -220,11 +220,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     ) -> dict[str, float]:
         """Loss per real token (nats, no label smoothing), its perplexity, and BLEU with `predict_with_generate`.
 
-        Args:
-            eval_dataset: Rows with `input_ids` and `labels`; None: the trainer's own.
-            ignore_keys: For compatibility; has no effect.
-            metric_key_prefix: What the names of the metrics begin with.
-            **generate_options: Override `args.generation_num_beams` and the model's generation config.
+        Arguments are Trainer's; `ignore_keys` has no effect, and what else is given overrides the decoding.
 
         Returns:
             `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100) and
@@ -276,9 +272,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         """As in Trainer; a stream goes on where the checkpoint left it.
 
-        Raises:
-            DamagedError: A file of the checkpoint is not the one that was saved.
-            FloatingPointError: Too many updates in a row were not finite.
+        DamagedError if a file of that is not the one saved; FloatingPointError as `guard` says.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)

@@ -68,28 +68,24 @@ def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str
 
     def tried(fields: Mapping[str, Any]) -> VanillaTransformerTrainingArguments:
         arguments = VanillaTransformerTrainingArguments(output, **fields)
-        if not arguments.fsdp and not arguments.deepspeed:  # accelerate sets these up once for a process
-            _try_trainer(small_model(model), copy.copy(arguments))
+        if arguments.fsdp or arguments.deepspeed:  # accelerate sets these up once for a process
+            return arguments
+        rows = Dataset.from_dict({"input_ids": [[4, 2]], "labels": [[5, 2]]})
+        with tempfile.TemporaryDirectory() as folder:
+            elsewhere = copy.copy(arguments)
+            elsewhere.output_dir, elsewhere.push_to_hub = folder, False
+            trainer = VanillaTransformerTrainer(small_model(model), elsewhere, eval_dataset=rows)
+            precision = arguments.mixed_precision
+            if precision != "no" and not trainer.accelerator.native_amp:  # accelerate would go on in float32
+                raise ValueError(
+                    f"{precision} has no effect on the device {arguments.device.type}: leave it out, or take bf16."
+                )
+            trainer.create_optimizer_and_scheduler(arguments.max_steps)
+            trainer.get_eval_dataloader()
         return arguments
 
     naming_the_field("model", model, small_model)
     return naming_the_field("training", training, tried)
-
-
-def _try_trainer(
-    model: VanillaTransformerForConditionalGeneration, arguments: VanillaTransformerTrainingArguments
-) -> None:
-    rows = Dataset.from_dict({"input_ids": [[4, 2]], "labels": [[5, 2]]})
-    with tempfile.TemporaryDirectory() as folder:
-        arguments.output_dir, arguments.push_to_hub = folder, False
-        trainer = VanillaTransformerTrainer(model, arguments, eval_dataset=rows)
-        precision = arguments.mixed_precision
-        if precision != "no" and not trainer.accelerator.native_amp:  # accelerate would go on in float32
-            raise ValueError(
-                f"{precision} has no effect on the device {arguments.device.type}: leave it out, or take bf16."
-            )
-        trainer.create_optimizer_and_scheduler(arguments.max_steps)
-        trainer.get_eval_dataloader()
 
 
 # ------------------------------------------------------------------------------------------------------------- decoding
