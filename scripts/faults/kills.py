@@ -33,8 +33,8 @@ from vanilla_transformer.run.folder import RunFolder
 
 
 ROOT = Path(__file__).resolve().parents[2]
-# A checkpoint every two updates, of which only two are kept: much is written and removed.
-SETTINGS = {
+# A model of seconds.
+SMALL = {
     "data.train": "phrasebook:train:300",
     "data.validation": "phrasebook:validation:4",
     "data.test.phrasebook": "phrasebook:test:4",
@@ -42,6 +42,10 @@ SETTINGS = {
     **{f"model.{name}": 32 for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")},
     **{f"model.{name}": 1 for name in ("encoder_layers", "decoder_layers")},
     **{f"model.{side}_attention_heads": 2 for side in ("encoder", "decoder")},
+}
+# A checkpoint every two updates, of which only two are kept: much is written and removed.
+SETTINGS = {
+    **SMALL,
     "model.dropout": 0.1,
     "training.max_steps": 160,
     "training.warmup_steps": 40,

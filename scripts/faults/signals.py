@@ -31,17 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from kills import ROOT, SMALL
 
 
-ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
-    "data.train": "phrasebook:train:300",
-    "data.validation": "phrasebook:validation:4",
-    "data.test.phrasebook": "phrasebook:test:4",
-    "tokenizer.vocab_size": 300,
-    **{f"model.{name}": 32 for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")},
-    **{f"model.{name}": 1 for name in ("encoder_layers", "decoder_layers")},
-    **{f"model.{side}_attention_heads": 2 for side in ("encoder", "decoder")},
+    **SMALL,
     "training.max_steps": 60,
     "training.warmup_steps": 20,
     "training.max_tokens": 256,
