@@ -1,0 +1,40 @@
+"""How well and how fast the phrasebook is learned, seed by seed.
+
+    python scripts/benchmarks/phrasebook_seeds.py runs/seeds
+
+trains `phrasebook` once a seed, one after the other with all cores, and prints the share of unseen sentences that come
+out exactly right. A seed that is done is not trained again; one that was interrupted goes on.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from vanilla_transformer.run.folder import RunFolder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="folder for the runs")
+    parser.add_argument("--seeds", nargs="+", default=["42", "1", "2", "3", "4"])
+    arguments = parser.parse_args()
+    print("| seed | validation, % | test, % | seconds of training |\n| ---: | ---: | ---: | ---: |", flush=True)
+    for seed in arguments.seeds:
+        folder = RunFolder(arguments.output / seed)
+        if not folder.scores.exists():
+            command = [sys.executable, "-m", "vanilla_transformer", "train", "phrasebook", "--training.seed", seed]
+            subprocess.run([*command, "--output", str(folder.path), "--resume"], check=True, stdout=subprocess.DEVNULL)
+        scores = json.loads(folder.scores.read_text(encoding="utf-8"))
+        exact = {
+            score["test_set"]: score["value"]
+            for score in scores
+            if score["chosen"] and score["metric"] == "exact_match"
+        }
+        seconds = next(record["train_runtime"] for record in folder.log_records() if "train_runtime" in record)
+        print(f"| {seed} | {exact['validation']:.1f} | {exact['phrasebook']:.1f} | {seconds:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""The ladder from Multi30k's plain recipe to the best one: each rung adds one thing to the rung below it.
+
+    python scripts/experiments/ladder.py --data multi30k --output runs/ladder --seeds 1 2 3 --workers 2
+    python scripts/experiments/ladder.py --data multi30k --output runs/ladder --rungs none --test --picture ladder.png
+
+The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_en_de` with the overrides of its rung and
+of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. What is done is not done again, and what was
+interrupted or killed goes on. All rungs get their first seed before any gets its second.
+
+Rungs are chosen on the validation set. Test sets are read only with --test: every run that is done and was not tested
+yet then translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of the
+published results. "Against the rung below" is the difference of the means of the seeds that both have, and the p-value
+of approximate randomisation over the translations of all those seeds.
+"""
+
+import argparse
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from vanilla_transformer.evaluation.scores import compare_systems, score_translations
+from vanilla_transformer.files import text_lines
+from vanilla_transformer.plots.figures import COLORS, finish_axes, new_figure, save
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.translation import translate
+
+
+LADDER = Path(__file__).with_suffix(".yaml")
+RECIPE = "multi30k_en_de"
+METRIC = "bleu_lowercase_tokenized"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What a rung is trained with: the overrides of all rungs below it, and its own."""
+
+    name: str
+    adds: str
+    below: str | None = None
+    overrides: dict = field(default_factory=dict)
+
+
+def read_ladder(path: Path) -> dict[str, Rung]:
+    """All rungs by name; each stands in the file behind the one below it."""
+    rungs: dict[str, Rung] = {}
+    for name, entry in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        below = entry.get("below")
+        if below is not None and below not in rungs:
+            raise SystemExit(f"{path}: {name} stands on {below}, which does not stand before it.")
+        inherited = rungs[below].overrides if below else {}
+        rungs[name] = Rung(name, entry["adds"], below, inherited | entry.get("overrides", {}))
+    return rungs
+
+
+# ------------------------------------------------------------------------------------------------------------ training
+
+
+def folder_of(output: Path, rung: Rung, seed: int) -> RunFolder:
+    return RunFolder(output / rung.name / str(seed))
+
+
+def train(rung: Rung, seed: int, data: Path, output: Path, cores: "queue.Queue[int]") -> None:
+    """Trains on a core of its own. Raises CalledProcessError if that fails; the log beside the run says why."""
+    folder = folder_of(output, rung, seed).path
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
+    words = [word for name, value in overrides.items() for word in (f"--{name}", json.dumps(value).strip('"'))]
+    command = [
+        sys.executable,
+        "-m",
+        "vanilla_transformer",
+        "train",
+        RECIPE,
+        *words,
+        "--output",
+        str(folder),
+        "--resume",
+    ]
+    core = cores.get()
+    try:
+        with folder.with_suffix(".log").open("a") as log:
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            if hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(process.pid, {core})
+            if process.wait():
+                raise subprocess.CalledProcessError(process.returncode, command)
+    finally:
+        cores.put(core)
+
+
+def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> None:
+    jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
+    cores: queue.Queue[int] = queue.Queue()
+    for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
+        cores.put(core)
+    with ThreadPoolExecutor(workers) as pool:
+        running = {pool.submit(train, rung, seed, data, output, cores): (rung, seed) for rung, seed in jobs}
+        for future, (rung, seed) in running.items():
+            try:
+                future.result()
+                print(f"{rung.name} seed {seed}: done", flush=True)
+            except subprocess.CalledProcessError as error:
+                log = folder_of(output, rung, seed).path.with_suffix(".log")
+                print(f"{rung.name} seed {seed}: ended with {error.returncode}, see {log}", flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------------- results
+
+
+def translations(folder: RunFolder, test_set: str = "validation") -> tuple[list[str], list[str]]:
+    """Hypotheses and references of a run that is done."""
+    path = folder.translations / f"{test_set}.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [row["hypothesis"] for row in rows], [row["reference"] for row in rows]
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    return score_translations(hypotheses, references, [METRIC], target_language="de")[0].value
+
+
+def minutes(folder: RunFolder) -> float:
+    """Of training on one core, without validation."""
+    return max(record.get("elapsed_seconds", 0) for record in folder.log_records()) / 60
+
+
+def parameters(folder: RunFolder) -> int:
+    return load_model(folder.path, "cpu")[0].num_parameters()
+
+
+@dataclass
+class Result:
+    """What is known of a rung: by seed the folder, and the BLEU of its run."""
+
+    rung: Rung
+    runs: dict[int, RunFolder]
+    scores: dict[int, float]
+
+    def against(self, other: "Result") -> tuple[float, float] | None:
+        """Difference from another rung on the seeds of both, and its p-value; None if they have no seed in common."""
+        if not (seeds := [seed for seed in self.runs if seed in other.runs]):
+            return None
+        texts: dict[str, list[str]] = {"below": [], "this": [], "references": []}
+        for seed in seeds:
+            this, references = translations(self.runs[seed])
+            texts["this"] += this
+            texts["below"] += translations(other.runs[seed])[0]
+            texts["references"] += references
+        systems = {name: texts[name] for name in ("below", "this")}
+        [found] = compare_systems(systems, texts["references"], [METRIC], target_language="de")
+        difference = statistics.mean(self.scores[seed] - other.scores[seed] for seed in seeds)
+        return difference, found.randomization_p
+
+
+def results(rungs: dict[str, Rung], output: Path) -> dict[str, Result]:
+    found = {}
+    for name, rung in rungs.items():
+        folders = [RunFolder(path) for path in sorted((output / name).glob("*/")) if path.name.isdigit()]
+        runs = {int(folder.path.name): folder for folder in folders if folder.scores.exists()}
+        if runs:
+            found[name] = Result(rung, runs, {seed: bleu(*translations(run)) for seed, run in runs.items()})
+    return found
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def table(found: dict[str, Result], tests: Sequence[dict]) -> Iterator[str]:
+    """Mean and standard deviation over the seeds."""
+    names = sorted({test["test_set"] for test in tests})
+    heads = ["rung", "adds", "parameters", "minutes", "seeds", "validation", "against the rung below", "p", *names]
+    yield f"| {' | '.join(heads)} |"
+    yield "| --- | --- |" + " ---: |" * (len(heads) - 2)
+    for name, result in found.items():
+        below = found.get(result.rung.below)
+        against = below and result.against(below)
+        folders = list(result.runs.values())
+        cells = [name, result.rung.adds, f"{parameters(folders[0]):,}"]
+        cells += [f"{statistics.mean(map(minutes, folders)):.0f}", str(len(folders)), spread(result.scores.values())]
+        cells += [f"{against[0]:+.2f}", f"{against[1]:.4f}"] if against else ["", ""]
+        for test_set in names:
+            values = [each["bleu"] for each in tests if (each["rung"], each["test_set"]) == (name, test_set)]
+            cells.append(spread(values) if values else "")
+        yield f"| {' | '.join(cells)} |"
+
+
+def draw(found: dict[str, Result], path: Path) -> None:
+    """A dot for each seed, a line at each mean, from the first rung below to the last one above."""
+    figure = new_figure(9, 1.5 + 0.4 * len(found), "Multi30k English-German, validation")
+    axes = figure.subplots()
+    for place, result in enumerate(found.values()):
+        scores = list(result.scores.values())
+        axes.plot(scores, [place] * len(scores), "o", color=COLORS[0], alpha=0.5, markeredgewidth=0)
+        axes.plot([statistics.mean(scores)], [place], "|", color=COLORS[1], markersize=18, markeredgewidth=2)
+    finish_axes(axes, whole_numbers=False)
+    axes.set_yticks(range(len(found)), [f"{name}: {result.rung.adds}" for name, result in found.items()])
+    axes.set_xlabel("lower-cased tokenised BLEU; a dot is a seed, a bar their mean")
+    save(figure, path)
+
+
+def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequence[str]) -> list[dict]:
+    """Lets every run that was not tested yet translate the test sets; returns the record of all tests."""
+    path = output / "tests.jsonl"
+    tests = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    done = {(test["rung"], test["seed"], test["test_set"]) for test in tests}
+    for name, result in found.items():
+        for seed, folder in result.runs.items():
+            for test_set in names:
+                if (name, seed, test_set) in done:
+                    continue
+                sources, references = (list(text_lines(_file(data, test_set, language))) for language in ("en", "de"))
+                model, tokenizer = load_model(folder.path, "cpu")
+                score = bleu(translate(model, tokenizer, sources), references)
+                now = datetime.now().astimezone().isoformat(timespec="seconds")
+                tests.append({"rung": name, "seed": seed, "test_set": test_set, "bleu": score, "read": now})
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(tests[-1]) + "\n")
+                print(f"{now}: {name} seed {seed} has translated {test_set}: {score:.2f}", flush=True)
+    return tests
+
+
+def _file(data: Path, name: str, language: str) -> Path:
+    plain = data / f"{name}.{language}"
+    return plain if plain.exists() else plain.with_name(f"{plain.name}.gz")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--rungs", nargs="+", metavar="RUNG", help="which to train; all by default, none: --rungs none")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time, each on a core of its own")
+    parser.add_argument("--ladder", type=Path, default=LADDER, help="another file of rungs")
+    parser.add_argument("--test", action="store_true", help="let what is trained translate the test sets, once")
+    parser.add_argument("--test-sets", nargs="+", default=["test_2016_flickr"], help="their names in --data")
+    parser.add_argument("--picture", type=Path, help="where to draw the ladder")
+    arguments = parser.parse_args()
+    rungs, output = read_ladder(arguments.ladder), arguments.output
+    wanted = {"none": [], None: list(rungs)}.get(arguments.rungs and arguments.rungs[0], arguments.rungs)
+    if unknown := set(wanted) - set(rungs):
+        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.ladder}")
+    train_missing([rungs[name] for name in wanted], arguments.seeds, arguments.data, output, arguments.workers)
+    found = results(rungs, output)
+    tests = test_once(found, arguments.data, output, arguments.test_sets) if arguments.test else []
+    print("\n".join(table(found, tests)))
+    if arguments.picture and found:
+        draw(found, arguments.picture)
+
+
+if __name__ == "__main__":
+    main()
