@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs/figures.json"
 
 NUMBER = r"(?<![\w.,:])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.,:])\d+(?:\.\d+)?(?:e[-+]?\d+)?"
-# In running text, which counts and names things too, a figure has decimals or one of these behind it.
+# In running text, which counts and names things too, a figure has decimals or one of these behind it. In tables all
+# numbers of columns that are aligned to the right are figures.
 UNIT = re.compile(r" ?%| (?:times|ms|s|seconds|minutes|MB|GB|nats|microseconds|sentences/s|pairs/s|pairs a second)\b")
 NO_FIGURES = [
     r"^(```|:::|~~~).*?^\1",  # blocks of code
@@ -47,11 +48,19 @@ def figures_in(page: str) -> Iterator[tuple[int, str]]:
     """Line and text of every figure on a page."""
     for pattern in NO_FIGURES:  # lines stay where they are
         page = re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), page, flags=re.M | re.S)
-    for number, line in enumerate(page.splitlines(), start=1):
-        for found in re.finditer(NUMBER, line):
-            unit = UNIT.match(line, found.end())
-            if line.startswith("|") or unit or "." in found[0] or "e" in found[0]:
-                yield number, found[0] + ("%" if unit and "%" in unit[0] else "")
+    columns: list[bool] = []
+    lines = page.splitlines()
+    for number, (line, after) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
+        if not line.startswith("|"):
+            columns = []
+        elif not columns:  # the head of a table: its columns of figures are those aligned to the right
+            columns = [cell.endswith(":") for cell in re.findall(r"[-:]+", after)]
+            continue
+        for cell, holds_figures in zip(line.strip("|").split("|"), columns or [False], strict=False):
+            for found in re.finditer(NUMBER, cell if columns else line):
+                unit = UNIT.match(cell if columns else line, found.end())
+                if holds_figures or (not columns and (unit or "." in found[0] or "e" in found[0])):
+                    yield number, found[0] + ("%" if unit and "%" in unit[0] else "")
 
 
 def is_in(figure: str, numbers: list[str]) -> bool:

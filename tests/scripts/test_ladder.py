@@ -1,0 +1,73 @@
+"""The ladder of Multi30k recipes: trains what is missing, compares rungs, and reads the test set once."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from .conftest import load_script, write_files_like_multi30ks
+
+
+ladder = load_script("experiments/ladder")
+
+SMALL = {
+    "tokenizer.vocab_size": 500,
+    "model.d_model": 32,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "training.max_steps": 4,
+    "training.eval_steps": 2,
+    "training.save_steps": 2,
+    "training.bf16": False,
+    "decoding.num_beams": 1,
+    "decoding.max_length_offset": 5,
+}
+RUNGS = {
+    "today": {"adds": "nothing", "overrides": SMALL},
+    "wider": {"below": "today", "adds": "width", "overrides": {"model.d_model": 64}},
+}
+
+
+def test_the_rungs_of_the_ladder_are_recipes():
+    from vanilla_transformer.run.recipe import load_recipe
+
+    for rung in ladder.read_ladder(ladder.LADDER).values():
+        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+
+
+def test_a_rung_inherits_what_stands_below_it(tmp_path):
+    path = tmp_path / "ladder.yaml"
+    path.write_text(yaml.safe_dump(RUNGS), encoding="utf-8")
+    rungs = ladder.read_ladder(path)
+    assert rungs["wider"].overrides == SMALL | {"model.d_model": 64}
+    path.write_text(yaml.safe_dump({"wider": RUNGS["wider"]}), encoding="utf-8")
+    with pytest.raises(SystemExit, match="wider stands on today"):
+        ladder.read_ladder(path)
+
+
+def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, capsys):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10, "test_2016_flickr": 10})
+    (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(RUNGS, sort_keys=False), encoding="utf-8")
+
+    def climb(*words) -> list[str]:
+        common = ["--data", data, "--output", tmp_path / "runs", "--ladder", tmp_path / "ladder.yaml", *words]
+        monkeypatch.setattr(sys, "argv", ["ladder.py", *map(str, common)])
+        ladder.main()
+        return capsys.readouterr().out.splitlines()
+
+    printed = climb("--workers", "2", "--picture", tmp_path / "ladder.png")
+    assert [line for line in printed if "done" in line] == ["today seed 1: done", "wider seed 1: done"]
+    assert (tmp_path / "ladder.png").stat().st_size > 5000
+    [today, wider] = [line.split(" | ") for line in printed[-2:]]
+    assert "test_2016_flickr" not in printed[-4]  # not looked at yet
+    assert 0 <= float(wider[7].strip(" |")) <= 1
+    assert float(wider[6]) == pytest.approx(float(wider[5]) - float(today[5]), abs=0.011)
+
+    printed = climb("--rungs", "none", "--test")
+    read = [line for line in printed if "has translated test_2016_flickr" in line]
+    assert len(read) == 2
+    assert not any("done" in line for line in printed)
+    printed = climb("--test")
+    assert not any("done" in line or "has translated" in line for line in printed)
+    assert len((tmp_path / "runs/tests.jsonl").read_text(encoding="utf-8").splitlines()) == 2
