@@ -120,7 +120,7 @@ def test_bpe_dropout_cuts_every_epoch_anew_and_validation_never(make_trainer, ma
         ("without", {}),
         ("with", {"bpe_dropout": 0.3}),
         ("again", {"bpe_dropout": 0.3}),
-        ("by workers", {"bpe_dropout": 0.3, "dataloader_num_workers": 2}),
+        ("by workers", {"bpe_dropout": 0.3, "dataloader_num_workers": 1}),
         ("another seed", {"bpe_dropout": 0.3, "data_seed": 1}),
     ):
         trainer = make_trainer(make_model(), pairs_of_words, pairs_of_words, **options)
