@@ -33,6 +33,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
     "vanilla_transformer.data.encoding": ("PairLimits",),
+    "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
     "vanilla_transformer.parsing.parse": ("parse",),

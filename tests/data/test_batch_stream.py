@@ -16,6 +16,7 @@ from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.corpora import PairStream, open_stream
 from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.data.subword_dropout import BPEDropout
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.hub import StreamLostError
 
@@ -43,7 +44,10 @@ def tokenizer():
 def new(tokenizer):
     def build(pairs=None, **choices):
         choices = {"buffer_pairs": 150, "seed": 3, "passes": 2, **choices}
-        return TokenBatchStream(pairs or made_up(), tokenizer, choices.pop("max_tokens", 200), **choices)
+        p = choices.pop("bpe_dropout", None)
+        stream = TokenBatchStream(pairs or made_up(), tokenizer, choices.pop("max_tokens", 200), **choices)
+        stream.bpe_dropout = BPEDropout(tokenizer, p) if p else None
+        return stream
 
     return build
 
@@ -93,12 +97,29 @@ def test_the_number_of_readers_changes_nothing(new, whole, readers, bounded):
     assert [as_text(batch) for batch in new(made_up(bounded=bounded), readers=readers)] == whole
 
 
+@pytest.fixture(scope="module")
+def dropped(new):
+    return [as_text(batch) for batch in new(bpe_dropout=0.3)]
+
+
+def test_bpe_dropout_cuts_every_pass_anew_and_leaves_texts_and_batches(new, tokenizer, whole, dropped):
+    def texts(batches):
+        return [tokenizer.batch_decode([ids for pair in batch for ids in pair]) for batch in batches]
+
+    assert texts(dropped) == texts(whole)
+    passes = [Counter(itertools.chain(*half)) for half in np.split(np.array(dropped, dtype=object), 2)]
+    assert passes[0] != passes[1]
+    assert [as_text(batch) for batch in new(bpe_dropout=0.3)] == dropped
+    assert [as_text(batch) for batch in new(bpe_dropout=0.3, rank=1, world_size=2)] != dropped
+
+
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_stopped_anywhere_any_number_of_times(new, whole, data):
+def test_stopped_anywhere_any_number_of_times(new, whole, dropped, data):
+    p, expected = data.draw(st.sampled_from([(None, whole), (0.3, dropped)]))
     stops = data.draw(st.lists(st.integers(0, len(whole) // 3), min_size=1, max_size=3))
-    found, last = with_stops(lambda: new(readers=data.draw(st.integers(1, 3))), stops)
-    assert found == whole
+    found, last = with_stops(lambda: new(readers=data.draw(st.integers(1, 3)), bpe_dropout=p), stops)
+    assert found == expected
     assert last.report.pairs == 2 * 12 * ROWS
 
 
@@ -234,13 +255,18 @@ def test_a_process_that_has_units_of_its_own_goes_on_exactly(new):
 def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     state, limits = new().state_dict(), PairLimits(50, 50)
     vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
-    choices = ({"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits})
+    choices = (
+        {"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits},
+        {"bpe_dropout": 0.3},
+    )  # fmt: skip
     others = {next(iter(choice)): new(**choice) for choice in choices}
     others["corpus"] = new(made_up(13))
     others["vocabulary"] = TokenBatchStream(made_up(), vocabulary, 200, buffer_pairs=150, seed=3)
     for what, other in others.items():
         with pytest.raises(ValueError, match=f"cannot go on from where it was: {what} was"):
             other.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"cannot go on from where it was: bpe_dropout was 0\.3 and is None now"):
+        new().load_state_dict(new(bpe_dropout=0.3).state_dict())
 
 
 def test_what_is_dropped_is_counted(new):

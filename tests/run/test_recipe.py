@@ -198,6 +198,13 @@ def test_what_cannot_be_is_named_with_section_and_field(section, content, messag
         load_recipe(write(**{section: {**MINIMAL.get(section, {}), **content}}))
 
 
+def test_bpe_dropout_needs_bpe(write):
+    dropout = {"bpe_dropout": 0.1}
+    assert load_recipe(write(training=dropout)).training == dropout
+    with pytest.raises(ValueError, match=r"training\.bpe_dropout needs tokenizer\.kind = bpe, not wordpiece"):
+        load_recipe(write(training=dropout, tokenizer={"kind": "wordpiece"}))
+
+
 def test_types_are_known_after_another_parser_changed_the_fields(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
     with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):

@@ -31,6 +31,7 @@ COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 PREPARED = ("--data.train", "{prepared: prepared}")
 SHARDED = ("--training.fsdp", "true")
+DROPPED = ("--training.bpe_dropout", "0.1")
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +142,21 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
+        pytest.param(1, DROPPED, marks=pytest.mark.slow),
+        pytest.param(2, (*DROPPED, *PREPARED), marks=pytest.mark.slow),
+        pytest.param(2, (*DROPPED, *STREAM), marks=pytest.mark.slow),
     ],
-    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
+    ids=[
+        "1-prepared",
+        "1-stream",
+        "2-files",
+        "2-prepared",
+        "2-stream",
+        "2-sharded",
+        "1-dropped",
+        "2-dropped-prepared",
+        "2-dropped-stream",
+    ],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     whole = unbroken(processes, data)

@@ -70,6 +70,17 @@ def pairs():
     return Dataset.from_dict({"input_ids": [ids() for _ in range(20)], "labels": [ids() for _ in range(20)]})
 
 
+@pytest.fixture(scope="session")
+def pairs_of_words(tokenizer):
+    """20 pairs of 1 to 5 words that the tokenizer has merges for, as it encodes them."""
+    rng = random.Random(7)
+
+    def ids():
+        return tokenizer(" ".join(rng.choices(["tiny", "vocabulary", "of", "words"], k=rng.randint(1, 3)))).input_ids
+
+    return Dataset.from_dict({"input_ids": [ids() for _ in range(20)], "labels": [ids() for _ in range(20)]})
+
+
 @pytest.fixture
 def make_trainer(tmp_path, make_model, tokenizer, pairs):
     """Makes a trainer that does nothing but train three updates; options are arguments, `model` a model."""

@@ -10,6 +10,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
 from vanilla_transformer.training import trainer as trainer_module
 from vanilla_transformer.training.arguments import create_noam_scheduler, noam
+from vanilla_transformer.training.trainer import VanillaTransformerTrainer
 
 from .conftest import Work
 
@@ -111,6 +112,40 @@ def test_every_epoch_has_another_order(make_trainer):
     first, second = seen[:length], seen[length : 2 * length]
     assert sorted(row for batch in first for row in batch) == sorted(row for batch in second for row in batch)
     assert first != second
+
+
+def test_bpe_dropout_cuts_every_epoch_anew_and_validation_never(make_trainer, make_model, tokenizer, pairs_of_words):
+    seen = {}
+    for name, options in (
+        ("without", {}),
+        ("with", {"bpe_dropout": 0.3}),
+        ("again", {"bpe_dropout": 0.3}),
+        ("by workers", {"bpe_dropout": 0.3, "dataloader_num_workers": 1}),
+        ("another seed", {"bpe_dropout": 0.3, "data_seed": 1}),
+    ):
+        trainer = make_trainer(make_model(), pairs_of_words, pairs_of_words, **options)
+        loader, seen[name] = trainer.get_train_dataloader(), []
+        for epoch in range(2):
+            loader.batch_sampler.set_epoch(epoch)
+            rows = [row for batch in loader for row in batch["labels"]]
+            seen[name].append([tuple(row[row >= 0].tolist()) for row in rows])
+        seen[name].append(trainer.evaluate()["eval_loss"])
+    *plain, loss = seen["without"]
+    *dropped, loss_with = seen["with"]
+    assert seen["with"] == seen["again"] == seen["by workers"] != seen["another seed"]
+    assert loss_with == loss
+    for found, expected in zip(dropped, plain, strict=True):  # the same texts in the same order
+        assert found != expected
+        assert tokenizer.batch_decode(found) == tokenizer.batch_decode(expected)
+    assert sorted(dropped[0]) != sorted(dropped[1])
+
+
+def test_bpe_dropout_needs_a_tokenizer_and_room_for_what_it_makes(make_trainer, make_model, pairs_of_words):
+    lengths = [len(row) for side in ("input_ids", "labels") for row in pairs_of_words[side]]
+    model = make_model(position_embedding_type="learned", max_position_embeddings=max(lengths))
+    make_trainer(model, pairs_of_words, bpe_dropout=0.9, max_steps=8).train()
+    with pytest.raises(ValueError, match="bpe_dropout needs the tokenizer: give processing_class"):
+        VanillaTransformerTrainer(model, make_trainer(bpe_dropout=0.1).args, train_dataset=pairs_of_words)
 
 
 def test_data_seed_decides_the_order_of_batches(make_trainer):
@@ -329,16 +364,21 @@ def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("epochs", "evaluation", "accumulation"),
-    [*((epochs, evaluation, 1) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")), (0.5, "no", 2)],
+    ("epochs", "evaluation", "accumulation", "more"),
+    [
+        *((epochs, evaluation, 1, {}) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")),
+        (0.5, "no", 2, {}),
+        *((epochs, "steps", 2, {"bpe_dropout": 0.3}) for epochs in (0.5, 1.5)),
+    ],
 )
 def test_resumed_run_is_the_unbroken_run_batch_for_batch(
-    epochs, evaluation, accumulation, make_trainer, make_model, tmp_path
+    epochs, evaluation, accumulation, more, make_trainer, make_model, pairs_of_words, tmp_path
 ):
     # Dropout is on, so that the random numbers must go on as well; an epoch has several batches.
-    batches = len(make_trainer().train_batches)
+    options = {"train_dataset": pairs_of_words, **more}
+    batches = len(make_trainer(**options).train_batches)
     save_at = int(epochs * batches / accumulation)
-    options = {
+    options |= {
         "max_steps": save_at + batches + 2,
         "gradient_accumulation_steps": accumulation,
         "save_strategy": "steps",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from .corpora import Pair, PairStream
+    from .subword_dropout import BPEDropout
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,9 @@ class TokenBatchStream(IterableDataset):
         passes: After how many passes to end; None: never.
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
 
+    Attributes:
+        bpe_dropout: What cuts the pairs of each batch into other pieces, if set before it is iterated over.
+
     Raises:
         ValueError: A number is not in its range; while reading, no pair is left in a pass, or one is too long.
     """
@@ -99,6 +103,7 @@ class TokenBatchStream(IterableDataset):
         self._vocabulary = hashlib.sha256(pieces.encode()).hexdigest()
         self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
         self.readers, self.passes, self.collate = readers, passes, collate
+        self.bpe_dropout: BPEDropout | None = None
         self.report = EncodingReport()  # of the pools that have been used up
         self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
 
@@ -114,7 +119,7 @@ class TokenBatchStream(IterableDataset):
         Raises:
             ValueError: It was another stream: of another corpus or vocabulary, in other batches or processes.
         """
-        for name, value in self._identity().items():
+        for name, value in {"bpe_dropout": None, **self._identity()}.items():
             if state.get(name) != value:
                 raise ValueError(
                     f"The stream cannot go on from where it was: {name} was {state.get(name)!r} and is {value!r} now. "
@@ -130,6 +135,7 @@ class TokenBatchStream(IterableDataset):
             "vocabulary": self._vocabulary,
             "limits": None if self.limits is None else asdict(self.limits),
             **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
+            **({} if self.bpe_dropout is None else {"bpe_dropout": self.bpe_dropout.p}),
         }
 
     # ----------------------------------------------------------------------------------------------------- batches
@@ -144,8 +150,11 @@ class TokenBatchStream(IterableDataset):
                     self._begin = pool.begin
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
                     for batch in pool.batches[self._used :]:
-                        self._used += 1
                         found = [{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in batch]
+                        if self.bpe_dropout is not None:
+                            place = (pool.begin.epoch, pool.begin.unit, pool.begin.row, self._used)
+                            found = self.bpe_dropout(found, (self.seed, self.rank, *place))
+                        self._used += 1
                         yield found if self.collate is None else self.collate(found)
                     self._begin, self._used, self.report = pool.end, 0, self.report + pool.report
                     if pool.end.epoch > pool.begin.epoch:

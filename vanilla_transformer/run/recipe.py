@@ -139,6 +139,11 @@ class Recipe:
             raise ValueError(
                 "training.hub_token would be stored with the run: log in with `hf auth login` instead, or set HF_TOKEN"
             )
+        if self.training.get("bpe_dropout") and self.tokenizer.kind != "bpe":
+            raise ValueError(
+                f"training.bpe_dropout needs tokenizer.kind = bpe, not {self.tokenizer.kind}: it leaves out merges, "
+                "and word pieces have none"
+            )
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")

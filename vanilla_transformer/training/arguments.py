@@ -51,7 +51,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
     New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`,
-    `max_skipped_updates`.
+    `max_skipped_updates`, `bpe_dropout`.
 
     Changed defaults, beside what transformers has:
 
@@ -101,6 +101,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             and count go on, and the log counts it under `skipped_updates`. After so many in a row training stops with a
             checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient scaler
             skips by itself.)
+        bpe_dropout: Probability of each merge to be left out where source and target are cut into pieces, drawn anew in
+            every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
+            tokenizers of kind bpe. Batches are cut by the lengths without it: with 0.1 they have 1.7 times the padded
+            tokens on Multi30k, and up to 2.7 times, so `max_tokens` is no upper limit then.
 
     Raises:
         ValueError: A value makes no sense; the message names the argument.
@@ -112,6 +116,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
     max_skipped_updates: int = field(default=10, metadata={"help": "updates in a row that may be skipped"})
+    bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
 
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
@@ -144,6 +149,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"label_smoothing_factor must be at least 0 and below 1, not {self.label_smoothing_factor}."
             )
+        if not 0 <= self.bpe_dropout < 1:
+            raise ValueError(f"bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}; 0 turns it off.")
         if self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
         if self.average_last < 0:

@@ -143,6 +143,7 @@ def _make_trainer(
         callbacks=[LogFile(folder.log), *([ProgressBar()] if show_progress and arguments.process_index == 0 else [])],
         files_to_save=(folder.recipe, *([words] if (words := folder.tokenizer / KNOWN_WORDS).is_file() else [])),
         run_id=folder.began().get("run"),
+        limits=recipe.data.limits,
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)

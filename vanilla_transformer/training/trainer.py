@@ -17,6 +17,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
+from ..data.encoding import PairLimits
+from ..data.subword_dropout import BPEDropout, DroppedPairs, EpochBatches
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -44,13 +46,14 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
+        limits: A text that BPE-dropout would make longer than these keeps its pieces; of a stream, those it has.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
 
     Raises:
-        ValueError: At once, if a training pair is longer than `args.max_tokens`, or there are fewer batches than
-            processes.
+        ValueError: At once, if a training pair is longer than `args.max_tokens`, there are fewer batches than
+            processes, or the tokenizer cannot do `args.bpe_dropout`.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         card: Callable[..., str] | None = None,
         files_to_save: tuple[Path, ...] = (),
         run_id: str | None = None,
+        limits: PairLimits | None = None,
         **kwargs,
     ):
         super().__init__(
@@ -82,8 +86,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self.label_smoother = None
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
-        self.train_batches = None
+        self.train_batches, self.bpe_dropout = None, None
+        if args.bpe_dropout and train_dataset is not None:
+            self.bpe_dropout = self._make_bpe_dropout(limits if self.stream is None else self.stream.limits)
         if self.stream is not None:
+            self.stream.bpe_dropout = self.bpe_dropout
             args.ignore_data_skip = True  # it begins where it is to go on
             self.stream_place = _StreamPlace(self.stream)
             self.add_callback(self.stream_place)
@@ -117,7 +124,21 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
-        return self._loader(self.train_dataset, self.train_batches)
+        if self.bpe_dropout is None:
+            return self._loader(self.train_dataset, self.train_batches)
+        dropped = DroppedPairs(self.train_dataset, self.bpe_dropout, self.args.order_seed)
+        return self._loader(dropped, EpochBatches(self.train_batches))
+
+    def _make_bpe_dropout(self, limits: PairLimits | None) -> BPEDropout:
+        if self.processing_class is None:
+            raise ValueError("bpe_dropout needs the tokenizer: give processing_class, or leave bpe_dropout out.")
+        config = self.model.config
+        places = config.max_position_embeddings if config.position_embedding_type == "learned" else self.args.max_tokens
+        longest = (places, places) if limits is None else (limits.max_source_length, limits.max_target_length)
+        source, target = (min(places, each) for each in longest)
+        return BPEDropout(
+            self.processing_class, self.args.bpe_dropout, max_source_length=source, max_target_length=target
+        )
 
     def get_eval_dataloader(self, eval_dataset: Dataset | None = None) -> DataLoader:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
@@ -159,7 +180,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
         return text
 
-    def _loader(self, dataset: Dataset, batches: TokenBatchSampler) -> DataLoader:
+    def _loader(self, dataset: Dataset | DroppedPairs, batches: TokenBatchSampler | EpochBatches) -> DataLoader:
         loader = DataLoader(
             dataset,
             batch_sampler=batches,

@@ -1,0 +1,256 @@
+"""BPE-dropout: the words of a training text come in other pieces in every pass (Provilkov et al. 2020).
+
+Algorithm 1 of "BPE-Dropout: Simple and Effective Subword Regularization", https://aclanthology.org/2020.acl-main.170:
+
+    split the word into characters
+    repeat
+        merges = all pairs of neighbours that the merge table has, each left out with probability p
+        if there are any, apply the one that was learned first
+    until there are none
+
+With p = 0 this is BPE. With merges ranked 1 to n, merge k is applied with probability (1 - p) p^(k-1), and with p^n the
+word stays as it is.
+
+`tokenizers` has a dropout of its own, which is not used: its random numbers cannot be seeded, and it keeps merges in
+its queue that are no longer possible; each that survives gives merges that were left out another chance. Of a b c with
+the merges ab, abc and bc, it leaves ab c with probability 0.017 for p = 0.1. Algorithm 1 does with 0.9 p = 0.09.
+
+Ids are what is cut anew here, so that it works for corpora that hold nothing else. All random numbers of a batch are
+drawn from a key that says where the batch stands: nothing has a state that would have to be saved.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from tokenizers import decoders, pre_tokenizers
+from torch.utils.data import Dataset, Sampler
+
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import PreTrainedTokenizerFast
+
+    from .batching import TokenBatchSampler
+
+_PURPOSE = 1910_13267  # first number of every key, so that nothing else is drawn from the same one
+_MOST_SEGMENTS = 100_000  # whose words are kept, in about 500 bytes each
+_NONE = 1 << 62  # rank of two neighbours that no merge joins
+_SPACE = "Ġ"  # how byte-level BPE spells the blank
+_BROKEN = "\ufffd"  # what bytes that are no character decode to
+
+
+class _Word(NamedTuple):
+    """A word as characters and as BPE has it, and ranks of the merges of its characters (see `_cut`)."""
+
+    characters: tuple[int, ...]
+    pieces: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+class BPEDropout:
+    """Cuts the words of pairs of ids into pieces with BPE-dropout; what they say stays the same.
+
+    Args:
+        tokenizer: What made the ids: byte-level BPE, as `learn_tokenizer` makes it.
+        p: Probability of each merge to be left out, above 0 and below 1; the paper's 0.1.
+        max_source_length, max_target_length: A text that would have more tokens keeps its ids; None: no limit.
+
+    Raises:
+        ValueError: `p` is out of range, or the tokenizer is of another kind.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerFast",
+        p: float,
+        *,
+        max_source_length: int | None = None,
+        max_target_length: int | None = None,
+    ):
+        if not 0 < p < 1:
+            raise ValueError(f"The probability of BPE-dropout must be above 0 and below 1, not {p}.")
+        backend, vocabulary = tokenizer.backend_tokenizer, tokenizer.get_vocab()
+        content = json.loads(backend.to_str())
+        model, alphabet = content["model"], pre_tokenizers.ByteLevel.alphabet()
+        if model["type"] != "BPE" or model["continuing_subword_prefix"] or not vocabulary.keys() >= set(alphabet):
+            raise ValueError(
+                f"bpe_dropout needs a tokenizer of kind bpe, of bytes, and this one ({model['type']}) is none: set "
+                "tokenizer.kind to bpe, or leave bpe_dropout out."
+            )
+        self.p, self.limits = p, (max_source_length, max_target_length)
+        self._pre_tokenizer, self._decoder = backend.pre_tokenizer, decoders.ByteLevel()
+        self._character = {sign: vocabulary[sign] for sign in alphabet}
+        merges = [(vocabulary[left], vocabulary[right]) for left, right in model["merges"]]
+        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
+        self._merge = [vocabulary[left + right] for left, right in model["merges"]]
+        self._tokens = {number: token for token, number in vocabulary.items()}
+        self._facts_of_pieces({token["id"] for token in content["added_tokens"]})
+        self._segments: dict[tuple[int, ...], list[_Word]] = {}
+
+    def _facts_of_pieces(self, special: set[int]) -> None:
+        """What `_cut_anew` looks up, each (largest id + 1,)."""
+        size = max(self._tokens) + 1
+        self._special, self._begins, self._ends = (np.zeros(size, bool) for _ in range(3))
+        self._merged = np.zeros(size, np.int64)  # merges that made a piece
+        self._special[list(special)] = True
+        for number, token in self._tokens.items():
+            if number not in special:
+                last = self._decoder.decode([token])[-1]
+                self._begins[number] = token.startswith(_SPACE)
+                self._ends[number] = not (last.isspace() or last == _BROKEN)
+                self._merged[number] = len(token) - 1
+
+    def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
+        """The pairs of a batch, `input_ids` and `labels` in other pieces; the same for the same pairs and key.
+
+        Args:
+            pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
+            key: Whole numbers from 0 on that no other batch has.
+        """
+        texts = [pair[side] for side in ("input_ids", "labels") for pair in pairs]
+        limits = [limit for limit in self.limits for _ in pairs]
+        found = self._cut_anew(texts, np.random.default_rng((_PURPOSE, *key)))
+        kept = [
+            old if limit is not None and len(new) > limit else new
+            for old, new, limit in zip(texts, found, limits, strict=True)
+        ]
+        sides = zip(kept[: len(pairs)], kept[len(pairs) :], strict=True)
+        return [{"input_ids": source, "labels": target} for source, target in sides]
+
+    def _cut_anew(self, texts: list[Sequence[int]], generator: np.random.Generator) -> list[Sequence[int]]:
+        """What Algorithm 1 makes of each text.
+
+        Whether a merge that is considered is left out are independent trials: how many survive before the next is left
+        out has a geometric distribution. A segment that has fewer merges than that stays as it is, unlooked at.
+        """
+        lengths = np.array([len(text) for text in texts])
+        ends = lengths.cumsum()
+        ids = np.concatenate(texts, dtype=np.int64)
+        starts = self._segment_starts(ids, ends - lengths)
+        survivors = generator.geometric(self.p, len(starts)) - 1
+        [touched] = np.nonzero(survivors < np.add.reduceat(self._merged[ids], starts))
+        more = self._more_survivors(generator)
+        text_of = np.searchsorted(ends, starts[touched], side="right")
+        stops = np.append(starts, len(ids))[touched + 1]
+        places = zip(*(each.tolist() for each in (text_of, starts[touched], stops, survivors[touched])), strict=True)
+        old, new, done = ids.tolist(), [], 0
+        for text, start, stop, first in places:
+            new += old[done:start]
+            segment = self._walk(tuple(old[start:stop]), first, more)
+            new += segment
+            lengths[text] += len(segment) - (stop - start)
+            done = stop
+        new += old[done:]
+        return [
+            new[end - length : end] for length, end in zip(lengths.tolist(), lengths.cumsum().tolist(), strict=True)
+        ]
+
+    def _segment_starts(self, ids: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """Where pieces of text begin that can be cut on their own: at texts, special tokens, and white space.
+
+        A run of white space begins a word whatever is in front of it; where it ends the word depends on what follows.
+        So a text is cut in front of a blank if what is before certainly is no white space. A piece that ends within a
+        character may be: there it is not cut.
+        """
+        special = self._special[ids]
+        cut = special | self._begins[ids]
+        cut[1:] &= special[1:] | self._ends[ids[:-1]]
+        cut[1:] |= special[:-1]
+        cut[texts] = True
+        return np.flatnonzero(cut)
+
+    def _more_survivors(self, generator: np.random.Generator) -> Iterator[int]:
+        while True:
+            yield from (generator.geometric(self.p, 256) - 1).tolist()
+
+    def _walk(self, segment: tuple[int, ...], survivors: int, more: Iterator[int]) -> list[int]:
+        """Ids of a segment cut anew, of which the first so many merges that are considered survive."""
+        found: list[int] = []
+        if (words := self._segments.get(segment)) is None:
+            words = self._words(segment)
+        for word in words:
+            if survivors >= (merges := len(word.characters) - len(word.pieces)):
+                survivors -= merges
+                found += word.pieces
+            else:
+                pieces, survivors = self._cut(word, survivors, more)
+                found += pieces
+        return found
+
+    def _cut(self, word: _Word, survivors: int, more: Iterator[int]) -> tuple[list[int], int]:
+        """Algorithm 1; gives how many merges survive next, too."""
+        ids, ranks, rank_of = list(word.characters), list(word.ranks), self._ranks.get
+        while (best := min(ranks)) != _NONE:
+            at = ranks.index(best)
+            if survivors:
+                survivors -= 1
+            else:
+                possible = sorted((rank, at) for at, rank in enumerate(ranks) if rank != _NONE)
+                chosen = 0
+                while not survivors and chosen < len(possible):
+                    survivors = next(more)
+                    chosen += 1
+                if chosen == len(possible):
+                    break
+                survivors -= 1
+                best, at = possible[chosen]
+            ids[at : at + 2] = [self._merge[best]]
+            del ranks[at]
+            if at:
+                ranks[at - 1] = rank_of((ids[at - 1], ids[at]), _NONE)
+            if at + 1 < len(ids):
+                ranks[at] = rank_of((ids[at], ids[at + 1]), _NONE)
+        return ids, survivors
+
+    def _words(self, segment: tuple[int, ...]) -> list[_Word]:
+        """The words of a segment; no piece goes from one into the next."""
+        if len(self._segments) >= _MOST_SEGMENTS:
+            self._segments.clear()
+        spelt = "".join(self._tokens[number] for number in segment)
+        words, at = [], 0
+        for text, _ in self._pre_tokenizer.pre_tokenize_str(self._decoder.decode([spelt])):
+            characters = tuple(self._character.get(sign, -1) for sign in spelt[at : at + len(text)])
+            ranks = (*(self._ranks.get(pair, _NONE) for pair in pairwise(characters)), _NONE)
+            pieces, _ = self._cut(_Word(characters, (), ranks), len(characters), iter(()))
+            words.append(_Word(characters, tuple(pieces), ranks))
+            at += len(text)
+        if tuple(chain.from_iterable(word.pieces for word in words)) != segment:  # BPE would not have cut it so
+            words = [_Word(segment, segment, ())]
+        self._segments[segment] = words
+        return words
+
+
+class DroppedPairs(Dataset):
+    """Pairs as BPE-dropout cuts them, by the epoch and the rows of a batch; `EpochBatches` says both."""
+
+    def __init__(self, pairs: "datasets.Dataset", dropout: BPEDropout, seed: int):
+        self.pairs, self.dropout, self.seed = pairs, dropout, seed
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitems__(self, batch: list[tuple[int, int]]) -> list[dict]:
+        epoch, first = batch[0]
+        return self.dropout(self.pairs.__getitems__([row for _, row in batch]), (self.seed, epoch, first))
+
+
+class EpochBatches(Sampler):
+    """The batches of a sampler, of (epoch, row) in place of rows: the loader fetches them ahead, or elsewhere."""
+
+    def __init__(self, batches: "TokenBatchSampler"):
+        self.batches = batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch, counted from 0, that the next iteration has."""
+        self.batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        epoch = self.batches.epoch
+        for batch in self.batches:
+            yield [(epoch, row) for row in batch]
