@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_for_filename
@@ -45,7 +46,7 @@ smartquotes = False  # quotes in docstrings are those of code
 maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
-myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are stored with their outputs, which a test compares
 
@@ -111,6 +112,14 @@ def _breakable_names(app, page: str, template: str, context: dict, doctree) -> N
             lambda found: re.sub(r"(?<=[a-z.])(?=[A-Z])|(?<=_)(?=\w)", "<wbr>", found[0]),
             context.get(part) or "",
         )
+
+
+def _formula(translator, node: nodes.Element) -> None:
+    """A formula as MathML, which browsers draw by themselves: MathJax would be fetched from elsewhere."""
+    as_block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext(), as_block=as_block)
+    translator.body.append(f'<div class="math">{formula}</div>\n' if as_block else formula)
+    raise nodes.SkipNode
 
 
 def _left_out(app, what, name, thing, skip, options) -> bool | None:
@@ -184,6 +193,7 @@ def linkcode_resolve(domain: str, info: dict) -> str | None:
 def setup(app) -> None:
     global _app  # linkcode hands it to nobody
     _app = app
+    app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
     app.connect("builder-inited", _ask_for_docstrings)
     app.connect("env-get-outdated", _always_read)
     app.connect("source-read", _fill_in)
