@@ -13,7 +13,15 @@ from vanilla_transformer.training.arguments import VanillaTransformerTrainingArg
 from vanilla_transformer.training.arguments import check_sharding, create_noam_scheduler, noam
 
 
-NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience", "max_skipped_updates"}
+NEW = {
+    "max_tokens",
+    "update_tokens",
+    "noam_factor",
+    "average_last",
+    "early_stopping_patience",
+    "max_skipped_updates",
+    "r_drop_alpha",
+}
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
 
@@ -101,6 +109,8 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"noam_factor": float("nan")}, "a factor above 0"),
         ({"learning_rate": 1e-3}, "learning_rate 0.001 has no effect under the Noam schedule: set noam_factor"),
         ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps fewer checkpoints than the 5 of aver"),
+        ({"r_drop_alpha": -1.0}, "r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not -1.0"),
+        ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
         ({"fsdp": True}, "this is one: start it with torchrun"),
     ):
         with pytest.raises(ValueError, match=message):
