@@ -203,7 +203,8 @@ def _add_divergence(softmax, difference, alpha) -> tuple[torch.Tensor, torch.Ten
         alpha: Weight of R-Drop.
     """
     p, q = softmax.chunk(2)
-    mean_p, mean_q = (torch.linalg.vecdot(each, difference)[:, None] for each in (p, q))  # (rows, 1)
+    # Not as products of vectors, which autocast would take in 16 bits.
+    mean_p, mean_q = ((each * difference).sum(dim=1, keepdim=True) for each in (p, q))  # (rows, 1)
     quarter = alpha / 4
     difference *= quarter
     own = 0.5 + quarter
