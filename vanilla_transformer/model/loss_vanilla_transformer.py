@@ -69,7 +69,8 @@ def cross_entropy(
         return loss
     log_p, log_q = logits.log_softmax(dim=1).chunk(2)
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1)  # KL(p || q) + KL(q || p) of each token
-    return loss / 2 + r_drop_alpha / 4 * (divergence * (labels.chunk(2)[0] != -100)).sum()
+    weights = r_drop_alpha / 4 * (labels.chunk(2)[0] != -100)  # no factor of the sum: torch.func would make it float64
+    return loss / 2 + (weights * divergence).sum()
 
 
 def linear_cross_entropy(
