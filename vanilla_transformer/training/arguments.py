@@ -103,7 +103,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             skips by itself.)
         r_drop_alpha: Weight of R-Drop (Liang et al. 2021; 5 in its translation experiments). Each pair passes twice
             with different dropout; the loss is the mean of both plus alpha/2 times the mean divergence of one from
-            the other, see `linear_cross_entropy`. 0: off, one pass. An update takes about twice the time and memory;
+            the other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;
             `max_tokens` counts each pair once. The log's `loss` then has the divergence in it: compare runs by
             `eval_loss`, which is never regularised.
 
