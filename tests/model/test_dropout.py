@@ -1,11 +1,14 @@
-"""Dropout: the right share is dropped, the mean is kept, forward and backward agree, the seed decides."""
+"""Dropout, of numbers, words and layers: the right share is dropped, forward and backward agree, the seed decides."""
 
+import copy
 import math
 
 import pytest
 import torch
+from torch import nn
 
-from vanilla_transformer.model.dropout_vanilla_transformer import add_dropout, dropout
+from vanilla_transformer.model.dropout_vanilla_transformer import add_dropout, dropout, word_dropout
+from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 
 
 NUMBERS = 200_000
@@ -104,3 +107,104 @@ class TestAddDropout:
     def test_without_training_or_without_p_it_is_the_sum(self, p, training):
         residual, states = torch.randn(2, 5, 6)
         assert torch.equal(add_dropout(residual, states, p, training), residual + states)
+
+
+class TestWordDropout:
+    def test_the_share_of_tokens_dropped_is_p_and_the_start_stays(self):
+        torch.manual_seed(0)
+        batch, length, p = 400, 51, 0.2
+        got = word_dropout(torch.ones(batch, length, 3), p, training=True, first=1)
+        assert torch.equal(got[:, 0], torch.ones(batch, 3))
+        drawn = got[:, 1:]
+        dropped = (drawn == 0).all(dim=2)
+        torch.testing.assert_close(
+            drawn[~dropped], torch.full((int((~dropped).sum()), 3), 1 / (1 - p)), rtol=1e-4, atol=0
+        )
+        drawings = batch * (length - 1)
+        assert abs(dropped.sum().item() - drawings * p) < 5 * math.sqrt(drawings * p * (1 - p))
+        assert word_dropout(got, p, training=False) is got
+        assert word_dropout(got, 0.0, training=True) is got
+
+    def test_in_a_model_the_embedding_goes_and_the_position_stays(self, tiny_model):
+        ids = torch.arange(4, 34).view(2, 15)
+        positions = sinusoids(torch.arange(15), 16)
+        for side, start in (("encoder", 0), ("decoder", 1)):
+            name = "source" if side == "encoder" else "target"
+            model = tiny_model(**{f"{name}_word_dropout": 0.5}).train()
+            stack, other = model.model.encoder, model.model.decoder
+            if side == "decoder":
+                stack, other = other, stack
+            with torch.no_grad():
+                rows = stack.embed_tokens(ids)
+                got = stack.embed(rows) - positions
+                torch.testing.assert_close(other.embed(rows) - positions, 4 * rows)  # sqrt(d_model) E
+            torch.testing.assert_close(got[:, :start], 4 * rows[:, :start])
+            dropped = got.abs().amax(dim=2) < 1e-5  # (batch, length)
+            assert 0 < dropped[:, start:].sum() < dropped[:, start:].numel()
+            torch.testing.assert_close(got[:, start:][~dropped[:, start:]], 8 * rows[:, start:][~dropped[:, start:]])
+
+
+def layers_run(model, call):
+    """What a call returns, and the names of the layers that it ran."""
+    names, handles = [], []
+    for side in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(model.model, side).layers):
+            name = f"{side}.layers.{number}"
+            handles.append(layer.register_forward_hook(lambda *_, name=name: names.append(name)))
+    output = call()
+    for handle in handles:
+        handle.remove()
+    return output, names
+
+
+class TestLayerdrop:
+    def test_each_layer_is_skipped_with_its_probability(self, tiny_model, batch):
+        model = tiny_model(encoder_layerdrop=0.2, decoder_layerdrop=0.5).train()
+        torch.manual_seed(0)
+        passes = 300
+        with torch.no_grad():
+            ran = [name for _ in range(passes) for name in layers_run(model, lambda: model(**batch))[1]]
+        expected = {f"encoder.layers.{i}": 0.8 for i in range(2)} | {f"decoder.layers.{i}": 0.5 for i in range(3)}
+        for name, kept in expected.items():
+            assert abs(ran.count(name) - passes * kept) < 5 * math.sqrt(passes * kept * (1 - kept)), name
+
+    def test_what_is_left_is_a_shallower_model(self, tiny_model, batch):
+        model, seen = tiny_model(encoder_layerdrop=0.5, decoder_layerdrop=0.5), set()
+        for seed in range(8):
+            torch.manual_seed(seed)
+            output, ran = layers_run(model.train(), lambda: model(**batch))
+            gradients = torch.autograd.grad(output.loss, list(model.parameters()), allow_unused=True)
+            shallow = copy.deepcopy(model).eval()
+            for side in ("encoder", "decoder"):
+                stack = getattr(shallow.model, side)
+                stack.layers = nn.ModuleList(
+                    layer for number, layer in enumerate(stack.layers) if f"{side}.layers.{number}" in ran
+                )
+            torch.testing.assert_close(output.logits, shallow(**batch).logits)
+            for (name, _), gradient in zip(model.named_parameters(), gradients, strict=True):
+                layer = name.removeprefix("model.").rpartition(".layers.")
+                if layer[1]:
+                    reached = f"{layer[0]}.layers.{layer[2].partition('.')[0]}" in ran
+                    if layer[0] == "encoder":  # nothing is learned of what no decoder layer looks at
+                        reached = reached and any("decoder" in each for each in ran)
+                    assert (gradient is not None) == reached, name
+            seen.add(tuple(ran))
+        assert len(seen) > 4
+        assert len(layers_run(model.eval(), lambda: model(**batch))[1]) == 5
+
+    def test_recomputed_layers_are_those_that_ran(self, tiny_model, batch):
+        model, found = tiny_model(encoder_layerdrop=0.5, decoder_layerdrop=0.5, dropout=0.3).train(), []
+        for checkpointing in (False, True):
+            if checkpointing:
+                model.gradient_checkpointing_enable()
+            torch.manual_seed(4)
+            model.zero_grad()
+            model(**batch).loss.backward()
+            found.append([parameter.grad for parameter in model.parameters()])
+        assert any(gradient is None for gradient in found[0])
+        torch.testing.assert_close(*found)
+
+    def test_a_cache_has_every_layer(self, tiny_model, unlabelled):
+        model = tiny_model(decoder_layerdrop=0.9)
+        expected = model.generate(**unlabelled, max_new_tokens=6)
+        assert torch.equal(model.train().generate(**unlabelled, max_new_tokens=6), expected)

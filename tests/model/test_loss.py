@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from vanilla_transformer.model import loss_vanilla_transformer
-from vanilla_transformer.model.loss_vanilla_transformer import linear_cross_entropy
+from vanilla_transformer.model.loss_vanilla_transformer import cross_entropy, linear_cross_entropy
 
 
 def problem(rows, vocabulary=11, d_model=6, seed=0):
@@ -145,3 +145,71 @@ def test_labels_whose_probability_is_no_longer_a_float32(confidence):
     labels = torch.tensor([0, 1])
     got = ours(states, weight, labels, 0.1)
     assert_equal(got, torchs(states, weight, labels, 0.1), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------------- R-Drop
+
+
+def r_drop_by_torch(states, weight, labels, smoothing, alpha):
+    """The paper's loss, halved, in float64: torch's own cross-entropies and divergences."""
+
+    def loss(s, w):
+        first, second = (s @ w.T).chunk(2)
+        p, q = first.log_softmax(1), second.log_softmax(1)
+        divergences = [F.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((q, p), (p, q))]
+        entropies = [
+            F.cross_entropy(z, labels.chunk(2)[0], label_smoothing=smoothing, reduction="sum") for z in (first, second)
+        ]
+        return sum(entropies) / 2 + alpha / 2 * sum(divergences) / 2
+
+    return with_gradients(loss, states.double(), weight.double())
+
+
+def two_passes(tokens, **sizes):
+    states, weight, labels = problem(rows=2 * tokens, **sizes)
+    return states, weight, labels[:tokens].repeat(2)
+
+
+@pytest.mark.parametrize(("smoothing", "alpha"), [(0.0, 5.0), (0.1, 5.0), (0.3, 0.01)])
+@pytest.mark.parametrize("logits_at_a_time", [5, 22, 66, 1100])  # less than a token twice, 1, 3, and 50 tokens
+def test_r_drop_in_any_number_of_chunks(monkeypatch, smoothing, alpha, logits_at_a_time):
+    states, weight, labels = two_passes(7)
+    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    expected = r_drop_by_torch(states, weight, labels, smoothing, alpha)
+    got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, smoothing, alpha), states, weight)
+    assert_equal(got, expected, rtol=1e-5, atol=2e-5)
+    whole = with_gradients(lambda s, w: cross_entropy(s @ w.T, labels, smoothing, alpha), states, weight)
+    assert_equal(whole, expected, rtol=1e-5, atol=2e-5)
+
+
+def test_r_drop_of_one_token_by_hand():
+    # p = (1/4, 3/4) and q = (3/4, 1/4): both divergences are (3/4 - 1/4) ln 3.
+    states, weight, labels = torch.tensor([[1.0], [-1.0]]), torch.tensor([[0.0], [math.log(3)]]), torch.tensor([0, 0])
+    expected = (math.log(4) + math.log(4 / 3)) / 2 + 5 / 2 * math.log(3) / 2
+    assert linear_cross_entropy(states, weight, labels, 0.0, 5.0).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_r_drop_of_equal_passes_is_the_loss_of_one():
+    states, weight, labels = problem(rows=6)
+    loss, of_states, of_weight = ours(states, weight, labels, 0.1)
+    both = with_gradients(
+        lambda s, w: linear_cross_entropy(s, w, labels.repeat(2), 0.1, 5.0), states.repeat(2, 1), weight
+    )
+    assert_equal(both, (loss.double(), of_states.repeat(2, 1).double() / 2, of_weight.double()), rtol=1e-5, atol=1e-5)
+
+
+def test_r_drop_of_passes_that_are_sure_of_different_words():
+    states = torch.tensor([[100.0], [50.0], [-100.0], [50.0]])
+    weight = torch.tensor([[100.0], [-100.0], [99.0], [0.0]])
+    labels = torch.tensor([0, 0, 0, 0])
+    got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, 0.1, 5.0), states, weight)
+    assert all(tensor.isfinite().all() for tensor in got)
+    assert_equal(got, r_drop_by_torch(states, weight, labels, 0.1, 5.0), rtol=1e-5, atol=1e-3)
+
+
+def test_r_drop_in_bfloat16_stays_near_float64():
+    states, weight, labels = two_passes(64, vocabulary=500, d_model=16)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, 0.1, 5.0), states, weight)
+    for found, expected in zip(got, r_drop_by_torch(states, weight, labels, 0.1, 5.0), strict=True):
+        assert (found - expected).norm() < 0.02 * expected.norm()

@@ -11,6 +11,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from .conftest import TRANSLATOR, build
 
 
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "source_word_dropout", "target_word_dropout")
+
+
 # ------------------------------------------------------------------------------------------------------- compiling
 
 
@@ -18,7 +21,7 @@ from .conftest import TRANSLATOR, build
 @pytest.mark.parametrize("dropped", [0.0, 0.3])
 def test_training_compiles_to_one_graph(batch, backend, dropped):
     torch.compiler.reset()
-    every = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), dropped)
+    every = dict.fromkeys((*DROPOUTS, "r_drop_alpha"), dropped)
     model = build(TRANSLATOR, label_smoothing=0.1, encoder_layers=1, decoder_layers=1, **every).train()
     compiled = torch.compile(copy.deepcopy(model), backend=backend, fullgraph=True)
     for options in ({}, {"num_items_in_batch": torch.tensor(8), "return_logits": False}):
@@ -92,7 +95,7 @@ def with_dual_numbers(loss, parameters):
 def test_forward_and_backward_derivatives_agree(batch, forward):
     """In training, with every dropout. (torch's sdpa has no forward derivatives on a CPU, whoever calls it.)"""
     for dropped, choice in ((0.0, {}), (0.2, {}), (0.2, {"return_logits": False})):
-        every = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), dropped)
+        every = dict.fromkeys((*DROPOUTS, "r_drop_alpha"), dropped)
         model = build(TRANSLATOR, attn_implementation="eager", label_smoothing=0.1, **every).train()
         parameters = dict(model.named_parameters())
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from transformers.cache_utils import DynamicCache
 
 
 def gradients(model, loss):
@@ -155,3 +156,62 @@ def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how
     torch.testing.assert_close(as_trainer, plain)
     as_trainer.backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.lm_head.parameters())
+
+
+# ---------------------------------------------------------------------------------------------------------- R-Drop
+
+
+@pytest.mark.parametrize("choice", [{}, {"output_bias": True}])
+def test_r_drop_is_the_papers_formula_of_two_passes(tiny_model, batch, choice):
+    model = tiny_model(dropout=0.3, label_smoothing=0.1, r_drop_alpha=5.0, **choice).train()
+    torch.manual_seed(1)
+    output = model(**batch)
+    assert output.logits.shape == (4, 5, 40)
+    real = batch["labels"] != -100
+    first, second = (logits[real].double() for logits in output.logits.chunk(2))
+    assert (first - second).abs().max() > 0.1  # each pass has its own dropout
+    entropies = [F.cross_entropy(z, batch["labels"][real], label_smoothing=0.1) for z in (first, second)]
+    p, q = first.softmax(1), second.softmax(1)
+    divergence = (p * (p / q).log() + q * (q / p).log()).sum(1).mean() / 2
+    expected = sum(entropies) / 2 + 5 / 2 * divergence
+    torch.testing.assert_close(output.loss.double(), expected)
+    expected_gradients = gradients(model, expected)
+    torch.manual_seed(1)
+    without_logits = model(**batch, return_logits=False).loss
+    torch.testing.assert_close(without_logits, output.loss)
+    assert_same_gradients(gradients(model, without_logits), expected_gradients)
+    torch.manual_seed(1)  # a share of a larger update: the tokens of a pair count once
+    torch.testing.assert_close(model(**batch, num_items_in_batch=32).loss, output.loss * 8 / 32)
+
+
+def test_r_drop_without_dropout_is_a_single_pass_whatever_the_inputs(tiny_model, batch, decoder_input_ids):
+    model = tiny_model(label_smoothing=0.1)
+    ids, mask, labels = batch.values()
+    with torch.no_grad():
+        encoded = model.model.encoder(ids, mask)
+        rows, target_rows = model.model.shared(ids), model.model.shared(decoder_input_ids)
+    places = torch.arange(5).expand(2, 5)
+    for inputs in (
+        {**batch, "decoder_attention_mask": (labels != -100).long(), "decoder_position_ids": places},
+        {"encoder_outputs": encoded, "attention_mask": mask, "labels": labels},
+        {"encoder_outputs": encoded.to_tuple(), "attention_mask": mask, "labels": labels},
+        {"inputs_embeds": rows, "attention_mask": mask, "decoder_inputs_embeds": target_rows, "labels": labels},
+    ):
+        for options in ({}, {"return_logits": False}):
+            found = []
+            for alpha in (0.0, 5.0):
+                model.config.r_drop_alpha = alpha
+                found.append(model.train()(**inputs, **options).loss)
+            torch.testing.assert_close(*found)
+        output = model.eval()(**inputs)
+        assert output.logits.shape == (2, 5, 40)
+    with pytest.raises(ValueError, match="r_drop_alpha takes no past_key_values"):
+        model.train()(**batch, past_key_values=DynamicCache())
+
+
+def test_r_drop_of_a_batch_without_a_real_token(tiny_model, batch):
+    model = tiny_model(r_drop_alpha=5.0).train()
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    loss = model(**batch, num_items_in_batch=9, return_logits=False).loss
+    loss.backward()
+    assert loss.item() == 0

@@ -32,6 +32,9 @@ STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 PREPARED = ("--data.train", "{prepared: prepared}")
 SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
+REGULARISED = ("--training.r_drop_alpha=5", "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")
+# Each process skips layers of its own; not where layers are shared out.
+SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +145,11 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
-        pytest.param(1, DROPPED, marks=pytest.mark.slow),
         pytest.param(2, (*DROPPED, *PREPARED), marks=pytest.mark.slow),
         pytest.param(2, (*DROPPED, *STREAM), marks=pytest.mark.slow),
+        pytest.param(1, DROPPED + REGULARISED + SKIPPING, marks=pytest.mark.slow),
+        (2, DROPPED + REGULARISED + SKIPPING),
+        pytest.param(2, REGULARISED + SHARDED, marks=pytest.mark.slow),
     ],
     ids=[
         "1-prepared",
@@ -153,9 +158,11 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         "2-prepared",
         "2-stream",
         "2-sharded",
-        "1-dropped",
         "2-dropped-prepared",
         "2-dropped-stream",
+        "1-all",
+        "2-all",
+        "2-all-sharded",
     ],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
@@ -257,8 +264,9 @@ def test_one_validation_pair_for_two_processes(corpus, tmp_path):
         (("--training.max_tokens", "20", *STREAM), "and a batch has training.max_tokens = 20"),
         (("--data.train", "[validation.en, validation.de]", "--training.update_tokens", "2000",
           "--training.max_tokens", "1000", "--tokenizer.vocab_size", "300"), "too few for 2 processes"),
+        ((*SHARDED, *SKIPPING), "set encoder_layerdrop and decoder_layerdrop to 0, or leave fsdp out"),
     ],
 )  # fmt: skip
-def test_batches_that_cannot_be_shared_out_are_refused(corpus, tmp_path, options, message):
+def test_what_cannot_be_shared_out_is_refused(corpus, tmp_path, options, message):
     told = refused(2, arguments(corpus, tmp_path / "run", *options))
     assert any(message in each.stderr for each in told)  # of a stream each process reads its own part

@@ -13,8 +13,16 @@ from vanilla_transformer.training.arguments import VanillaTransformerTrainingArg
 from vanilla_transformer.training.arguments import check_sharding, create_noam_scheduler, noam
 
 
-NEW = {"max_tokens", "update_tokens", "noam_factor", "average_last", "early_stopping_patience", "max_skipped_updates",
-       "bpe_dropout"}  # fmt: skip
+NEW = {
+    "bpe_dropout",
+    "max_tokens",
+    "update_tokens",
+    "noam_factor",
+    "average_last",
+    "early_stopping_patience",
+    "max_skipped_updates",
+    "r_drop_alpha",
+}
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
 
@@ -105,6 +113,8 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"bpe_dropout": 1.0}, "bpe_dropout must be at least 0 and below 1, not 1.0"),
         ({"bpe_dropout": -0.1}, "bpe_dropout must be at least 0 and below 1, not -0.1"),
         ({"bpe_dropout": float("nan")}, "bpe_dropout must be at least 0 and below 1, not nan"),
+        ({"r_drop_alpha": -1.0}, "r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not -1.0"),
+        ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
         ({"fsdp": True}, "this is one: start it with torchrun"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,6 +1,7 @@
 """The sizes and choices that make one Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
 import difflib
+import math
 import os
 from pathlib import Path
 
@@ -54,6 +55,19 @@ _VARIANTS = {
 }
 _BOTH_SIDES = ("layers", "attention_heads", "ffn_dim")
 
+# Probabilities, and a share of one: from 0 to below 1.
+_SHARES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "source_word_dropout",
+    "target_word_dropout",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "classifier_dropout",
+    "label_smoothing",
+)
+
 
 class VanillaTransformerConfig(PreTrainedConfig):
     """Configuration of a [`VanillaTransformerModel`]; the defaults are the paper's base model (Table 3, first row).
@@ -76,6 +90,12 @@ class VanillaTransformerConfig(PreTrainedConfig):
         dropout: P_drop, on every sub-layer's output and on the sums of embeddings and positions (section 5.4).
         attention_dropout: Dropout on attention probabilities; none in the paper.
         activation_dropout: Dropout after the feed-forward network's activation; none in the paper.
+        source_word_dropout: Probability that training drops a whole token of the source: its embedding becomes zero,
+            its position stays (Gal & Ghahramani 2016); see `word_dropout`. None in the paper.
+        target_word_dropout: The same for the decoder's inputs; the start token is never dropped.
+        encoder_layerdrop: Probability that training skips a layer of the encoder, drawn anew for each layer and batch
+            (LayerDrop, Fan et al. 2020); none in the paper. Evaluation uses every layer, and nothing is rescaled.
+        decoder_layerdrop: The same for the decoder.
         attention_bias: Whether the projections of attention have a bias; none in the paper (section 3.2.2).
         norm_first: Normalise each sub-layer's input instead of its residual sum, with one more normalisation at the
             end of either stack ("pre-norm"); the paper normalises the sum (section 3.1).
@@ -93,6 +113,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
         classifier_dropout: Dropout on that vector; None means `dropout`.
         label_smoothing: The paper's epsilon_ls (section 5.4: 0.1), used by the loss in training mode alone. It is 0
             here because it belongs to training: `VanillaTransformerTrainer` sets it from its arguments.
+        r_drop_alpha: Weight of R-Drop (Liang et al. 2021) in the loss, in training mode alone; none in the paper, 0 is
+            off. See `linear_cross_entropy`; like `label_smoothing` it is set from the arguments.
         use_cache: Whether the decoder hands back its keys and values for the next step.
         bos_token_id: Id of `<s>`.
         pad_token_id: Id of `<pad>`.
@@ -129,6 +151,10 @@ class VanillaTransformerConfig(PreTrainedConfig):
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
+    source_word_dropout: float | int = 0.0
+    target_word_dropout: float | int = 0.0
+    encoder_layerdrop: float | int = 0.0
+    decoder_layerdrop: float | int = 0.0
     attention_bias: bool = False
     norm_first: bool = False
     layer_norm_eps: float = 1e-5
@@ -141,6 +167,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
     classifier_pooling: str = "mean"
     classifier_dropout: float | int | None = None
     label_smoothing: float | int = 0.0
+    r_drop_alpha: float | int = 0.0
     use_cache: bool = True
     is_encoder_decoder: bool = True
     bos_token_id: int | None = 0
@@ -246,7 +273,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
     def _check_shares(self):
         if not self.layer_norm_eps > 0:
             raise ValueError(f"layer_norm_eps must be above 0, not {self.layer_norm_eps}.")
-        for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "label_smoothing"):
+        if not 0 <= self.r_drop_alpha < math.inf:
+            raise ValueError(f"r_drop_alpha must be at least 0 and finite, not {self.r_drop_alpha}.")
+        for name in _SHARES:
             if name == "classifier_dropout" and self.classifier_dropout is None:
                 continue
             if not 0 <= getattr(self, name) < 1:

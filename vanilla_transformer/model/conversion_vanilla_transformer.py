@@ -26,6 +26,8 @@ _SHARED_FIELDS = (
     "dropout",
     "attention_dropout",
     "activation_dropout",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
     "max_position_embeddings",
     "scale_embedding",
     "bos_token_id",

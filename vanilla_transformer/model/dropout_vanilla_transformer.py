@@ -38,6 +38,26 @@ def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training
     return _AddDropout.apply(residual, states, *_draw(states.shape, p))
 
 
+def word_dropout(embeddings: torch.Tensor, p: float, training: bool, first: int = 0) -> torch.Tensor:
+    """Drops whole tokens: e_t <- m_t e_t / (1 - p) with m_t ~ Bernoulli(1 - p), one m_t for all of a row of E.
+
+    Gal & Ghahramani (2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks"), by which
+    Sennrich & Zhang (2019, "Revisiting Low-Resource Neural Machine Translation") train on little text. As in Nematus,
+    the toolkit of the latter, each token is drawn for itself, not all equal ones of a sentence together, and what is
+    kept is divided by 1 - p, so that its mean stays. Padding is drawn for too, and seen by nothing.
+
+    Args:
+        embeddings: (batch, length, d_model), without positions: where a token was dropped is still known.
+        p: From 0 to below 1.
+        training: Whether to drop at all.
+        first: Of so many tokens at the beginning of each row none is dropped or rescaled.
+    """
+    if not training or p == 0:
+        return embeddings
+    kept = embeddings.new_ones((*embeddings.shape[:2], 1))  # (batch, length, 1)
+    return embeddings * torch.cat((kept[:, :first], dropout(kept[:, first:], p, training)), dim=1)
+
+
 def _may_draw_bits(states: torch.Tensor) -> bool:
     return states.device.type == "cpu" and type(states) is torch.Tensor and not is_recorded()
 

@@ -1,8 +1,13 @@
-"""The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece."""
+"""The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece.
+
+And R-Drop, which adds to it how far two passes of the same pairs, with different dropout, are from each other.
+"""
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.modules import module as module_globals
+from transformers.utils import ModelOutput
 
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
@@ -23,8 +28,57 @@ def is_its_weights(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear and not hooks and all(type(each) is nn.Parameter for each in parameters)
 
 
+def twice(inputs: dict, batch: int) -> dict:
+    """What R-Drop gives a model in place of a batch x: [x; x], of which dropout makes two different passes.
+
+    Args:
+        inputs: Arguments of a forward pass. Tensors of `batch` rows, in tuples and outputs too, are repeated.
+        batch: Number of pairs.
+
+    Raises:
+        ValueError: There is a cache among them.
+    """
+    if inputs.get("past_key_values") is not None:
+        raise ValueError("A training pass with r_drop_alpha takes no past_key_values: set config.r_drop_alpha to 0.")
+
+    def repeated(value):
+        if isinstance(value, ModelOutput):
+            return type(value)(**{name: repeated(each) for name, each in value.items()})
+        if isinstance(value, tuple):
+            return tuple(map(repeated, value))
+        has_pairs = isinstance(value, torch.Tensor) and value.shape[:1] == (batch,)
+        return torch.cat((value, value)) if has_pairs else value
+
+    return {name: repeated(value) for name, value in inputs.items()}
+
+
+def cross_entropy(
+    logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0, r_drop_alpha: float = 0.0
+) -> torch.Tensor:
+    """The sum of [`linear_cross_entropy`], of logits that are all there.
+
+    Args:
+        logits: (..., vocabulary); with R-Drop the first half is the first pass, the second half the second.
+        labels: (...) ids of the right tokens, -100 for those that do not count.
+        label_smoothing: The paper's epsilon_ls, from 0 to below 1.
+        r_drop_alpha: Weight of R-Drop; 0 for a single pass.
+    """
+    logits, labels = logits.flatten(0, -2).float(), labels.flatten()
+    loss = F.cross_entropy(logits, labels, ignore_index=-100, label_smoothing=label_smoothing, reduction="sum")
+    if not r_drop_alpha:
+        return loss
+    log_p, log_q = logits.log_softmax(dim=1).chunk(2)
+    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1)  # KL(p || q) + KL(q || p) of each token
+    weights = r_drop_alpha / 4 * (labels.chunk(2)[0] != -100)  # no factor of the sum: torch.func would make it float64
+    return loss / 2 + (weights * divergence).sum()
+
+
 def linear_cross_entropy(
-    states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    labels: torch.Tensor,
+    label_smoothing: float = 0.0,
+    r_drop_alpha: float = 0.0,
 ) -> torch.Tensor:
     """Sum over rows of the cross-entropy of softmax(states weight^T) against smoothed labels (section 5.4).
 
@@ -36,50 +90,65 @@ def linear_cross_entropy(
     but the (tokens, vocabulary) matrix never exists as a whole: a chunk of rows is projected, its loss and its
     gradients are taken at once, and the chunk is forgotten.
 
+    R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks") passes every pair twice. Dropout makes
+    two distributions p and q of each token, and with the losses above of either, here CE(p) and CE(q),
+
+        loss = 1/2 (CE(p) + CE(q)) + alpha/2 * 1/2 (KL(p || q) + KL(q || p))
+
+    with gradients through both p and q. That is half the loss of the paper, CE(p) + CE(q) + alpha/2 (KL(p || q) +
+    KL(q || p)), whose fairseq code divides it by the tokens of one pass as here. So alpha means the same, Adam does not
+    see the factor, and with equal passes the loss is that of a single one.
+
     Args:
-        states: (tokens, d_model) the decoder's output for the real target tokens.
+        states: (tokens, d_model) the decoder's output for the real target tokens; with R-Drop (2 tokens, d_model), all
+            tokens of the first pass and then, in the same order, of the second.
         weight: (vocabulary, d_model) the output matrix.
-        labels: (tokens,) ids of the right tokens.
+        labels: (tokens,) ids of the right tokens; with R-Drop (2 tokens,), those of either pass.
         label_smoothing: The paper's epsilon_ls, from 0 to below 1.
+        r_drop_alpha: alpha, 5 in the paper's translation experiments; 0 for a single pass.
 
     Returns:
         A float32 scalar, in nats. It has first derivatives only.
     """
-    return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing)
+    return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing, r_drop_alpha)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """The gradients are made in the forward pass, while each chunk's probabilities are at hand."""
 
     @staticmethod
-    def forward(ctx, states, weight, labels, label_smoothing):
+    def forward(ctx, states, weight, labels, label_smoothing, r_drop_alpha):
         device = states.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-        x, w = states.to(dtype), weight.to(dtype)
+        passes = 2 if r_drop_alpha else 1  # the loss is the mean over them
+        x, w, labels = states.to(dtype).unflatten(0, (passes, -1)), weight.to(dtype), labels.unflatten(0, (passes, -1))
         want_states, want_weight = ctx.needs_input_grad[:2]
-        grad_states = torch.empty_like(x) if want_states else None
+        grad_states = torch.empty_like(x) if want_states else None  # (passes, tokens, d_model)
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if want_weight else None
         loss = torch.zeros((), dtype=torch.float32, device=x.device)
         vocabulary = weight.shape[0]
-        rows = max(1, _LOGITS_AT_A_TIME.get(device, 2**24) // vocabulary)
-        for start in range(0, x.shape[0], rows):
+        rows = max(1, _LOGITS_AT_A_TIME.get(device, 2**24) // (passes * vocabulary))
+        for start in range(0, x.shape[1], rows):
             chunk = slice(start, start + rows)
-            label = labels[chunk, None]  # (rows, 1)
-            of_label, log_sum_exp, gradient = _project(x[chunk], w, label)
-            loss += log_sum_exp.sum() - (1 - label_smoothing) * of_label.sum()
+            piece, label = x[:, chunk].flatten(0, 1), labels[:, chunk].reshape(-1, 1)  # (passes * rows, ...)
+            of_label, log_sum_exp, gradient, difference = _project(piece, w, label, passes)
+            loss += (log_sum_exp.sum() - (1 - label_smoothing) * of_label.sum()) / passes
+            if r_drop_alpha:
+                divergence, gradient = _add_divergence(gradient, difference, r_drop_alpha)
+                loss += divergence
             if not (want_states or want_weight):
                 continue
-            gradient.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
+            gradient.scatter_add_(1, label, torch.full_like(of_label, (label_smoothing - 1) / passes))
             gradient = gradient.to(dtype)
             if want_states:
-                torch.mm(gradient, w, out=grad_states[chunk])
+                grad_states[:, chunk] = (gradient @ w).unflatten(0, (passes, -1))
             if want_weight and dtype == torch.float32:
-                grad_weight.addmm_(gradient.T, x[chunk])
+                grad_weight.addmm_(gradient.T, piece)
             elif want_weight:
-                grad_weight += gradient.T @ x[chunk]
+                grad_weight += gradient.T @ piece
         if label_smoothing:
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
-            share = label_smoothing / vocabulary
+            share = label_smoothing / (passes * vocabulary)
             row_sum, state_sum = weight.sum(0, dtype=torch.float32), states.sum(0, dtype=torch.float32)
             loss -= share * (state_sum * row_sum).sum()
             if want_states:
@@ -87,7 +156,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if want_weight:
                 grad_weight -= share * state_sum
         ctx.save_for_backward(
-            grad_states.to(states.dtype) if want_states else None, grad_weight.to(weight.dtype) if want_weight else None
+            grad_states.flatten(0, 1).to(states.dtype) if want_states else None,
+            grad_weight.to(weight.dtype) if want_weight else None,
         )
         return loss
 
@@ -95,18 +165,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_output):
         scaled = [None if grad is None else grad * grad_output.to(grad.dtype) for grad in ctx.saved_tensors]
-        return *scaled, None, None
+        return *scaled, None, None, None
 
 
-def _project(x, w, label) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The label's logit (rows, 1), logsumexp (rows, 1) of all logits, and its gradient, their softmax."""
+def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The label's logit (rows, 1), logsumexp (rows, 1) of all logits, and its gradient, their softmax.
+
+    With two passes also the first's logits less the second's (rows / 2, vocabulary).
+    """
     logits = (x @ w.T).float()  # (rows, vocabulary)
+    difference = torch.sub(*logits.chunk(2)) if passes == 2 else None
     of_label = logits.gather(1, label)
     if logits.device.type != "cpu":
         # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
         highest = logits.amax(dim=1, keepdim=True)
         softmax = torch.softmax(logits, dim=1, out=logits)
-        return of_label, highest - softmax.amax(dim=1, keepdim=True).log(), softmax
+        return of_label, highest - softmax.amax(dim=1, keepdim=True).log(), softmax, difference
     # The same of the label in place of the maximum, which saves two more passes, unless its probability is too small.
     softmax = torch.softmax(logits, dim=1, out=logits)
     probability = softmax.gather(1, label)
@@ -114,4 +188,27 @@ def _project(x, w, label) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     unlikely = (probability < _SMALL)[:, 0]
     if unlikely.any():
         log_sum_exp[unlikely] = (x[unlikely] @ w.T).float().logsumexp(dim=1, keepdim=True)
-    return of_label, log_sum_exp, softmax
+    return of_label, log_sum_exp, softmax, difference
+
+
+def _add_divergence(softmax, difference, alpha) -> tuple[torch.Tensor, torch.Tensor]:
+    """R-Drop's divergence, and the gradient of it and of half of all logsumexps.
+
+    With d = z_p - z_q, the logits' difference, KL(p || q) + KL(q || p) = sum (p - q) d = E_p[d] - E_q[d]: what
+    log p - log q has beside d is the same for all of the vocabulary and falls out. Its gradients are
+    p (d - E_p[d]) + p - q by z_p and q (E_q[d] - d) + q - p by z_q.
+
+    Args:
+        softmax: (2 rows, vocabulary) p and then q.
+        difference: (rows, vocabulary) d; it is overwritten.
+        alpha: Weight of R-Drop.
+    """
+    p, q = softmax.chunk(2)
+    # Not as products of vectors, which autocast would take in 16 bits.
+    mean_p, mean_q = ((each * difference).sum(dim=1, keepdim=True) for each in (p, q))  # (rows, 1)
+    quarter = alpha / 4
+    difference *= quarter
+    own = 0.5 + quarter
+    of_p = p * (difference - (quarter * mean_p - own)) - quarter * q
+    of_q = q * ((quarter * mean_q + own) - difference) - quarter * p
+    return quarter * (mean_p - mean_q).sum(), torch.cat((of_p, of_q))

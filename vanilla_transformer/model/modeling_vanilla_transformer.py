@@ -35,9 +35,9 @@ from .checks_vanilla_transformer import (
     unknown_id,
 )
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .dropout_vanilla_transformer import add_dropout, dropout
+from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
-from .loss_vanilla_transformer import is_its_weights, linear_cross_entropy
+from .loss_vanilla_transformer import cross_entropy, is_its_weights, linear_cross_entropy, twice
 from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -329,6 +329,10 @@ class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
 
+    word_dropout: float
+    layerdrop: float
+    start_tokens: int  # at the beginning of every row, which word dropout leaves alone
+
     def __init__(self, config: VanillaTransformerConfig, layers: list[VanillaTransformerLayer]):
         super().__init__(config)
         self.dropout = config.dropout
@@ -362,7 +366,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         past_length: int | torch.Tensor = 0,
         position_ids: torch.LongTensor | None = None,
     ) -> torch.Tensor:
-        """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4).
+        """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4); of E, word dropout may zero whole rows.
 
         Args:
             embeddings: (batch, length, d_model), rows of the embedding matrix.
@@ -372,8 +376,19 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         positions = position_ids
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
+        embeddings = word_dropout(embeddings, self.word_dropout, self.training, self.start_tokens)
         hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
         return dropout(hidden_states, self.dropout, self.training)
+
+    def layers_of_this_pass(self) -> Sequence[nn.Module]:
+        """All layers; in training x <- x in place of x <- Layer(x) with probability `layerdrop` (Fan et al. 2020).
+
+        "Reducing Transformer Depth on Demand with Structured Dropout": every layer is drawn for itself.
+        """
+        if not self.training or self.layerdrop == 0:
+            return self.layers
+        draws = torch.rand(len(self.layers), device="cpu").tolist()  # on a GPU nothing waits for these
+        return [layer for layer, draw in zip(self.layers, draws, strict=True) if draw >= self.layerdrop]
 
 
 class VanillaTransformerEncoder(VanillaTransformerStack):
@@ -386,6 +401,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config, [VanillaTransformerEncoderLayer(config) for _ in range(config.encoder_layers)])
+        self.word_dropout, self.layerdrop, self.start_tokens = config.source_word_dropout, config.encoder_layerdrop, 0
 
     @merge_with_config_defaults
     @capture_outputs
@@ -414,7 +430,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         check_source_mask(attention_mask, embeddings)
         mask = padding_mask(self.config, embeddings, attention_mask)
         hidden_states = self.embed(embeddings)
-        for layer in self.layers:
+        for layer in self.layers_of_this_pass():
             hidden_states = layer(hidden_states, mask, **kwargs)
         return BaseModelOutput(last_hidden_state=self.layer_norm(hidden_states))
 
@@ -430,6 +446,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config, [VanillaTransformerDecoderLayer(config, i) for i in range(config.decoder_layers)])
+        self.word_dropout, self.layerdrop, self.start_tokens = config.target_word_dropout, config.decoder_layerdrop, 1
 
     @merge_with_config_defaults
     @capture_outputs
@@ -474,7 +491,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         encoder_mask = padding_mask(self.config, embeddings, encoder_attention_mask, encoder_hidden_states)
         past_length = 0 if self_cache is None else self_cache.get_seq_length()
         hidden_states = self.embed(embeddings, past_length, position_ids)
-        for layer in self.layers:
+        # A cache has keys and values of every layer, or of none.
+        for layer in self.layers if past_key_values is not None else self.layers_of_this_pass():
             hidden_states = layer(
                 hidden_states,
                 mask,
@@ -654,6 +672,10 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
             mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity.
             `logits` (batch, target, vocab_size).
+
+            With `labels`, in training mode and with `config.r_drop_alpha` each pair passes twice: the loss is that of
+            R-Drop, see `linear_cross_entropy`, and all else returned has the rows of the first pass and then those of
+            the second, (2 batch, ...).
         """
         if labels is not None:
             use_cache = False
@@ -665,19 +687,22 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
                 "Give labels or decoder_input_ids. (A Trainer that smooths or computes the loss itself takes labels "
                 "away: give its collator the model, DataCollatorForSeq2Seq(tokenizer, model=model).)"
             )
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            return_dict=True,
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask,
+            "encoder_outputs": encoder_outputs,
+            "past_key_values": past_key_values,
+            "inputs_embeds": inputs_embeds,
+            "decoder_inputs_embeds": decoder_inputs_embeds,
             **kwargs,
-        )
+        }
+        if labels is not None and num_items_in_batch is None:
+            num_items_in_batch = (labels != -100).sum()
+        if labels is not None and self.training and self.config.r_drop_alpha:
+            inputs, labels = twice(inputs, batch=len(labels)), torch.cat((labels, labels))
+        outputs = self.model(**inputs, use_cache=use_cache, return_dict=True)
         loss = logits = None
         without_logits = labels is not None and self.training and not return_logits
         if without_logits and not is_recorded():
@@ -685,10 +710,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         else:
             logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
             loss = None if labels is None else self._loss(logits, labels)
-        if loss is not None:
-            loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
         return Seq2SeqLMOutput(
-            loss=loss,
+            loss=None if loss is None else loss / num_items_in_batch,
             logits=None if without_logits else logits,
             past_key_values=outputs.past_key_values,
             decoder_hidden_states=outputs.decoder_hidden_states,
@@ -700,22 +723,20 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         )
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        smoothing = self.config.label_smoothing if self.training else 0.0
-        return F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            labels.flatten(),
-            ignore_index=-100,
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
+        if not self.training:
+            return cross_entropy(logits, labels)
+        return cross_entropy(logits, labels, self.config.label_smoothing, self.config.r_drop_alpha)
 
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
         real = labels != -100  # (batch, target)
         head = self.lm_head
         if not is_its_weights(head) or head.bias is not None:
-            return self._loss(head(hidden_states[real])[None], labels[real][None])
-        return linear_cross_entropy(hidden_states[real], head.weight, labels[real], self.config.label_smoothing)
+            return self._loss(head(hidden_states[real]), labels[real])
+        config = self.config
+        return linear_cross_entropy(
+            hidden_states[real], head.weight, labels[real], config.label_smoothing, config.r_drop_alpha
+        )
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""

@@ -35,7 +35,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     """Trains as the paper does (section 5); everything else is transformers' Trainer.
 
     Args:
-        model: A `VanillaTransformerForConditionalGeneration`. Its `config.label_smoothing` is set from the arguments.
+        model: A `VanillaTransformerForConditionalGeneration`. Its `config.label_smoothing` and
+            `config.r_drop_alpha` are set from the arguments.
         args: The training arguments.
         train_dataset: Rows with `input_ids` and `labels`, lists of token ids that end in `</s>`; or a stream of
             batches, whose place is saved with every checkpoint; `train(resume_from_checkpoint=...)` goes on from it.
@@ -53,7 +54,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`, there are fewer batches than
-            processes, or the tokenizer cannot do `args.bpe_dropout`.
+            processes, the tokenizer cannot do `args.bpe_dropout`, or a sharded model is to skip layers.
     """
 
     def __init__(
@@ -71,6 +72,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         limits: PairLimits | None = None,
         **kwargs,
     ):
+        if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
+            if args.fsdp:
+                raise ValueError(
+                    "Processes that share a model out gather every layer together, and each skips others: set "
+                    "encoder_layerdrop and decoder_layerdrop to 0, or leave fsdp out."
+                )
+            args.ddp_find_unused_parameters = True  # or processes would wait for the gradients of skipped layers
         super().__init__(
             model=model,
             args=args,
@@ -83,6 +91,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         )
         # The model smooths its own loss while training: the Trainer's smoother would need all logits at once.
         model.config.label_smoothing = args.label_smoothing_factor
+        model.config.r_drop_alpha = args.r_drop_alpha
         self.label_smoother = None
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
