@@ -58,10 +58,13 @@ def test_columns_of_lengths_are_used_instead_of_the_tokens():
 
 
 def test_learning_rates_are_those_of_the_paper_from_update_1(make_trainer):
-    trainer = make_trainer(max_steps=7, noam_factor=0.3)
-    for _ in range(2):  # a second training begins the schedule anew
-        trainer.train()
-        assert logged(trainer, "learning_rate") == [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+    rates = [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+    cooled = [rate * factor for rate, factor in zip(rates, (1, 1, 1, 1, 1, 2 / 3, 1 / 3), strict=True)]
+    for options, expected in (({}, rates), ({"cooldown_steps": 3}, cooled)):
+        trainer = make_trainer(max_steps=7, noam_factor=0.3, **options)
+        for _ in range(2):  # a second training begins the schedule anew
+            trainer.train()
+            assert logged(trainer, "learning_rate") == expected
 
 
 def test_without_noam_transformers_schedules_are_used(make_trainer):
@@ -328,12 +331,22 @@ def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
     assert readme.read_text(encoding="utf-8") == f"checkpoints {told}"
 
 
+# transformers' own schedules that end at 0, or nearly.
+DECAYS = ({"lr_scheduler_type": "cosine"}, {"lr_scheduler_type": "linear"}, {"lr_scheduler_type": "inverse_sqrt"},
+          {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": {"num_decay_steps": 3}})  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("epochs", "evaluation", "accumulation"),
-    [*((epochs, evaluation, 1) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")), (0.5, "no", 2)],
+    ("epochs", "evaluation", "accumulation", "more"),
+    [
+        *((epochs, evaluation, 1, {}) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")),
+        (0.5, "no", 2, {}),
+        (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
+        *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay in DECAYS),
+    ],
 )
 def test_resumed_run_is_the_unbroken_run_batch_for_batch(
-    epochs, evaluation, accumulation, make_trainer, make_model, tmp_path
+    epochs, evaluation, accumulation, more, make_trainer, make_model, tmp_path
 ):
     # Dropout is on, so that the random numbers must go on as well; an epoch has several batches.
     batches = len(make_trainer().train_batches)
@@ -346,9 +359,14 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         "save_total_limit": 9,
         "eval_strategy": evaluation,
         "eval_steps": 2,
+        **more,
     }
     unbroken = make_trainer(make_model(dropout=0.3), **options)
     unbroken.train()
+    rates = logged(unbroken, "learning_rate")
+    if "noam_factor" in more:  # it rises for 4 updates, and falls
+        assert max(rates) == rates[4] == 1e-2
+        assert rates[-1] < 0.4 * rates[4]
     resumed = make_trainer(make_model(seed=99, dropout=0.3), **options)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / f"checkpoint-{save_at}"))
     assert batches >= 4
@@ -356,6 +374,9 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         assert logged(resumed, name) == logged(unbroken, name)
     expected = weights_of(unbroken)
     assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(resumed).items())
+    if "ema_decay" in more:
+        assert all(torch.equal(weight, unbroken.ema.weights[name]) for name, weight in resumed.ema.weights.items())
+        assert resumed.ema.updates == unbroken.ema.updates == options["max_steps"]
 
 
 def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):
