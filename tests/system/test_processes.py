@@ -31,6 +31,7 @@ COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 PREPARED = ("--data.train", "{prepared: prepared}")
 SHARDED = ("--training.fsdp", "true")
+EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "12")  # the stop falls into its fall
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +80,8 @@ def cut_back(run: Path, step: int) -> None:
     """Makes a finished run one that was killed before it saved a checkpoint after this update."""
     for name in ("finished.json", "scores.json"):
         (run / name).unlink()
-    for name in ("averaged", "best", "translations"):
-        shutil.rmtree(run / name)
+    for name in ("averaged", "best", "ema", "translations"):
+        shutil.rmtree(run / name, ignore_errors=name == "ema")
     for checkpoint in (run / "checkpoints").iterdir():
         if int(checkpoint.name.removeprefix("checkpoint-")) > step:
             shutil.rmtree(checkpoint)
@@ -141,8 +142,10 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
+        pytest.param(1, EMA, marks=pytest.mark.slow),
+        pytest.param(2, EMA, marks=pytest.mark.slow),
     ],
-    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
+    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded", "1-ema", "2-ema"],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     whole = unbroken(processes, data)

@@ -116,9 +116,29 @@ def test_what_cannot_be_meant_is_refused(make):
             "cooldown_steps 20 has no effect without .* warmup_stable_decay "
             r"with lr_scheduler_kwargs: {num_decay_steps: 20, decay_type: linear}",
         ),
+        (
+            {"noam_factor": None, "max_steps": 50},
+            "linear would not fall to its end in 50 updates .* warmup_steps are 4000",
+        ),
+        (
+            {"noam_factor": None, "lr_scheduler_type": "warmup_stable_decay"},
+            "needs lr_scheduler_kwargs: {num_decay_steps",
+        ),
+        (
+            {
+                "noam_factor": None,
+                "max_steps": 50,
+                "warmup_steps": 20,
+                "lr_scheduler_type": "warmup_stable_decay",
+                "lr_scheduler_kwargs": {"num_decay_steps": 31},
+            },
+            "warmup_steps are 20, num_decay_steps 31. Set fewer",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             make(**options)
+    for name in ("constant", "inverse_sqrt"):
+        make(noam_factor=None, max_steps=50, lr_scheduler_type=name)
 
 
 def test_what_follows_from_other_arguments(make):

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import Seq2SeqTrainingArguments, get_scheduler
+from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
 
 
 # Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
@@ -31,6 +31,9 @@ WITHOUT_EFFECT = {
 }
 _NOAM = "the Noam schedule is on: set noam_factor, or noam_factor: null to use it"
 UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs"), _NOAM)
+
+# Schedules of transformers that do not depend on how long the run is.
+_WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau", "greedy")
 
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 
@@ -210,6 +213,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             check_sharding(self.fsdp_config, self.world_size)
         if self.update_tokens is not None:
             self._share_out_update()
+        if self.noam_factor is None:
+            self._check_room_to_fall()
 
     def __getstate__(self) -> dict:
         """Without the token: Trainer writes the arguments beside every checkpoint, and pushes them to the Hub."""
@@ -225,6 +230,18 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     def order_seed(self) -> int:
         """What the order of batches is drawn from."""
         return self.seed if self.data_seed is None else self.data_seed
+
+    def _check_room_to_fall(self):
+        """Raises ValueError if a schedule of transformers that falls to the end of the run has no updates to do so."""
+        name, options = SchedulerType(self.lr_scheduler_type).value, self.lr_scheduler_kwargs or {}
+        if name == "warmup_stable_decay" and "num_decay_steps" not in options:
+            raise ValueError(f"lr_scheduler_type {name} needs lr_scheduler_kwargs: {{num_decay_steps: UPDATES}}.")
+        warmup, decay = self.get_warmup_steps(self.max_steps), options.get("num_decay_steps", 0)
+        if name not in _WITHOUT_END and warmup + decay > self.max_steps:
+            raise ValueError(
+                f"lr_scheduler_type {name} would not fall to its end in {self.max_steps} updates (max_steps): "
+                f"warmup_steps are {warmup}{f', num_decay_steps {decay}' if decay else ''}. Set fewer, or 0."
+            )
 
     def _share_out_update(self):
         """`update_tokens` = processes x accumulated batches x tokens of a batch."""

@@ -74,7 +74,7 @@ def open_folder(
                 f"{folder.path} was begun with {before} processes, not {now}: which pairs come next depends on their "
                 "number. Resume with the same, or choose another output folder."
             )
-        _check_same_rates(checkpoints[-1], arguments)
+        check_same_rates(checkpoints[-1], arguments)
         data.check_same(folder)
         recover(folder, arguments)
         remove_leftovers(folder.path, *folder.names, MADE_MODEL)
@@ -175,7 +175,7 @@ def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
             )
 
 
-def _check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArguments) -> None:
+def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArguments) -> None:
     """Raises ValueError if with another `max_steps` the updates so far, or the next, would have had other rates."""
     state = trainer_state(checkpoint)
     updates, before, now = state["global_step"], state["max_steps"], arguments.max_steps
