@@ -33,7 +33,7 @@ from .run_results import MADE_MODEL
 logger = logging.getLogger(__name__)
 
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
-# the text lies may change because its fingerprint may not.)
+# the text lies may change because its fingerprint may not; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
@@ -74,7 +74,8 @@ def open_folder(
                 f"{folder.path} was begun with {before} processes, not {now}: which pairs come next depends on their "
                 "number. Resume with the same, or choose another output folder."
             )
-        check_same_rates(checkpoints[-1], arguments)
+        for state in _copy_in(checkpoints, "trainer_state.json"):
+            check_same_rates(state.parent, arguments)
         data.check_same(folder)
         recover(folder, arguments)
         remove_leftovers(folder.path, *folder.names, MADE_MODEL)
