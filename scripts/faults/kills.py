@@ -55,11 +55,13 @@ SETTINGS = {
     "training.load_best_model_at_end": "false",
     "training.logging_steps": 1,
     "training.average_last": 2,
+    "training.ema_decay": 0.9,
+    "training.cooldown_steps": 60,
     "training.save_total_limit": 2,
     "training.predict_with_generate": "false",
     "decoding.num_beams": 1,
 }
-MODELS = ("averaged/model.safetensors", "best/model.safetensors")
+MODELS = ("averaged/model.safetensors", "best/model.safetensors", "ema/model.safetensors")
 
 
 def start(folder: Path, messages: TextIO) -> subprocess.Popen:

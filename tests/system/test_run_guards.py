@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 from vanilla_transformer.run.digests import write_digests
 from vanilla_transformer.run.folder import WEIGHTS, RunFolder
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.opening import check_same_rates
 from vanilla_transformer.training.run import train
+from vanilla_transformer.training.trial import tried_arguments
 
-from .conftest import finished, refused
+from .conftest import finished, losses, refused
 
 
 @pytest.fixture
@@ -127,6 +129,38 @@ def test_a_run_that_is_made_longer_is_one_that_was_longer_from_the_start(recipe,
     train(recipe(max_steps=32), tmp_path / "straight")
     weights = [(tmp_path / name / "averaged" / "model.safetensors").read_bytes() for name in ("longer", "straight")]
     assert weights[0] == weights[1]
+
+
+def test_a_run_whose_rate_has_begun_to_fall_to_its_end_is_not_made_longer(recipe, tmp_path):
+    train(recipe(max_steps=16, cooldown_steps=4, average_last=1), tmp_path / "run")
+    before = contents(tmp_path / "run")
+    depends = (
+        r"max_steps was 16 and cannot become {}: the rate of update {} depends on it, and .*checkpoint-16 is after"
+    )
+    for steps in (20, 24):
+        said = (
+            f"{depends.format(steps, 14)} 16 updates. Resume with 16, .* move the checkpoints after update 12 elsewhere"
+        )
+        with pytest.raises(ValueError, match=said):
+            train(recipe(max_steps=steps, cooldown_steps=4, average_last=1), tmp_path / "run", resume=True)
+        assert contents(tmp_path / "run") == before
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-16")
+    train(recipe(max_steps=24, cooldown_steps=4, average_last=1), tmp_path / "run", resume=True)
+    train(recipe(max_steps=24, cooldown_steps=4, average_last=1), tmp_path / "straight")
+    assert losses(tmp_path / "run") == losses(tmp_path / "straight")
+
+
+def test_a_schedule_of_transformers_that_falls_to_the_end_is_not_made_longer(recipe, run, copy):
+    last = RunFolder(copy).good_checkpoints()[-1]
+    schedules = {"linear": 12, "cosine": 12, "constant": None, "inverse_sqrt": None, "reduce_lr_on_plateau": None}
+    for name, first in schedules.items():
+        arguments = tried_arguments(str(copy), {}, {"noam_factor": None, "lr_scheduler_type": name, "warmup_steps": 10,
+                                                    "max_steps": 32, "eval_steps": 8, "save_steps": 8})  # fmt: skip
+        if first is None:
+            check_same_rates(last, arguments)
+            continue
+        with pytest.raises(ValueError, match=f"cannot become 32: the rate of update {first} depends on it"):
+            check_same_rates(last, arguments)
 
 
 def test_a_best_checkpoint_that_went_is_replaced_by_the_last(recipe, copy):

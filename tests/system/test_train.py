@@ -18,6 +18,7 @@ from vanilla_transformer.data.corpora import TextCorpus
 from vanilla_transformer.run.folder import WEIGHTS, RunFolder
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.sharing.model_card import model_card
 from vanilla_transformer.training import run_results
 
 from .conftest import command, finished, json_of, lines_of, losses, output_of, refused
@@ -78,6 +79,30 @@ def test_a_spoilt_average_is_not_what_the_run_means(run, corpus, tmp_path):
     run_results.score(folder, recipe, corpora_of(sources, said), show_progress=False)
     assert not any(s["chosen"] for s in json_of(folder.scores) if s["model"] == "averaged")
     assert (folder.path / WEIGHTS).read_bytes() != (folder.averaged / WEIGHTS).read_bytes()
+
+
+def test_the_moving_average_is_one_more_model_that_may_be_chosen(train, run, tmp_path):
+    options = ("--training.ema_decay", "0.9", "--training.max_steps", "16", "--training.noam_factor", "0.5")
+    finished(*train, *options)
+    folder = RunFolder(tmp_path / "run")
+    last = folder.good_checkpoints()[-1]
+    made, saved = load_file(folder.ema / WEIGHTS), load_file(last / "ema.safetensors")
+    assert made.keys() == saved.keys()
+    assert all(torch.equal(weight, saved[name]) for name, weight in made.items())
+    assert "ema.safetensors" in json_of(last / "digests.json")["files"]
+    assert {path.name for path in folder.ema.iterdir()} == {path.name for path in folder.best.iterdir()}
+    assert list(dict.fromkeys(s["model"] for s in json_of(folder.scores))) == ["averaged", "ema", "best", "last"]
+    assert "`ema`: the exponential moving average of the weights; `best`" in model_card(folder.path, title="")
+    assert "`ema`" not in model_card(run, title="")
+    for other in (folder.averaged, folder.best, last):
+        save_file({name: weight.fill_(0) for name, weight in load_file(other / WEIGHTS).items()}, other / WEIGHTS)
+    recipe = load_recipe(folder.recipe, {"evaluation.metrics": "[chrf]"})
+    sources = ["The old dog sleeps.", "The dog is old."]
+    said = translate(*load_model(folder.ema), sources)
+    assert any(said)
+    run_results.score(folder, recipe, corpora_of(sources, said), show_progress=False)
+    assert {s["model"] for s in json_of(folder.scores) if s["chosen"]} == {"ema"}
+    assert (folder.path / WEIGHTS).read_bytes() == (folder.ema / WEIGHTS).read_bytes()
 
 
 def test_the_best_may_be_the_lowest_score():

@@ -7,22 +7,16 @@ import re
 
 import pytest
 import torch
-from transformers import Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainingArguments, get_wsd_schedule
 
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments as Arguments
-from vanilla_transformer.training.arguments import check_sharding, create_noam_scheduler, noam
+from vanilla_transformer.training.arguments import check_sharding, cooldown, create_noam_scheduler, noam
 
 
 NEW = {
-    "bpe_dropout",
-    "max_tokens",
-    "update_tokens",
-    "noam_factor",
-    "average_last",
-    "early_stopping_patience",
-    "max_skipped_updates",
-    "r_drop_alpha",
-}
+    "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
+    "early_stopping_patience", "max_skipped_updates", "bpe_dropout", "r_drop_alpha",
+}  # fmt: skip
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
 
@@ -116,9 +110,40 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"r_drop_alpha": -1.0}, "r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not -1.0"),
         ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
         ({"fsdp": True}, "this is one: start it with torchrun"),
+        ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),
+        ({"ema_decay": -0.1}, "ema_decay must be .* not -0.1"),
+        ({"ema_decay": float("nan")}, "ema_decay must be .* not nan"),
+        ({"ema_decay": 0.9, "fsdp": True}, "ema_decay needs all weights .* leave it out, and average checkpoints"),
+        ({"cooldown_steps": -1}, "cooldown_steps must be at least 0, and at most the 100000 of max_steps, not -1"),
+        ({"cooldown_steps": 51, "max_steps": 50}, "at most the 50 of max_steps, not 51"),
+        (
+            {"cooldown_steps": 20, "noam_factor": None},
+            "cooldown_steps 20 has no effect without .* warmup_stable_decay "
+            r"with lr_scheduler_kwargs: {num_decay_steps: 20, decay_type: linear}",
+        ),
+        (
+            {"noam_factor": None, "max_steps": 50},
+            "linear would not fall to its end in 50 updates .* warmup_steps are 4000",
+        ),
+        (
+            {"noam_factor": None, "lr_scheduler_type": "warmup_stable_decay"},
+            "needs lr_scheduler_kwargs: {num_decay_steps",
+        ),
+        (
+            {
+                "noam_factor": None,
+                "max_steps": 50,
+                "warmup_steps": 20,
+                "lr_scheduler_type": "warmup_stable_decay",
+                "lr_scheduler_kwargs": {"num_decay_steps": 31},
+            },
+            "warmup_steps are 20, num_decay_steps 31. Set fewer",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             make(**options)
+    for name in ("constant", "inverse_sqrt"):
+        make(noam_factor=None, max_steps=50, lr_scheduler_type=name)
 
 
 def test_what_follows_from_other_arguments(make):
@@ -181,6 +206,20 @@ def test_equation_3_by_hand():
         assert max(around, key=lambda step: noam(step, 512, warmup)) == warmup
 
 
+def sgd(rate=1.0):
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=rate)
+
+
+def test_cooldown_by_hand_and_as_transformers_has_it():
+    by_hand = {1: 1, 6: 1, 7: 1, 8: 3 / 4, 9: 2 / 4, 10: 1 / 4}
+    assert {step: cooldown(step, max_steps=10, cooldown_steps=4) for step in by_hand} == by_hand
+    assert [cooldown(step, 3, 3) for step in (1, 2, 3)] == [1, 2 / 3, 1 / 3]
+    assert [cooldown(step, 3, 0) for step in (1, 2, 3)] == [1, 1, 1]
+    theirs = get_wsd_schedule(sgd(), 0, num_decay_steps=60, num_training_steps=200, decay_type="linear")
+    for step in range(1, 201):
+        assert cooldown(step, 200, 60) == pytest.approx(theirs.lr_lambdas[0](step - 1), rel=1e-12)
+
+
 def test_counting_from_0_is_refused():
     for step, warmup in ((0, 4000), (-1, 4000), (1, 0)):
         with pytest.raises(ValueError, match=f"step is {step}, warmup_steps is {warmup}"):
@@ -189,13 +228,20 @@ def test_counting_from_0_is_refused():
 
 def test_updates_have_exactly_their_rates():
     for rate, factor in ((1.0, 0.3), (2.0, 1.0)):
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=rate)
+        optimizer = sgd(rate)
         scheduler = create_noam_scheduler(optimizer, 16, 5, factor=factor)
         for step in range(1, 13):
             assert optimizer.param_groups[0]["lr"] == rate * noam(step, 16, 5, factor)
             optimizer.step()
             scheduler.step()
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    optimizer = sgd()
+    scheduler = create_noam_scheduler(optimizer, 64, 4, cooldown_steps=2, max_steps=5)
+    for rate in (1 / 64, 2 / 64, 3 / 64, 1 / 16, 5**-0.5 / 8 / 2):
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate, rel=1e-12)
+        optimizer.step()
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0
+    optimizer = sgd()
     create_noam_scheduler(optimizer, 512)
     assert optimizer.param_groups[0]["lr"] == noam(1, 512, 4000)  # the paper's warm-up is the default
     with pytest.raises(ValueError, match="warmup_steps is 0"):

@@ -59,10 +59,13 @@ def test_columns_of_lengths_are_used_instead_of_the_tokens():
 
 
 def test_learning_rates_are_those_of_the_paper_from_update_1(make_trainer):
-    trainer = make_trainer(max_steps=7, noam_factor=0.3)
-    for _ in range(2):  # a second training begins the schedule anew
-        trainer.train()
-        assert logged(trainer, "learning_rate") == [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+    rates = [noam(step, 16, 4, 0.3) for step in range(1, 8)]
+    cooled = [rate * factor for rate, factor in zip(rates, (1, 1, 1, 1, 1, 2 / 3, 1 / 3), strict=True)]
+    for options, expected in (({}, rates), ({"cooldown_steps": 3}, cooled)):
+        trainer = make_trainer(max_steps=7, noam_factor=0.3, **options)
+        for _ in range(2):  # a second training begins the schedule anew
+            trainer.train()
+            assert logged(trainer, "learning_rate") == expected
 
 
 def test_without_noam_transformers_schedules_are_used(make_trainer):
@@ -363,12 +366,24 @@ def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
     assert readme.read_text(encoding="utf-8") == f"checkpoints {told}"
 
 
+# transformers' own schedules, and the share of the highest rate that the last of 12 updates has after 4 of warm-up.
+DECAYS = (
+    ({"lr_scheduler_type": "cosine"}, (1 + math.cos(7 / 8 * math.pi)) / 2),
+    ({"lr_scheduler_type": "linear"}, 1 / 8),
+    ({"lr_scheduler_type": "inverse_sqrt"}, (4 / 11) ** 0.5),
+    ({"lr_scheduler_type": "warmup_stable_decay",
+      "lr_scheduler_kwargs": {"num_decay_steps": 3, "decay_type": "linear"}}, 1 / 3),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("epochs", "evaluation", "accumulation", "more"),
     [
         *((epochs, evaluation, 1, {}) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")),
         (0.5, "no", 2, {}),
         *((epochs, "steps", 2, {"bpe_dropout": 0.3}) for epochs in (0.5, 1.5)),
+        (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
+        *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],
 )
 def test_resumed_run_is_the_unbroken_run_batch_for_batch(
@@ -386,9 +401,15 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         "save_total_limit": 9,
         "eval_strategy": evaluation,
         "eval_steps": 2,
+        **more,
     }
     unbroken = make_trainer(make_model(dropout=0.3), **options)
     unbroken.train()
+    if "noam_factor" in more:
+        [last] = [share for decay, share in DECAYS if decay.items() <= more.items()]
+        rates = logged(unbroken, "learning_rate")
+        assert (len(rates), max(rates), rates[4]) == (12, 1e-2, 1e-2)
+        assert rates[-1] == pytest.approx(last * 1e-2, rel=1e-9)
     resumed = make_trainer(make_model(seed=99, dropout=0.3), **options)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / f"checkpoint-{save_at}"))
     assert batches >= 4
@@ -396,6 +417,9 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         assert logged(resumed, name) == logged(unbroken, name)
     expected = weights_of(unbroken)
     assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(resumed).items())
+    if "ema_decay" in more:
+        assert all(torch.equal(weight, unbroken.ema.weights[name]) for name, weight in resumed.ema.weights.items())
+        assert resumed.ema.updates == unbroken.ema.updates == options["max_steps"]
 
 
 def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):

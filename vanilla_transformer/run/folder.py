@@ -35,6 +35,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.best = self.path / "best"
         self.averaged = self.path / "averaged"
+        self.ema = self.path / "ema"
         self.log = self.path / "log.jsonl"
         self.not_finite = self.path / "not_finite.jsonl"
         self.scores = self.path / "scores.json"
@@ -52,7 +53,7 @@ class RunFolder:
 
     def check_places(self) -> None:
         """Raises OSError if a file is where a run has a folder, or the reverse. (Only `checkpoints` may be a link.)"""
-        folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.translations)
+        folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.ema, self.translations)
         for path in folders:
             linked = path.is_symlink() and (path != self.checkpoints or not path.exists())
             if linked or (path.exists() and not path.is_dir()):

@@ -300,9 +300,10 @@ def _averaging_section(scores: Sequence[Mapping]) -> str:
     chosen = next((f" This model is `{s['model']}`, which validates best." for s in scores if s.get("chosen")), "")
     rows = [[s["model"], s["test_set"], s["metric"], f"{s['value']:.2f}"] for s in scores]
     table = markdown_table(["model", "set", "metric", "score"], rows, (3,))
+    ema = "`ema`: the exponential moving average of the weights; " * any(s["model"] == "ema" for s in scores)
     return (
-        "## What averaging brought\n\n`averaged`: the mean of the last checkpoints' weights; `best`: the checkpoint "
-        "that was best on the validation set while training; `last`: the last checkpoint."
+        f"## What averaging brought\n\n`averaged`: the mean of the last checkpoints' weights; {ema}`best`: the "
+        "checkpoint that was best on the validation set while training; `last`: the last checkpoint."
         f"{chosen}\n\n{table}{''.join(gains)}"
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import Seq2SeqTrainingArguments
+from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
 
 
 # Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
@@ -32,6 +32,9 @@ WITHOUT_EFFECT = {
 _NOAM = "the Noam schedule is on: set noam_factor, or noam_factor: null to use it"
 UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs"), _NOAM)
 
+# Schedules of transformers that do not depend on how long the run is.
+_WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau", "greedy")
+
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 
 # What fields of `fsdp_config` must be if they are given, and why.
@@ -50,8 +53,8 @@ _ONLY_FSDP = {
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `average_last`, `early_stopping_patience`,
-    `max_skipped_updates`, `bpe_dropout`, `r_drop_alpha`.
+    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `cooldown_steps`, `average_last`, `ema_decay`,
+    `early_stopping_patience`, `max_skipped_updates`, `bpe_dropout`, `r_drop_alpha`.
 
     Changed defaults, beside what transformers has:
 
@@ -94,8 +97,14 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             `max_tokens` on each process, `gradient_accumulation_steps` times.
         noam_factor: Multiplies the Noam schedule (equation 3); None gives the learning rate back to `learning_rate`
             and `lr_scheduler_type`.
+        cooldown_steps: Over so many last updates the Noam schedule is multiplied by a factor that falls in a straight
+            line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. With `noam_factor:
+            null` transformers' `warmup_stable_decay` does the like.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
+        ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
+            plus 1 - `ema_decay` times the weights; say 0.999. The decay of update t is (1 + t) / (10 + t) as long as
+            that is smaller. At the end the average is one more model, `ema`. None, or 0: there is none.
         early_stopping_patience: Stop after so many evaluations without a better `metric_for_best_model`; None: never.
         max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, schedule
             and count go on, and the log counts it under `skipped_updates`. After so many in a row training stops with a
@@ -118,7 +127,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
     update_tokens: int | None = field(default=None, metadata={"help": "padded tokens of an update, on either side"})
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
+    cooldown_steps: int = field(default=0, metadata={"help": "last updates, in which the Noam schedule falls to 0"})
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
+    ema_decay: float | None = field(default=None, metadata={"help": "decay of the weights' moving average"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
     max_skipped_updates: int = field(default=10, metadata={"help": "updates in a row that may be skipped"})
     bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
@@ -172,6 +183,24 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "
                 f"and {self.noam_factor}; noam_factor: null turns it off."
             )
+        if not 0 <= self.cooldown_steps <= self.max_steps:
+            raise ValueError(
+                f"cooldown_steps must be at least 0, and at most the {self.max_steps} of max_steps, not "
+                f"{self.cooldown_steps}."
+            )
+        if self.cooldown_steps and self.noam_factor is None:
+            raise ValueError(
+                f"cooldown_steps {self.cooldown_steps} has no effect without the Noam schedule: leave it out, and set "
+                "lr_scheduler_type: warmup_stable_decay with lr_scheduler_kwargs: {num_decay_steps: "
+                f"{self.cooldown_steps}, decay_type: linear}} instead."
+            )
+        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
+            raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
+        if self.ema_decay and (self.fsdp or self.deepspeed):
+            raise ValueError(
+                "ema_decay needs all weights in every process, which fsdp and deepspeed share out: leave it out, and "
+                "average checkpoints (average_last)."
+            )
         if self.noam_factor is not None:
             if self.learning_rate not in (_UNSET_LEARNING_RATE, 1.0):
                 raise ValueError(
@@ -199,6 +228,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             check_sharding(self.fsdp_config, self.world_size)
         if self.update_tokens is not None:
             self._share_out_update()
+        if self.noam_factor is None:
+            self._check_room_to_fall()
 
     def __getstate__(self) -> dict:
         """Without the token: Trainer writes the arguments beside every checkpoint, and pushes them to the Hub."""
@@ -214,6 +245,18 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     def order_seed(self) -> int:
         """What the order of batches is drawn from."""
         return self.seed if self.data_seed is None else self.data_seed
+
+    def _check_room_to_fall(self):
+        """Raises ValueError if a schedule of transformers that falls to the end of the run has no updates to do so."""
+        name, options = SchedulerType(self.lr_scheduler_type).value, self.lr_scheduler_kwargs or {}
+        if name == "warmup_stable_decay" and "num_decay_steps" not in options:
+            raise ValueError(f"lr_scheduler_type {name} needs lr_scheduler_kwargs: {{num_decay_steps: UPDATES}}.")
+        warmup, decay = self.get_warmup_steps(self.max_steps), options.get("num_decay_steps", 0)
+        if name not in _WITHOUT_END and warmup + decay > self.max_steps:
+            raise ValueError(
+                f"lr_scheduler_type {name} would not fall to its end in {self.max_steps} updates (max_steps): "
+                f"warmup_steps are {warmup}{f', num_decay_steps {decay}' if decay else ''}. Set fewer, or 0."
+            )
 
     def _share_out_update(self):
         """`update_tokens` = processes x accumulated batches x tokens of a batch."""
@@ -261,8 +304,29 @@ def noam(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> flo
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
+def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
+    """Factor of an update's learning rate: min(1, (max_steps + 1 - step) / cooldown_steps).
+
+    It is 1 up to the first of the last `cooldown_steps` updates and falls in a straight line, to 1 / cooldown_steps at
+    the last update: 0 would be the next one's, so that no update is lost. (The linear cooldown of Hägele et al. 2024,
+    https://arxiv.org/abs/2405.18392, counted as transformers counts in its schedules.)
+
+    Args:
+        step: Number of the update, counted from 1 to `max_steps`.
+        max_steps: Updates of the run.
+        cooldown_steps: Updates of the fall; 0: the factor is always 1.
+    """
+    return min(1.0, (max_steps + 1 - step) / cooldown_steps) if cooldown_steps else 1.0
+
+
 def create_noam_scheduler(
-    optimizer: Optimizer, d_model: int, warmup_steps: int = 4000, factor: float = 1.0
+    optimizer: Optimizer,
+    d_model: int,
+    warmup_steps: int = 4000,
+    factor: float = 1.0,
+    *,
+    cooldown_steps: int = 0,
+    max_steps: int = 0,
 ) -> LambdaLR:
     """The Noam schedule for any optimizer whose own learning rate is 1, exact from update 1.
 
@@ -273,9 +337,32 @@ def create_noam_scheduler(
         d_model: Width of the model.
         warmup_steps: Updates of the rise.
         factor: 1 in the paper.
+        cooldown_steps: Last updates of the run, in which the rate falls to 0 in a straight line; the paper has none.
+        max_steps: Updates of the run, where there is such a fall.
     """
-    return LambdaLR(optimizer, partial(_rate_after, d_model=d_model, warmup_steps=warmup_steps, factor=factor))
+
+    sizes = {"d_model": d_model, "warmup_steps": warmup_steps, "factor": factor}
+    end = {"max_steps": max_steps, "cooldown_steps": cooldown_steps}
+    return LambdaLR(optimizer, partial(_rate_after, sizes=sizes, end=end))
 
 
-def _rate_after(updates: int, **sizes) -> float:
-    return noam(updates + 1, **sizes)
+def _rate_after(updates: int, sizes: dict, end: dict) -> float:
+    return noam(updates + 1, **sizes) * cooldown(updates + 1, **end)
+
+
+def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, updates: int) -> list[float]:
+    """What the rates of the first updates are multiplied by as far as that depends on the `max_steps` of the run.
+
+    Under the Noam schedule it is the cooldown's factor, else all of transformers' schedule; none of one that goes by
+    what is measured.
+    """
+    if args.noam_factor is not None:
+        return [cooldown(step, max_steps, args.cooldown_steps) for step in range(1, updates + 1)]
+    scheduler = get_scheduler(
+        args.lr_scheduler_type,
+        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0),
+        args.get_warmup_steps(max_steps),
+        max_steps,
+        args.lr_scheduler_kwargs,
+    )
+    return [scheduler.lr_lambdas[0](done) for done in range(updates)] if isinstance(scheduler, LambdaLR) else []

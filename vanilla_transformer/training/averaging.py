@@ -27,18 +27,19 @@ _COMPANIONS = (
 )
 
 
-def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -> None:
+def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *, weights: str = WEIGHTS) -> None:
     """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
     last checkpoint.
 
     Args:
-        checkpoints: Folders with `model.safetensors`, all of one architecture.
+        checkpoints: Folders of models, all of one architecture.
         output: The new model's folder; FileExistsError if there is one.
+        weights: The file of each that is read, if not `model.safetensors`.
 
     Raises:
-        FileNotFoundError: A checkpoint has no `model.safetensors`.
+        FileNotFoundError: A checkpoint has no such file.
         ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
         FloatingPointError: The mean is not finite.
     """
@@ -46,18 +47,18 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path) -
         raise ValueError("There are no checkpoints to average.")
     folders = [Path(checkpoint) for checkpoint in checkpoints]
     with written_beside(Path(output)) as beside:
-        mean = {name: weight.double() for name, weight in _weights(folders[0]).items()}
+        mean = {name: weight.double() for name, weight in _weights(folders[0] / weights).items()}
         for folder in folders[1:]:
-            weights = _weights(folder)
-            for name in mean.keys() | weights.keys():
-                shapes = [tuple(w[name].shape) if name in w else None for w in (mean, weights)]
+            others = _weights(folder / weights)
+            for name in mean.keys() | others.keys():
+                shapes = [tuple(w[name].shape) if name in w else None for w in (mean, others)]
                 if shapes[0] != shapes[1]:
                     raise ValueError(
                         f"{folders[0]} and {folder} are not of one architecture: {name} has the shapes "
                         f"{shapes[0] or 'none'} and {shapes[1] or 'none'}."
                     )
-                mean[name] += weights[name].double()
-        types = {name: weight.dtype for name, weight in _weights(folders[-1]).items()}
+                mean[name] += others[name].double()
+        types = {name: weight.dtype for name, weight in _weights(folders[-1] / weights).items()}
         mean = {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
         for name, weight in mean.items():
             if not weight.isfinite().all():
@@ -92,11 +93,10 @@ def is_of_a_model(path: Path) -> bool:
     return path.name == WEIGHTS or any(map(path.match, _COMPANIONS))
 
 
-def _weights(folder: Path) -> dict[str, torch.Tensor]:
-    path = folder / WEIGHTS
+def _weights(path: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no {WEIGHTS}: it is no checkpoint.")
-    check_digests(folder, [WEIGHTS])
+        raise FileNotFoundError(f"{path.parent} has no {path.name}: it is no checkpoint.")
+    check_digests(path.parent, [path.name])
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)

@@ -15,6 +15,7 @@ from ..files import is_leftover, place_beside, read_json
 from ..run.digests import DIGESTS, DamagedError, read_digests
 from ..run.folder import WEIGHTS, RunFolder, checkpoints_in
 from .arguments import VanillaTransformerTrainingArguments
+from .ema import EMA_WEIGHTS
 
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 _WRITTEN = (
     "*_vanilla_transformer.py", "*config.json", "model*.safetensors*", "optimizer.*", "pytorch_model_fsdp.bin",
     "recipe.yaml", "rng_state*.pth", "scaler.pt", "scheduler.pt", "stream_*.json", "token*.json",
-    "special_tokens_map.json", "trainer_state.json", "training_args.bin", KNOWN_WORDS, DIGESTS,
+    "special_tokens_map.json", "trainer_state.json", "training_args.bin", KNOWN_WORDS, EMA_WEIGHTS, DIGESTS,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ..files import is_leftover, remove_leftovers, write_json, write_text
 from ..run.digests import DIGESTS, DamagedError, check_digests, read_digests
 from ..run.folder import RunFolder
 from ..run.recipe import Recipe, load_recipe
-from .arguments import VanillaTransformerTrainingArguments
+from .arguments import VanillaTransformerTrainingArguments, rate_factors
 from .checkpoints import (
     finish_removals,
     is_removed_checkpoint,
@@ -23,6 +23,7 @@ from .checkpoints import (
     recover,
     remove_checkpoint,
     set_aside,
+    trainer_state,
     was_cut_short,
 )
 from .run_data import RunData
@@ -32,7 +33,7 @@ from .run_results import MADE_MODEL
 logger = logging.getLogger(__name__)
 
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
-# the text lies may change because its fingerprint may not.)
+# the text lies may change because its fingerprint may not; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
@@ -73,6 +74,8 @@ def open_folder(
                 f"{folder.path} was begun with {before} processes, not {now}: which pairs come next depends on their "
                 "number. Resume with the same, or choose another output folder."
             )
+        for state in _copy_in(checkpoints, "trainer_state.json"):
+            check_same_rates(state.parent, arguments)
         data.check_same(folder)
         recover(folder, arguments)
         remove_leftovers(folder.path, *folder.names, MADE_MODEL)
@@ -171,6 +174,22 @@ def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
                 f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume {path}), or "
                 "choose another output folder."
             )
+
+
+def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArguments) -> None:
+    """Raises ValueError if with another `max_steps` the updates so far, or the next, would have had other rates."""
+    state = trainer_state(checkpoint)
+    updates, before, now = state["global_step"], state["max_steps"], arguments.max_steps
+    if now == before or updates >= now:  # nothing is left to train
+        return
+    rates = (rate_factors(arguments, steps, updates + 1) for steps in (before, now))
+    differ = [update for update, (old, new) in enumerate(zip(*rates, strict=True), start=1) if old != new]
+    if differ:  # a checkpoint has the rate of the update after it
+        raise ValueError(
+            f"training.max_steps was {before} and cannot become {now}: the rate of update {differ[0]} depends on it, "
+            f"and {checkpoint} is after {updates} updates. Resume with {before}, or choose another output folder"
+            + (f", or move the checkpoints after update {differ[0] - 2} elsewhere." if differ[0] > 2 else ".")
+        )
 
 
 def _environment(arguments: VanillaTransformerTrainingArguments, command: str | None) -> dict:

@@ -28,6 +28,7 @@ from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints, copy_model, is_of_a_model
 from .checkpoints import best_of, is_regular, set_aside
+from .ema import EMA_WEIGHTS
 
 
 logger = logging.getLogger(__name__)
@@ -35,13 +36,15 @@ MADE_MODEL = "model"  # beside which that of the run is made
 
 
 def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
-    """Saves the best checkpoint's model and the average of the last ones, ready to use with the recipe's decoding."""
+    """Saves the run's models, ready to use with the recipe's decoding: `best`, `averaged`, and `ema` if it has one."""
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = next((path for path in checkpoints if path.name == best_of(final)), final)
     regular = [c for c in checkpoints if c == final or is_regular(c, args.save_steps)]
     last = regular[-args.average_last :] if args.average_last else []
-    for sources, output in (([best], folder.best), (last, folder.averaged)):
+    ema = [final] if args.ema_decay else []
+    models = (([best], folder.best, WEIGHTS), (last, folder.averaged, WEIGHTS), (ema, folder.ema, EMA_WEIGHTS))
+    for sources, output, weights in models:
         others = _others_in(output)
         if not sources:  # the run is to have no such model any longer
             for path in output.iterdir() if output.is_dir() else ():
@@ -51,7 +54,7 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
                 output.rmdir()
             continue
         with replaced_folder(output) as beside:
-            average_checkpoints(sources, beside)
+            average_checkpoints(sources, beside, weights=weights)
             _set_decoding(beside, recipe)
             shutil.copy(folder.recipe, beside)
             write_digests(beside)
@@ -94,7 +97,8 @@ def score(
     """
     scored: dict[Path, list[dict]] = {}
     translations: dict[Path, dict[str, list[str]]] = {}
-    models = {"averaged": folder.averaged, "best": folder.best, "last": folder.good_checkpoints()[-1]}
+    last = folder.good_checkpoints()[-1]
+    models = {"averaged": folder.averaged, "ema": folder.ema, "best": folder.best, "last": last}
     for model_name, path in models.items():
         if not (path / WEIGHTS).exists():
             continue

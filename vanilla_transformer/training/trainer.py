@@ -26,6 +26,7 @@ from ..signals import leave_signals_to_parent
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
+from .ema import WeightAverage
 from .processes import shard, turn_on_without_gpus, whole
 from .progress import Clock, TokenCounter
 from .safety import UpdateGuard
@@ -51,6 +52,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
+        ema: The moving average of the weights, with `args.ema_decay`; every checkpoint has it as `ema.safetensors`.
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`, there are fewer batches than
@@ -116,6 +118,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._tokens = TokenCounter()
         self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
         self.add_callback(self.guard)
+        self.ema = WeightAverage(args.ema_decay, self.guard) if args.ema_decay else None
+        if self.ema is not None:
+            self.add_callback(self.ema)
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
@@ -211,8 +216,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return super().create_scheduler(num_training_steps, optimizer)
         if self.lr_scheduler is None:
             d_model, warmup = self.model.config.d_model, self.args.get_warmup_steps(num_training_steps)
+            end = {"cooldown_steps": self.args.cooldown_steps, "max_steps": num_training_steps}
             self.lr_scheduler = create_noam_scheduler(
-                optimizer or self.optimizer, d_model, warmup, self.args.noam_factor
+                optimizer or self.optimizer, d_model, warmup, self.args.noam_factor, **end
             )
             self._created_lr_scheduler = True  # so that a second train() begins its schedule anew
         return self.lr_scheduler
@@ -323,6 +329,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
+        if self.ema is not None:
+            self.ema.begin(resume_from_checkpoint)
         output = super().train(resume_from_checkpoint, *args, **kwargs)
         if self.guard.error is not None:
             raise FloatingPointError(self.guard.error)
@@ -385,6 +393,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         try:
             with saving(folder):
                 (folder / DIGESTS).unlink(missing_ok=True)  # of a checkpoint that is written once more
+                if self.ema is not None and self.args.should_save:
+                    self.ema.save(folder)
                 super()._save_checkpoint(model, trial)
                 self._list_digests(folder)
         finally:
