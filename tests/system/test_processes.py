@@ -29,6 +29,8 @@ SHORT = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--t
 # Dropout has other random numbers on two processes; translating, each takes as many steps as its sentences need.
 COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
+MIXTURE = ("--data.train", "[{corpus: [train.en, train.de]}, {corpus: [train.en, train.de], weight: 0.5, tag: <bt>}]",
+           "--data.buffer_pairs", "100")  # fmt: skip
 PREPARED = ("--data.train", "{prepared: prepared}")
 SHARDED = ("--training.fsdp", "true")
 
@@ -140,9 +142,11 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, (), marks=pytest.mark.slow),
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
+        pytest.param(1, MIXTURE, marks=pytest.mark.slow),
+        pytest.param(2, MIXTURE, marks=pytest.mark.slow),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
     ],
-    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "2-sharded"],
+    ids=["1-prepared", "1-stream", "2-files", "2-prepared", "2-stream", "1-mixture", "2-mixture", "2-sharded"],
 )
 def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     whole = unbroken(processes, data)
