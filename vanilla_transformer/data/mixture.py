@@ -58,7 +58,9 @@ def copies_of(weights: Sequence[float]) -> list[int]:
     ratios = [weight / max(weights) for weight in weights]
     parts = [Fraction(ratio).limit_denominator(MOST_COPIES) for ratio in ratios]
     most = lcm(*(part.denominator for part in parts))
-    if most > MOST_COPIES or any(abs(part - ratio) > ratio / 100 for part, ratio in zip(parts, ratios, strict=True)):
+    # Less than a hundredth of it, so that a ratio too small for a number fails.
+    near = all(abs(part - ratio) < ratio / 100 for part, ratio in zip(parts, ratios, strict=True))
+    if most > MOST_COPIES or not near:
         raise ValueError(
             f"data.train: the weights {', '.join(map(str, weights))} are no ratio of whole numbers up to "
             f"{MOST_COPIES}: choose rounder ones, nearer to each other, say 1 and 0.5"

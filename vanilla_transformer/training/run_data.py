@@ -112,9 +112,8 @@ class RunData:
         """Tokenizer, training pairs and validation pairs as ids; the account of them goes into the folder."""
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
-        if (
-            isinstance(self.train, PairStream) and longest > arguments.max_tokens
-        ):  # a pair that is too long may come after days
+        # A pair that is too long may come after days.
+        if isinstance(self.train, PairStream) and longest > arguments.max_tokens:
             raise ValueError(
                 f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
                 f"has training.max_tokens = {arguments.max_tokens}: raise this, or lower those."
