@@ -18,6 +18,7 @@ from transformers import GenerationConfig, Seq2SeqTrainingArguments
 import vanilla_transformer
 from vanilla_transformer import _HOMES
 from vanilla_transformer.command_line import COMMANDS, command_parser
+from vanilla_transformer.data.mixture import CorpusSettings
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
@@ -33,6 +34,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
     "vanilla_transformer.data.encoding": ("PairLimits",),
+    "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
@@ -108,8 +110,9 @@ def recipe() -> str:
     """Every field of a recipe, by section."""
     told = documented(Recipe)
     parts = [_entry("description: str = ''", _escaped(told["description"]))]
-    for section, kind in (("data", DataSettings), ("tokenizer", vanilla_transformer.TokenizerSettings)):
-        parts += [f"## {section}", _escaped(told[section]), *_fields(kind)]
+    parts += ["## data", _escaped(told["data"]), *_fields(DataSettings)]
+    parts += ["### Several training corpora", "Each in the list `data.train` has these.", *_fields(CorpusSettings)]
+    parts += ["## tokenizer", _escaped(told["tokenizer"]), *_fields(vanilla_transformer.TokenizerSettings)]
     parts += ["## model", _escaped(told["model"]), *_model_fields()]
     parts += ["## training", _escaped(told["training"]), *_training_fields()]
     parts += ["## decoding", _escaped(told["decoding"]) + " They are listed in [Generation](generation.md)."]

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.warm_python import LIBRARIES
 from vanilla_transformer.data.tokenizer import (
@@ -222,6 +222,25 @@ def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind, pretoken
         assert min(ids[:-1]) > UNK_ID
         assert decoded(tokenizer, ids) == text
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("pretokenized", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_come_behind_the_pieces_and_no_text_makes_one(kind, pretokenized, tmp_path):
+    tags, corpus = ["<bt>", "<2de>"], ["<bt> <2de>", "<bt><bt>", "x<2de>y <bt>z"] * 2000
+    settings = TokenizerSettings(kind, {"bpe": 265, "wordpiece": 521}[kind], pretokenized=pretokenized)
+    without, learned = learn_tokenizer(corpus, settings), learn_tokenizer(corpus, settings, tags=tags)
+    learned.save_pretrained(tmp_path)
+    for tokenizer in (learned, load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
+        size = settings.vocab_size
+        assert tokenizer.get_vocab() == {**without.get_vocab(), "<bt>": size, "<2de>": size + 1}
+        for text in (*tags, *corpus[:3]):
+            ids = tokenizer(text).input_ids
+            assert ids == without(text).input_ids
+            assert tokenizer.decode([size, size + 1, *ids], skip_special_tokens=True) == text
+    for tag in ("bt", "<b t>", "<s>", "<pad>", "<>", "< >", "<-->", "<b>>", "<ä>", "<bt>\n", "", f"<{'a' * 51}>"):
+        with pytest.raises(ValueError, match=r"the tag .* cannot be a token: write a word between angle brackets"):
+            learn_tokenizer(corpus, settings, tags=[tag])
 
 
 def test_there_is_no_longest_text(reloaded, caplog):

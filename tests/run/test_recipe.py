@@ -9,6 +9,7 @@ import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.data.mixture import CorpusSettings
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.run.folder import list_recipes
@@ -165,6 +166,35 @@ def test_names_of_test_sets_and_languages(write):
             with_data(target_language=language)
     for language in ("de", "deu", "pt_BR", "zh-Hant"):
         assert with_data(target_language=language).target_language == language
+
+
+def test_several_corpora(write):
+    def with_train(train):
+        return load_recipe(write(data={**MINIMAL["data"], "train": train})).data
+
+    two = {"corpus": ["a.en", "a.de"]}, {"corpus": {"hub": "x/y"}, "weight": 0.5, "tag": "<bt>", "vocabulary": False}
+    assert with_train(list(two)).mixture == [CorpusSettings(**each) for each in two]
+    for one in (["a.en", "a.de"], "a.tsv", {"hub": "x/y"}, {"prepared": "folder"}):
+        assert with_train(one).mixture == []
+    for train, message in (
+        ({"corpus": "a.tsv"}, r"data\.train: \{corpus: \.\.\.\} is one of a list"),
+        ([{"corpus": "a.tsv"}, "b.tsv"], r"data\.train\[1\] must be a mapping, not 'b\.tsv'"),
+        ([["a.en", "a.de"], ["b.en", "b.de"]], r"data\.train\[0\] must be a mapping"),
+        ([{"corpus": "a.tsv"}, {"weight": 2}], r"data\.train\[1\]\.corpus is missing"),
+        ([{"corpus": "a.tsv", "wieght": 2}], r"data\.train\[0\]\.wieght is unknown; did you mean .*\.weight\?"),
+        ([{"corpus": "a.tsv", "weight": 0}], r"data\.train: the weight of 'a\.tsv' is 0; choose a number above 0"),
+        ([{"corpus": "a.tsv", "weight": -1.5}], r"data\.train: the weight of 'a\.tsv' is -1\.5"),
+        ([{"corpus": "a.tsv", "weight": "much"}], r"data\.train\[0\]\.weight must be float, not 'much'"),
+        ([{"corpus": "a.tsv", "weight": float("inf")}], r"data\.train\[0\]\.weight must be finite"),
+        ([{"corpus": "a.tsv"}, {"corpus": "b.tsv", "weight": 0.001}], r"data\.train: the weights 1\.0, 0\.001 are no"),
+        ([{"corpus": "a.tsv", "tag": "<b t>"}], "the tag '<b t>' cannot be a token"),
+        ([{"corpus": "a.tsv", "tag": "</s>"}], "the tag '</s>' cannot be a token"),
+        ([{"corpus": "a.tsv", "tag": 2}], r"data\.train\[0\]\.tag must be null or str, not 2"),
+        ([{"corpus": {"prepared": "folder"}}], r"data\.train: corpus = \{'prepared': 'folder'\} holds token ids"),
+        ([{"corpus": "a.tsv", "vocabulary": False}], r"data\.train: vocabulary is false for every corpus"),
+    ):
+        with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
+            with_train(train)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ SHORT = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--t
 # Dropout has other random numbers on two processes; translating, each takes as many steps as its sentences need.
 COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
+MIXTURE = ("--data.train", "[{corpus: [train.en, train.de]}, {corpus: [train.en, train.de], weight: 0.5, tag: <bt>}]",
+           "--data.buffer_pairs", "100")  # fmt: skip
 PREPARED = ("--data.train", "{prepared: prepared}")
 SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
@@ -147,10 +149,11 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, PREPARED, marks=pytest.mark.slow),
         (2, STREAM),
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
-        pytest.param(2, (*DROPPED, *PREPARED), marks=pytest.mark.slow),
-        pytest.param(2, (*DROPPED, *STREAM), marks=pytest.mark.slow),
         pytest.param(1, EVERYTHING, marks=pytest.mark.slow),
-        (2, EVERYTHING),
+        pytest.param(2, EVERYTHING, marks=pytest.mark.slow),
+        pytest.param(1, EVERYTHING + MIXTURE, marks=pytest.mark.slow),
+        (2, EVERYTHING + MIXTURE),
+        pytest.param(2, EVERYTHING + PREPARED, marks=pytest.mark.slow),
         pytest.param(2, REGULARISED + SHARDED, marks=pytest.mark.slow),
     ],
     ids=[
@@ -160,10 +163,11 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         "2-prepared",
         "2-stream",
         "2-sharded",
-        "2-dropped-prepared",
-        "2-dropped-stream",
         "1-everything",
         "2-everything",
+        "1-everything-mixture",
+        "2-everything-mixture",
+        "2-everything-prepared",
         "2-regularised-sharded",
     ],
 )

@@ -27,6 +27,7 @@ def prepare(
     from tqdm import tqdm
 
     from ..data.corpora import open_stream
+    from ..data.mixture import open_mixture
     from ..data.prepared import corpus_begun_with
     from ..data.preparing import prepare as prepare_corpus
     from ..data.tokenizer import load_tokenizer
@@ -36,8 +37,11 @@ def prepare(
     data = settings.data
     vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
     languages = data.source_language, data.target_language
-    begun = corpus_begun_with(output)
-    stream = open_stream(data.train, *languages, folder=data.folder, patience=data.patience, begun=begun)
+    where = {"folder": data.folder, "patience": data.patience, "begun": corpus_begun_with(output)}
+    if data.mixture:
+        stream = open_mixture(data.mixture, *languages, **where, stream=True)
+    else:
+        stream = open_stream(data.train, *languages, **where)
     options = {"total": stream.pairs, "unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
     with ExitStack() as stack:
         bars: dict[str, tqdm] = {}  # first of pairs to learn from, then of pairs to tokenise

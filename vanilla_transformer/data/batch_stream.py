@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset
 
 from .batching import TokenBatchSampler
 from .encoding import EncodingReport, PairLimits, encode_pairs
+from .tokenizer import tag_ids
 
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class TokenBatchStream(IterableDataset):
         bpe_dropout: What cuts the pairs of each batch into other pieces, if set before it is iterated over.
 
     Raises:
-        ValueError: A number is not in its range; while reading, no pair is left in a pass, or one is too long.
+        ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
+            left in a pass, or one is too long.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class TokenBatchStream(IterableDataset):
                 f"buffer_pairs ({buffer_pairs}), world_size ({world_size}), readers ({readers}) and max_tokens "
                 f"({max_tokens}) must be at least 1, and rank ({rank}) from 0 to world_size - 1."
             )
+        tag_ids(tokenizer, pairs.tags)  # that it has them all
         self.pairs, self.max_tokens, self.limits = pairs, max_tokens, limits
         self.tokenizer = copy.deepcopy(tokenizer)  # it works in another thread
         pieces = json.dumps(tokenizer.get_vocab(), sort_keys=True)  # of as many pieces there are many vocabularies

@@ -4,6 +4,7 @@ Each has a `fingerprint`, gives its text by `texts()` and its token ids by `enco
 
     read_corpus    all pairs in memory
     open_stream    a unit of some ten thousand pairs at a time, from any place on, whatever breaks meanwhile
+    mixture.open_mixture    several of these as one, with weights and tags
     prepared.load_prepared    ids that `vanilla-transformer prepare` has made
 """
 
@@ -39,7 +40,11 @@ Pair = tuple[str, str]
 
 
 class Corpus:
-    """What all corpora have: `name`, for messages; `identity`, what tells it apart; its SHA-256, `fingerprint`."""
+    """What all corpora have: `name`, for messages; `identity`, what tells it apart; its SHA-256, `fingerprint`;
+    `tags`, the tokens in front of its sources that its vocabulary must have.
+    """
+
+    tags: tuple[str, ...] = ()
 
     def texts(self) -> Iterator[Pair]:
         """All pairs of source and target."""
@@ -64,7 +69,7 @@ class Corpus:
         from .tokenizer import learn_tokenizer
 
         words = WordList()
-        tokenizer = learn_tokenizer(words.reading(self.texts()), settings, show_progress=show_progress)
+        tokenizer = learn_tokenizer(words.reading(self.texts()), settings, tags=self.tags, show_progress=show_progress)
         logger.info("Learned a %s vocabulary of %s pieces.", settings.kind, f"{len(tokenizer):,}")
         tokenizer.save_pretrained(folder)
         words.save(folder, tokenizer)

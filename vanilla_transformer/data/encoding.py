@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..worker_processes import worker_processes
+from .tokenizer import tag_ids
 
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ class PairLimits:
     max_target_length: int = 256
     max_length_ratio: float | None = None
 
-    def reason_to_drop(self, source_length: int, target_length: int) -> str | None:
-        """Why a pair of these lengths in tokens is left out, or None if it is kept."""
+    def reason_to_drop(self, source_length: int, target_length: int, tags: int = 0) -> str | None:
+        """Why a pair of these lengths in tokens is left out, or None if it is kept.
+
+        `tags` more tokens stand in front of the source. They take room, and make no text.
+        """
         if min(source_length, target_length) <= 1:
             return "empty side"
-        if source_length > self.max_source_length:
+        if source_length + tags > self.max_source_length:
             return f"source over {self.max_source_length} tokens"
         if target_length > self.max_target_length:
             return f"target over {self.max_target_length} tokens"
@@ -66,9 +70,11 @@ class EncodingReport:
 
 
 def encode_pairs(
-    tokenizer: "PreTrainedTokenizerFast", pairs: Sequence[tuple[str, str]], limits: PairLimits | None = None
+    tokenizer: "PreTrainedTokenizerFast", pairs: Sequence[tuple[str, ...]], limits: PairLimits | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray], EncodingReport]:
     """Turns (source, target) texts into ids, without the white space around them.
+
+    Of (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag.
 
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
@@ -78,11 +84,13 @@ def encode_pairs(
     for start in range(0, len(pairs), 10_000):
         part = pairs[start : start + 10_000]
         sources, targets = (_ids(tokenizer, [pair[side].strip() for pair in part]) for side in (0, 1))
-        for source, target in zip(sources, targets, strict=True):
-            if limits and (reason := limits.reason_to_drop(len(source), len(target))):
+        ids_of = tag_ids(tokenizer, {tag for pair in part for tag in pair[2:]})
+        for pair, source, target in zip(part, sources, targets, strict=True):
+            tags = [ids_of[tag] for tag in pair[2:]]
+            if limits and (reason := limits.reason_to_drop(len(source), len(target), len(tags))):
                 dropped[reason] += 1
                 continue
-            kept_sources.append(np.array(source, dtype=np.int32))
+            kept_sources.append(np.array(tags + source, dtype=np.int32))
             kept_targets.append(np.array(target, dtype=np.int32))
     tokens = (sum(map(len, texts)) for texts in (kept_sources, kept_targets))
     return kept_sources, kept_targets, EncodingReport(len(pairs), len(kept_targets), dict(dropped), *tokens)
@@ -108,7 +116,7 @@ class Chunk:
     `end` is the unit of the stream, and the row in it, behind the last of them.
     """
 
-    pairs: list[tuple[str, str]]
+    pairs: list[tuple[str, ...]]
     end: tuple[int, int]
     shard_ends: bool
 

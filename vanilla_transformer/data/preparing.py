@@ -26,7 +26,7 @@ from .corpora import PairStream
 from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
 from .known_words import WordList
 from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
-from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
+from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer, tag_ids
 
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def prepare(
             logger.info("%s goes on behind %s pairs.", output, f"{record.report.pairs:,}")
         stream.stop.clear()
         tokenizer = _vocabulary(output, stream, tokenizer, on_progress)
+        tag_ids(tokenizer, stream.tags)  # that it has them all
         if not record.tokenizer:
             record.tokenizer = [file_entry(output, path) for path in sorted((output / TOKENIZER).iterdir())]
             record.save(output)
@@ -153,7 +154,7 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
     words = None  # of a vocabulary that was given: the text is not read for it, and has no list of words
     if isinstance(tokenizer, TokenizerSettings):
         words = WordList()
-        tokenizer = learn_tokenizer(words.reading(texts()), tokenizer)
+        tokenizer = learn_tokenizer(words.reading(texts()), tokenizer, tags=stream.tags)
         logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")
     with writing(folder), written_beside(folder / TOKENIZER) as beside:
         try:

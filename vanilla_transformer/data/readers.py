@@ -28,7 +28,8 @@ def pairs_of(
         ValueError: The corpus is malformed; the message names file and line, and what to do.
     """
     if not isinstance(where, (str, Path)):
-        if not isinstance(where, (list, tuple)) or len(where) != 2:
+        parts = where if isinstance(where, (list, tuple)) else []
+        if len(parts) != 2 or not all(isinstance(part, (str, Path)) for part in parts):
             raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
         paths = [_maybe_packed(folder / part) for part in where]
         lines = [text_lines(path, digests=digests) for path in paths]

@@ -9,7 +9,8 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -48,7 +49,8 @@ class TokenizerSettings:
 
     Attributes:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
-        vocab_size: Number of pieces, special tokens and single bytes included, a million at most.
+        vocab_size: Number of pieces, special tokens and single bytes included, a million at most. Tags of corpora come
+            on top.
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
         pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
             may become one piece. Else letters, digits and other signs are words of their own.
@@ -77,15 +79,17 @@ class TokenizerSettings:
 
 
 def learn_tokenizer(
-    texts: Iterable[str], settings: TokenizerSettings, *, show_progress: bool = False
+    texts: Iterable[str], settings: TokenizerSettings, *, tags: Sequence[str] = (), show_progress: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Learns a vocabulary of exactly `settings.vocab_size` pieces (section 5.1).
+    """Learns a vocabulary of exactly `settings.vocab_size` pieces (section 5.1), and of the tags behind them.
 
     The same texts and settings give the same tokenizer byte for byte, on any number of threads.
 
     Args:
         texts: Lines of text, source and target alike, in any order; read once. See `files.text_lines`.
         settings: Kind and size of the vocabulary.
+        tags: Special tokens to add, say `<bt>`. The pieces, and their ids, are the same without. No text makes a tag,
+            however it is spelt; see [`tag_ids`].
         show_progress: Whether to draw the progress bars of the `tokenizers` library.
 
     Returns:
@@ -95,24 +99,46 @@ def learn_tokenizer(
 
     Raises:
         TypeError: `texts` is a single string, or holds something else than strings.
-        ValueError: There is no text, or too little of it for that many pieces.
+        ValueError: There is no text, or too little of it for that many pieces; a tag cannot be one.
     """
+    for tag in tags:
+        check_tag(tag)
     tokenizer = _around(_learned_model(_checked(texts), settings, show_progress), settings)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     if (size := tokenizer.get_vocab_size()) < settings.vocab_size:
         raise ValueError(
             f"asked for {settings.vocab_size:,} pieces, the text allows at most {size:,}; lower tokenizer.vocab_size"
         )
+    tokenizer.add_special_tokens(list(tags))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=BOS_TOKEN,
         pad_token=PAD_TOKEN,
         eos_token=EOS_TOKEN,
         unk_token=UNK_TOKEN,
+        **({"extra_special_tokens": list(tags)} if tags else {}),
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,
     )
+
+
+def check_tag(tag: str) -> None:
+    """Raises ValueError for what cannot be a tag: see `WORD` why a letter or a digit behind a `<` is no piece."""
+    if not re.fullmatch(r"<[A-Za-z0-9][\w.-]{0,49}>", tag, flags=re.ASCII) or tag in SPECIAL_TOKENS:
+        raise ValueError(
+            f"the tag {tag!r:.100} cannot be a token: write a word between angle brackets, say <bt>, without blanks, "
+            f"and none of {', '.join(SPECIAL_TOKENS)}"
+        )
+
+
+def tag_ids(tokenizer: PreTrainedTokenizerFast, tags: Iterable[str]) -> dict[str, int]:
+    """The id of each tag. Raises ValueError if the vocabulary lacks one."""
+    added = tokenizer.get_added_vocab()
+    for tag in tags:
+        if tag not in added:
+            raise ValueError(f"the vocabulary has no tag {tag}: learn it with tags=[{tag!r}], or as the recipe says")
+    return {tag: added[tag] for tag in tags}
 
 
 def _learned_model(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:

@@ -18,6 +18,7 @@ from transformers import GenerationConfig
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.encoding import PairLimits
+from ..data.mixture import CorpusSettings, copies_of
 from ..data.tokenizer import TokenizerSettings
 from ..evaluation.metrics import METRICS
 from ..model.checks_vanilla_transformer import check_decoding
@@ -34,7 +35,8 @@ class DataSettings:
     Attributes:
         source_language: Language code of the source.
         target_language: Language code of the target.
-        train: The training corpus, in any form that `load_corpus` reads.
+        train: The training corpus, in any form that `load_corpus` reads; or a list of several, each a mapping with the
+            fields below.
         validation: What checkpoints are chosen by.
         test: Names of test sets with their corpora.
         folder: What relative paths are relative to; the current folder if it is not given.
@@ -42,7 +44,7 @@ class DataSettings:
         max_target_length: Longest target that is trained on, in tokens with `</s>`.
         max_length_ratio: How many times longer one side may be than the other; null for any.
         stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
-        buffer_pairs: With `stream`: pairs that are sorted by length and shuffled together.
+        buffer_pairs: With `stream`, and of several corpora: pairs that are sorted by length and shuffled together.
         patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
     """
 
@@ -69,6 +71,20 @@ class DataSettings:
                     f"data.test: {_shown(name)} is no name for a test set: use letters, digits, '_', '-' and '.' (a "
                     "number in quotes)"
                 )
+
+        if self.mixture:
+            copies_of([each.weight for each in self.mixture])
+            if not any(each.vocabulary for each in self.mixture):
+                raise ValueError("data.train: vocabulary is false for every corpus; learn it from one of them at least")
+
+    @property
+    def mixture(self) -> list[CorpusSettings]:
+        """The corpora of `train` where it is a list of several; none where it is one corpus."""
+        if isinstance(self.train, Mapping) and "corpus" in self.train:
+            raise ValueError("data.train: {corpus: ...} is one of a list: write it behind a dash, or in [ ]")
+        if not isinstance(self.train, (list, tuple)) or all(isinstance(each, (str, Path)) for each in self.train):
+            return []
+        return [_checked(f"data.train[{i}]", each, CorpusSettings) for i, each in enumerate(self.train)]
 
     @property
     def limits(self) -> PairLimits:

@@ -159,7 +159,8 @@ def _metadata(
         """The Hub's name for a metric and its variants: "bleu" of "bleu_paper", "chrf" of "chrf++"."""
         return metric.partition("_")[0].rstrip("+")
 
-    named = [corpus["hub"] for corpus in corpora.values() if "hub" in corpus]
+    parts = [part["corpus"] for corpus in corpora.values() for part in corpus.get("mixture", [])]
+    named = [corpus["hub"] for corpus in (*corpora.values(), *parts) if "hub" in corpus]
     if recipe.is_parser:
         task = {"task_type": "other", "task_name": "Constituency parsing"}
     else:
@@ -259,13 +260,24 @@ def _data_section(reports: Mapping[str, Mapping], recipe: Recipe) -> str:
             tokens = f"{report['source_tokens']:,}", f"{report['target_tokens']:,}"
             counts = [f"{report['pairs']:,}", f"{report['kept']:,}", dropped, *tokens]
         corpus = report.get("corpus", {})
-        if "hub" in corpus:
-            place = " ".join(filter(None, (corpus["hub"], corpus["config"], corpus["split"])))
-            name += f" ({place} at {corpus['revision'][:12]})"
-        rows.append([name, *counts, f"`{report['fingerprint'][:16]}`"])
+        rows.append([name + _place(corpus), *counts, f"`{report['fingerprint'][:16]}`"])
+        for part in corpus.get("mixture", []):  # a corpus of several
+            tag = f" with {in_table(part['tag'])} in front" if part["tag"] else ""
+            often = f"each pair {part['copies']} times a pass" if part["copies"] > 1 else "each pair once a pass"
+            which = f"{name}: {as_text(part['name'])}{_place(part['corpus'])}, {often}{tag}"
+            pairs = "as a stream" if part["pairs"] is None else f"{part['pairs']:,}"
+            rows.append([which, pairs, "", "", "", "", f"`{part['fingerprint'][:16]}`"])
     head = ["set", "pairs", "kept", "dropped", "source tokens", "target tokens", "fingerprint"]
     pair = f"{recipe.data.source_language} to {recipe.data.target_language}"
     return f"## Training data ({pair})\n\n{markdown_table(head, rows, (1, 2, 4, 5))}"
+
+
+def _place(corpus: Mapping) -> str:
+    """Which data set of the Hub a corpus is, if it is one."""
+    if "hub" not in corpus:
+        return ""
+    place = " ".join(filter(None, (corpus["hub"], corpus["config"], corpus["split"])))
+    return f" ({place} at {corpus['revision'][:12]})"
 
 
 def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) -> str:

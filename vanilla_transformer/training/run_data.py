@@ -4,6 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from accelerate.utils import broadcast_object_list
@@ -12,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
-from ..data.corpora import Corpus, TextCorpus, open_stream, read_corpus
+from ..data.corpora import Corpus, PairStream, TextCorpus, open_stream, read_corpus
+from ..data.mixture import Mixture, open_mixture
 from ..data.prepared import load_prepared
 from ..data.tokenizer import load_tokenizer
 from ..files import write_json, written_beside
@@ -64,7 +66,9 @@ class RunData:
             options = {"folder": data.folder, "patience": data.patience, "begun": begun.get(name)}
             return open_corpus(where, *languages, **options)
 
-        if not isinstance(data.train, Mapping) or "prepared" not in data.train:
+        if data.mixture:
+            train = opened(partial(open_mixture, stream=data.stream), "train", data.mixture)
+        elif not isinstance(data.train, Mapping) or "prepared" not in data.train:
             train = opened(open_stream if data.stream else read_corpus, "train", data.train)
         elif data.stream or set(data.train) != {"prepared"}:
             raise ValueError(
@@ -108,11 +112,14 @@ class RunData:
         """Tokenizer, training pairs and validation pairs as ids; the account of them goes into the folder."""
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
-        if data.stream and longest > arguments.max_tokens:  # a pair that is too long may come after days
+        # A pair that is too long may come after days.
+        if isinstance(self.train, PairStream) and longest > arguments.max_tokens:
             raise ValueError(
                 f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
                 f"has training.max_tokens = {arguments.max_tokens}: raise this, or lower those."
             )
+        if isinstance(self.train, Mixture):
+            logger.info("train: a pass has %s", self.train)
         train, report = self.train.encoded(
             tokenizer,
             data.limits,

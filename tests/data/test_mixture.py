@@ -1,0 +1,197 @@
+"""Several corpora as one: pairs as often as their weights say, tags where they belong, an order that comes back."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.data import corpora, mixture
+from vanilla_transformer.data.batch_stream import TokenBatchStream
+from vanilla_transformer.data.encoding import PairLimits
+from vanilla_transformer.data.mixture import CorpusSettings, copies_of, open_mixture
+from vanilla_transformer.data.prepared import load_prepared
+from vanilla_transformer.data.preparing import prepare
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+
+
+SIZES = {"real": 230, "made": 145, "more": 40}
+SETTINGS = [
+    CorpusSettings(["real.en", "real.de"]),
+    CorpusSettings("made.parquet", weight=0.5, tag="<bt>"),
+    CorpusSettings("more.tsv", weight=1.5, tag="<2de>", vocabulary=False),
+]
+COPIES = {"real": 2, "made": 1, "more": 3}
+TAGS = {"made": "<bt>", "more": "<2de>"}
+
+
+def pairs_of(name: str) -> list[tuple[str, str]]:
+    """Some sources are spelt like tags."""
+    return [(f"{'<bt> ' * (i % 7 == 0)}{name} {i}", f"{name} {i} <bt>") for i in range(SIZES[name])]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(mixture, "UNIT_PAIRS", 10)
+    monkeypatch.setattr(corpora, "ROWS_PER_UNIT", 20)
+    for side, language in enumerate(("en", "de")):
+        (tmp_path / f"real.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs_of("real")))
+    (tmp_path / "more.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs_of("more")))
+    rows = Dataset.from_list([dict(zip(("en", "de"), pair, strict=True)) for pair in pairs_of("made")])
+    rows.to_parquet(tmp_path / "made.parquet", batch_size=10)
+    return tmp_path
+
+
+def opened(folder, settings=SETTINGS, **options):
+    return open_mixture(settings, "en", "de", folder=folder, **options)
+
+
+def vocabulary(mixed):
+    texts = (text for pair in mixed.texts() for text in pair)
+    return learn_tokenizer(texts, TokenizerSettings(vocab_size=300), tags=mixed.tags)
+
+
+def batches(mixed, tokenizer, **choices):
+    return TokenBatchStream(mixed, tokenizer, 200, **{"buffer_pairs": 100, "seed": 5, "passes": 2, **choices})
+
+
+def as_text(batch, tokenizer):
+    """(tag, source, target) of each pair; the tags by their ids."""
+    tags = {len(tokenizer) - 2 + i: tag for i, tag in enumerate(("<bt>", "<2de>"))}
+    for row in batch:
+        source, target = row["input_ids"].tolist(), row["labels"].tolist()
+        tag = tags.get(source[0])
+        assert not tags.keys() & {*source[1:], *target}  # nowhere but in front
+        yield tag, tokenizer.decode(source, skip_special_tokens=True), tokenizer.decode(target[:-1])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_pass_has_each_pair_as_often_as_its_weight_says(folder, stream, world_size):
+    tokenizer = vocabulary(opened(folder, stream=stream))
+    found: Counter = Counter()
+    for rank in range(world_size):
+        of_process = batches(opened(folder, stream=stream), tokenizer, rank=rank, world_size=world_size)
+        found.update(pair for batch in of_process for pair in as_text(batch, tokenizer))
+    expected = {(TAGS.get(name), *pair): 2 * COPIES[name] for name in SIZES for pair in pairs_of(name)}  # of 2 passes
+    assert found == expected
+
+
+def test_the_order_is_the_seeds_and_goes_on_from_any_place(folder):
+    tokenizer = vocabulary(opened(folder))
+
+    def order(**choices):
+        return [tuple(as_text(batch, tokenizer)) for batch in batches(opened(folder), tokenizer, **choices)]
+
+    whole = order()
+    assert whole == order(readers=1)
+    assert whole != order(seed=6)
+    assert len({tag for batch in whole[:12] for tag, _, _ in batch}) == 3  # a pool has some of every corpus
+    for stop in range(0, len(whole), 7):
+        before = batches(opened(folder), tokenizer)
+        iterator = iter(before)
+        found = [tuple(as_text(batch, tokenizer)) for batch in islice(iterator, stop)]
+        after = batches(opened(folder), tokenizer)
+        after.load_state_dict(json.loads(json.dumps(before.state_dict())))
+        iterator.close()
+        assert found + [tuple(as_text(batch, tokenizer)) for batch in after] == whole
+
+
+def test_one_corpus_of_weight_1_is_that_corpus(folder):
+    mixed = opened(folder, [CorpusSettings("more.tsv")])
+    tokenizer = learn_tokenizer((text for pair in pairs_of("more") for text in pair), TokenizerSettings(vocab_size=270))
+    rows = [row for batch in batches(mixed, tokenizer, passes=1) for row in batch]
+    found = sorted(tuple(tokenizer.decode(row[side][:-1]) for side in ("input_ids", "labels")) for row in rows)
+    assert found == sorted(mixed.texts()) == sorted(pairs_of("more"))
+    assert mixed.tags == ()
+
+
+def test_the_vocabulary_is_of_each_text_once_and_the_tags_come_behind_it(folder):
+    mixed = opened(folder)
+    assert list(mixed.texts()) == [*pairs_of("real"), *pairs_of("made")]
+    tokenizer = vocabulary(mixed)
+    without = learn_tokenizer((text for pair in mixed.texts() for text in pair), TokenizerSettings(vocab_size=300))
+    assert tokenizer.get_vocab() == {**without.get_vocab(), "<bt>": 300, "<2de>": 301}
+    with pytest.raises(ValueError, match="the vocabulary has no tag <bt>"):
+        batches(mixed, without)
+
+
+def test_a_tag_takes_room_but_makes_no_text(folder):
+    (folder / "short.tsv").write_text("\ta\nb\tb\n")
+    settings = [CorpusSettings("short.tsv", tag="<bt>")]
+    tokenizer = vocabulary(opened(folder))
+    for limits, kept, why in (
+        (PairLimits(), 1, {"empty side": 1}),
+        (PairLimits(4, 4), 1, {"empty side": 1}),
+        (PairLimits(3, 4), 0, {"empty side": 1, "source over 3 tokens": 1}),
+    ):
+        stream = batches(opened(folder, settings), tokenizer, limits=limits, passes=1)
+        length = len(tokenizer("b").input_ids) + 1
+        assert length == 4
+        if kept:
+            assert [len(row["input_ids"]) for batch in stream for row in batch] == [length]
+        else:
+            with pytest.raises(ValueError, match="is left to use"):
+                list(stream)
+        assert stream.report.dropped == why
+
+
+def test_the_fingerprint_is_of_text_weights_and_tags(folder):
+    first, second, third = SETTINGS
+    same = opened(folder).fingerprint
+    assert opened(folder, [replace(each, weight=2 * each.weight) for each in SETTINGS]).fingerprint == same
+    (folder / "real.en").rename(folder / "moved.en")
+    assert opened(folder, [replace(first, corpus=["moved.en", "real.de"]), second, third]).fingerprint == same
+    (folder / "moved.en").rename(folder / "real.en")
+    others = [
+        opened(folder, settings).fingerprint
+        for settings in (
+            [second, first, third],
+            [first, replace(second, weight=1), third],
+            [first, replace(second, tag="<other>"), third],
+            [first, replace(second, vocabulary=False), third],
+            [first, second],
+        )
+    ]
+    (folder / "more.tsv").write_text((folder / "more.tsv").read_text() + "one\tmore\n")
+    others.append(opened(folder).fingerprint)
+    assert len({same, *others}) == 7
+
+
+def test_a_prepared_mixture_has_the_rows_of_a_pass(folder):
+    report = prepare(opened(folder, stream=True), TokenizerSettings(vocab_size=300), folder / "prepared", workers=1)
+    prepared = load_prepared(folder / "prepared")
+    assert report.kept == len(prepared.rows) == sum(COPIES[name] * SIZES[name] for name in SIZES)
+    found = Counter(as_text(prepared.rows.with_format("numpy"), prepared.tokenizer))
+    assert found == {(TAGS.get(name), *pair): COPIES[name] for name in SIZES for pair in pairs_of(name)}
+
+
+def test_copies_of_weights():
+    for weights, copies in (
+        ([1], [1]),
+        ([7.5], [1]),
+        ([1, 0.5], [2, 1]),
+        ([1, 1, 1], [1, 1, 1]),
+        ([0.1, 0.2, 0.3], [1, 2, 3]),
+        ([1, 0.333], [3, 1]),
+        ([3, 2, 1.5], [6, 4, 3]),
+        ([100, 1], [100, 1]),
+    ):
+        assert copies_of(weights) == copies
+    for weights in ([102, 1], [1, 0.001], [1, 0.006], [1 / 7, 1 / 11, 1 / 13], [1e300, 1e-300]):
+        with pytest.raises(ValueError, match=r"data.train: the weights .* are no ratio of whole numbers up to 100"):
+            copies_of(weights)
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=3), st.sampled_from([0.001, 0.3, 1, 1e6]))
+def test_whole_numbers_are_found_again_at_any_scale(numbers, scale):
+    try:
+        copies = copies_of([number * scale for number in numbers])
+    except ValueError:
+        return  # of more than two fractions the common denominator may be large
+    assert {Fraction(a, b) for a, b in zip(copies, numbers, strict=True)} == {Fraction(copies[0], numbers[0])}

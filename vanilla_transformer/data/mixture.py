@@ -1,0 +1,184 @@
+"""Several corpora to train on as one: each with a weight, and with a tag in front of its sources if they have one."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from .corpora import Pair, PairStream, TextCorpus, open_stream, read_corpus
+from .tokenizer import check_tag
+
+
+UNIT_PAIRS = 1_000  # of text in memory: a tenth of what a stream has, so that small corpora mix well too
+MOST_COPIES = 100
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """One of several training corpora.
+
+    Attributes:
+        corpus: Where its pairs are, in any form that `load_corpus` reads.
+        weight: How often each of its pairs comes, relative to those of the other corpora.
+        tag: A token of its own in front of every source, say `<bt>` for back-translations (Caswell et al. 2019).
+        vocabulary: Whether the vocabulary and the list of known words are made of it too.
+
+    Raises:
+        ValueError: `corpus` is a prepared one, `weight` is not above 0, or `tag` cannot be a token.
+    """
+
+    corpus: Any
+    weight: float = 1.0
+    tag: str | None = None
+    vocabulary: bool = True
+
+    def __post_init__(self):
+        if isinstance(self.corpus, Mapping) and "prepared" in self.corpus:
+            raise ValueError(
+                f"data.train: corpus = {self.corpus!r} holds token ids, and several corpora are read as text: give the "
+                "text, or prepare all of them together (vanilla-transformer prepare takes such a recipe)"
+            )
+        if not self.weight > 0:
+            raise ValueError(f"data.train: the weight of {self.corpus!r} is {self.weight}; choose a number above 0")
+        if self.tag is not None:
+            check_tag(self.tag)
+
+
+def copies_of(weights: Sequence[float]) -> list[int]:
+    """The smallest whole numbers in the ratio of the weights: 2 and 1 of 1 and 0.5.
+
+    Raises:
+        ValueError: There are none up to 100 that are within one per cent of it.
+    """
+    ratios = [weight / max(weights) for weight in weights]
+    parts = [Fraction(ratio).limit_denominator(MOST_COPIES) for ratio in ratios]
+    most = lcm(*(part.denominator for part in parts))
+    # Less than a hundredth of it, so that a ratio too small for a number fails.
+    near = all(abs(part - ratio) < ratio / 100 for part, ratio in zip(parts, ratios, strict=True))
+    if most > MOST_COPIES or not near:
+        raise ValueError(
+            f"data.train: the weights {', '.join(map(str, weights))} are no ratio of whole numbers up to "
+            f"{MOST_COPIES}: choose rounder ones, nearer to each other, say 1 and 0.5"
+        )
+    return [int(part * most) for part in parts]
+
+
+class Mixture(PairStream):
+    """Corpora whose units come in one stream, those of corpus i in c_i copies, in every pass in another order.
+
+    The c_i are the smallest whole numbers with `c_i / c_j = weight_i / weight_j`, so a pass has `sum(c_i * pairs_i)`
+    pairs. A source x of a corpus with a tag t is trained on as `t x` ("Tagged Back-Translation", Caswell et al. 2019):
+    `read` gives (source, target, tag) of such a corpus. `texts` has all pairs once, without tags.
+
+    Args:
+        settings: What is asked of each corpus.
+        corpora: The corpora, each in memory or as a stream of bounded units.
+    """
+
+    def __init__(self, settings: Sequence[CorpusSettings], corpora: Sequence[TextCorpus | PairStream]):
+        self.settings, self.corpora = settings, corpora
+        self.copies = copies_of([each.weight for each in settings])
+        self.streams = [_in_units(each) if isinstance(each, TextCorpus) else each for each in corpora]
+        self._places = [
+            (part, unit)
+            for part, (stream, copies) in enumerate(zip(self.streams, self.copies, strict=True))
+            for _ in range(copies)
+            for unit in range(stream.units)
+        ]
+        self.tags = tuple(dict.fromkeys(each.tag for each in settings if each.tag is not None))
+        identity = [
+            {
+                "name": stream.name,
+                "pairs": stream.pairs,
+                "copies": copies,
+                "tag": each.tag,
+                "vocabulary": each.vocabulary,
+                "units": stream.units,
+                "fingerprint": corpus.fingerprint,
+                "corpus": corpus.identity,
+            }
+            for each, corpus, stream, copies in zip(settings, corpora, self.streams, self.copies, strict=True)
+        ]
+        counts = [part["copies"] * part["pairs"] for part in identity if part["pairs"] is not None]
+        super().__init__(
+            ", ".join(stream.name for stream in self.streams),
+            len(self._places),
+            self._open,
+            {"languages": corpora[0].identity["languages"], "mixture": identity},
+            patience=0.0,  # each stream has its own
+            pairs=sum(counts) if len(counts) == len(identity) else None,
+        )
+        for stream in self.streams:
+            stream.stop = self.stop
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides the text and its order, wherever it lies."""
+        decisive = ("fingerprint", "copies", "tag", "vocabulary", "units")
+        parts = [{name: part[name] for name in decisive} for part in self.identity["mixture"]]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def texts(self) -> Iterator[Pair]:
+        """The pairs that a vocabulary is learned from, each once."""
+        for each, corpus in zip(self.settings, self.corpora, strict=True):
+            if each.vocabulary:
+                yield from corpus.texts()
+
+    def _open(self, place: int) -> Iterator[tuple[str, ...]]:
+        part, unit = self._places[place]
+        pairs, tag = self.streams[part].read(unit), self.settings[part].tag
+        return pairs if tag is None else ((*pair, tag) for pair in pairs)
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{copies} x {'an unknown number of' if stream.pairs is None else format(stream.pairs, ',')} pairs of "
+            f"{stream.name}{'' if each.tag is None else f' with the tag {each.tag}'}"
+            for each, stream, copies in zip(self.settings, self.streams, self.copies, strict=True)
+        )
+
+
+def _in_units(corpus: TextCorpus) -> PairStream:
+    """Text in memory as a stream; a unit has pairs from all over it."""
+    units = -(-len(corpus.pairs) // UNIT_PAIRS)
+    return PairStream(
+        corpus.name, units, lambda unit: iter(corpus.pairs[unit::units]), patience=0.0, pairs=len(corpus.pairs)
+    )
+
+
+def open_mixture(
+    settings: Sequence[CorpusSettings],
+    source_language: str,
+    target_language: str,
+    *,
+    folder: str | Path = ".",
+    patience: float = 3600.0,
+    begun: Mapping | None = None,
+    stream: bool = False,
+) -> Mixture:
+    """Opens several corpora to be trained on as one.
+
+    Args:
+        settings: The corpora.
+        source_language, target_language, folder, patience: As for `open_stream`.
+        begun: Identity of a mixture that this one goes on with: the same commits of the Hub are read.
+        stream: Read corpora in pieces that can be (Parquet files, most data sets of the Hub). Others are held in
+            memory: a file that can only be read from its beginning on cannot be mixed with others.
+
+    Raises:
+        FileNotFoundError, ValueError: As `read_corpus` and `open_stream` do; or the weights have no ratio of small
+            whole numbers.
+    """
+    before = (begun or {}).get("mixture", [])
+    corpora: list[TextCorpus | PairStream] = []
+    for number, each in enumerate(settings):
+        options = {"folder": folder, "patience": patience}
+        options["begun"] = before[number]["corpus"] if number < len(before) else None
+        where = each.corpus, source_language, target_language
+        opened = open_stream(*where, **options) if stream else None
+        corpora.append(opened if opened and opened.bounded else read_corpus(*where, **options))
+    return Mixture(settings, corpora)
