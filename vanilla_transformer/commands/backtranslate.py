@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from .process import UsageError, check_positive, use_memory_well
-from .test_sets import Languages, model_languages
 from .translate import sampling_options, search_options
 
 
@@ -82,7 +81,7 @@ def backtranslate(
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     if quantize is not None and device not in ("auto", "cpu"):
         raise UsageError("--quantize is for a CPU: leave out --device.")
-    languages = _languages(model, Languages(source_language, target_language))
+    languages = _languages(model, source_language, target_language)
     use_memory_well()
     engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None)
     models = [{"path": str(path), "sha256": sha256_of_model(find_model(path))} for path in model]
@@ -105,8 +104,11 @@ def backtranslate(
     print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output / name) for name in report.files)}]")
 
 
-def _languages(models: list[Path], given: Languages) -> tuple[str, str]:
+def _languages(models: list[Path], source: str | None, target: str | None) -> tuple[str, str]:
     """What the models translate from, and into, as their recipes or the options say."""
+    from .test_sets import Languages, model_languages
+
+    given = Languages(source, target)
     for path in models:
         given = model_languages(path, given)
     for name, code in vars(given).items():
