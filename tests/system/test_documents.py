@@ -19,7 +19,7 @@ from vanilla_transformer.sharing.publishing import publish
 
 from ..scripts.conftest import load_script, write_files_like_multi30ks
 from ..warm_python import PACKAGE
-from .conftest import finished, write_marian
+from .conftest import command, finished, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +34,8 @@ PAGES = [
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
             "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
-            "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune", "convert-opus-mt",
-            "read-attention", "classify",
+            "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune",
+            "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -81,7 +81,11 @@ def run_command(line: str, folder: Path) -> None:
     if arguments[0] == "train":
         shorter = SHORTER | SHORTER_STILL[arguments[1]]
         arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
-    finished(*arguments, *MORE.get(arguments[0], []), cwd=folder)
+    if arguments[0] == "backtranslate":  # hardly a translation by a model of four updates ends before it is cut
+        done = command(*arguments, cwd=folder)
+        assert done.returncode == 0 or "is left to use" in done.stderr, done.stderr
+    else:
+        finished(*arguments, *MORE.get(arguments[0], []), cwd=folder)
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,7 @@ def by_both(model, exported, tokenizer, **options) -> list[list]:
 def test_the_same_translations_and_scores_as_by_torch(model, exported, tokenizer, options):
     ours, theirs = by_both(model, exported, tokenizer, **options)
     assert [[each.text for each in line] for line in theirs] == [[each.text for each in line] for line in ours]
+    assert [[each.cut for each in line] for line in theirs] == [[each.cut for each in line] for line in ours]
     for here, there in zip(ours, theirs, strict=True):
         assert [each.score for each in there] == pytest.approx([each.score for each in here], abs=1e-4)
     assert len({line[0].text for line in theirs}) > 2  # sources matter, so a mixed-up order would show
@@ -90,6 +91,10 @@ def test_an_end_that_is_forced(model, exported, tokenizer, monkeypatch, options)
         monkeypatch.setattr(each.generation_config, "forced_eos_token_id", 2)
     ours, theirs = (translate(each, tokenizer, SENTENCES, num_beams=1, **options) for each in (model, exported))
     assert theirs == ours != unforced
+    by_torch, by_ctranslate2 = by_both(model, exported, tokenizer, num_beams=1, **options)
+    cut = [line[0].cut for line in by_torch]
+    assert [line[0].cut for line in by_ctranslate2] == cut
+    assert True in cut
 
 
 def test_workers_progress_and_blocks(exported, tokenizer):

@@ -1,14 +1,17 @@
 """From sentences to translations by torch: order, batches, limits, workers, pieces; and scores of given pairs."""
 
 import os
+from itertools import islice
 
 import pytest
 import torch
 from transformers import GenerationConfig
 
+from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import in_blocks, score_pairs, translate, translate_lines
 
+from ..export.conftest import ending_model
 from ..model.conftest import build_model
 from .conftest import SENTENCES
 
@@ -215,3 +218,21 @@ def test_alignments_come_with_their_translations(model, tokenizer, workers):
         assert all(0 < weight <= 1 for weight in alignment.weights)
     [[second]] = translate_lines(model, tokenizer, [["No."]], align=True, max_length_offset=3)
     assert alignments[0].links[-len(second.alignment.links) :] == [6 + link for link in second.alignment.links]
+
+
+@pytest.mark.parametrize("forced", [None, 2])
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 1, "do_sample": True, "top_k": 1}])
+def test_a_translation_that_is_cut_says_so(tokenizer, options, forced):
+    """With room for more it would be another one, and one that is not cut would be the same."""
+    model = ending_model(ends=2, seed=1, vocab_size=280)
+    model.generation_config.forced_eos_token_id = forced
+    lines = [row["en"] for row in islice(phrasebook("test"), 40)]
+    short, long = (
+        [best for best, *_ in translate_lines(model, tokenizer, [lines], max_new_tokens=limit, **options)]
+        for limit in (6, 300)
+    )
+    assert {each.cut for each in short} == {True, False}
+    for here, there in zip(short, long, strict=True):
+        assert here.cut or (here.text == there.text and not there.cut)
+        assert not here.cut or there.text.startswith(here.text.rstrip("\ufffd"))
+    assert sum(each.cut and each.text == other.text for each, other in zip(short, long, strict=True)) < 4

@@ -5,7 +5,6 @@ import contextlib
 import json as json_format
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -88,7 +87,7 @@ def translate(
     from ..files import replaced_file
 
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
-    search |= _sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
+    search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     _check_backend(backend, model, attention, workers, seed, quantize, device)
@@ -119,6 +118,7 @@ def score(
         json: Write a JSON object per line instead.
     """
     from ..files import text_lines
+    from ..translation.lines import one_line
 
     texts, translations = list(text_lines(sources)), list(text_lines(targets))
     if len(texts) != len(translations):
@@ -133,7 +133,7 @@ def score(
         if json:
             print(_json_line({"source": source_text, "target": target_text, **values, "tokens": each.tokens}))
         else:
-            print(*(f"{value:.4f}" for value in values.values()), _one_line(target_text), sep="\t")
+            print(*(f"{value:.4f}" for value in values.values()), one_line(target_text), sep="\t")
 
 
 def scores_of_pairs(
@@ -243,7 +243,8 @@ def search_options(
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _sampling_options(sample: bool, temperature: float, top_k: int, top_p: float, seed: int | None, num_beams) -> dict:
+def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float, seed: int | None, num_beams) -> dict:
+    """The options of `generate()` for --sample; a seed is set for the whole process."""
     if not sample:
         if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, None):
             raise UsageError("--temperature, --top-k, --top-p and --seed are for --sample.")
@@ -276,9 +277,12 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
 
 def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool) -> Iterator[str]:
     """What is written for a line."""
+    from ..translation.lines import one_line
+
     if as_json:
         records = list(map(asdict, hypotheses))
         for record in records:
+            del record["cut"]
             if record["alignment"] is None:
                 del record["alignment"]
         yield _json_line({"source": source, "translations": records}) + "\n"
@@ -287,11 +291,7 @@ def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: 
         score = "" if each.score is None else f"{each.score:.4f}"
         fields = [str(number), score] if n_best else []
         alignment = [] if each.alignment is None else [str(each.alignment)]
-        yield "\t".join([*fields, _one_line(each.text), *alignment]) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(re.split(r"[\r\n]+", text))
+        yield "\t".join([*fields, one_line(each.text), *alignment]) + "\n"
 
 
 def _json_line(record: dict) -> str:

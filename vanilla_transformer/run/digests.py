@@ -1,5 +1,6 @@
 """What a folder of ours held when it was written, and whether it still does: the size and SHA-256 of every file."""
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from ..files import flush, read_json, sha256_of, write_json
 
 
 DIGESTS = "digests.json"
+# All that decides how a model translates.
+_DECISIVE = ("*.safetensors", "config.json", "generation_config.json", "token*.json", "vocab.json", "*.spm")
 
 
 class DamagedError(ValueError):
@@ -63,3 +66,11 @@ def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents:
             )
         if contents and sha256_of(path) != files[name]["sha256"]:
             raise DamagedError(f"{path} is damaged: its content is not what was written.")
+
+
+def sha256_of_model(folder: Path) -> str:
+    """One digest of the weights, configurations and tokenizer in a model's folder, wherever that lies."""
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in _DECISIVE for path in folder.glob(pattern) if path.is_file()}):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()

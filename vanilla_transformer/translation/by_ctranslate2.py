@@ -193,4 +193,7 @@ class Ctranslate2Engine:
             best = sorted(range(len(rows)), key=ours.__getitem__, reverse=True)[: asked.num_return_sequences]
             rows, scores = [rows[i] for i in best], [ours[i] if asked.scores else None for i in best]
         texts = self.tokenizer.batch_decode(rows, skip_special_tokens=True)
-        return [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
+        ends = self.model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        cut = [not row or row[-1] not in ends for row in rows]
+        return [Hypothesis(text, score, cut=each) for text, score, each in zip(texts, scores, cut, strict=True)]

@@ -127,4 +127,6 @@ class OnnxEngine:
     def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:
         for batch in batches:
             rows = self.model.translate_ids(batch.sources, self.decoding, batch.prefix)
-            yield [Hypothesis(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=True)]
+            texts = self.tokenizer.batch_decode(rows, skip_special_tokens=True)
+            cut = [row[-1] not in self.model.ends for row in rows]
+            yield [Hypothesis(text, cut=each) for text, each in zip(texts, cut, strict=True)]

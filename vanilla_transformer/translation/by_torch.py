@@ -76,7 +76,21 @@ class TorchEngine:
             each = len(texts) // len(batch.texts)
             sources = [text for text in batch.texts for _ in range(each)]
             alignments = align_words(model, tokenizer, list(zip(sources, texts, strict=True)))
-        return [Hypothesis(*each) for each in zip(texts, scores, alignments, strict=True)]
+        cut = self._cut(output, batch)
+        return [Hypothesis(*each) for each in zip(texts, scores, alignments, cut, strict=True)]
+
+    def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
+        """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
+        ends = self.decoding.given.get("eos_token_id", self.model.generation_config.eos_token_id)
+        ends = torch.tensor([] if ends is None else ends, device=output.device).view(-1)
+        is_end = torch.isin(output[:, 1 + len(batch.prefix) :], ends)
+        cut = [not has_end for has_end in is_end.any(dim=1).tolist()]
+        if self.decoding.forced_eos_token_id is not None:  # what was cut has an end too
+            each, prefix = len(cut) // len(batch.texts), len(batch.prefix)
+            limits = [self.decoding.longest(len(source), prefix) for source in batch.sources for _ in range(each)]
+            lengths = (prefix + is_end.int().argmax(dim=1)).tolist()  # without the end
+            cut = [not_ended or length >= limit for not_ended, length, limit in zip(cut, lengths, limits, strict=True)]
+        return cut
 
     def _limits(self, batch: Batch, mask: torch.Tensor) -> dict:
         """The options that limit each output by its source, unless `generate()` does that itself or the call did."""

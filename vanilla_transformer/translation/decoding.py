@@ -19,18 +19,20 @@ class Hypothesis:
     """One translation of a sentence.
 
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
-    (greedy search, samples). `alignment` says which words it was made from, if that was asked for.
+    (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
+    the limit of its length ended it, or a part of it.
     """
 
     text: str
     score: float | None = None
     alignment: WordAlignment | None = None
+    cut: bool = False
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""
         score = None if self.score is None or other.score is None else self.score + other.score
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
-        return Hypothesis(f"{self.text} {other.text}", score, alignment)
+        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut)
 
 
 @dataclass(frozen=True)

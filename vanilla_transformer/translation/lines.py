@@ -147,6 +147,11 @@ def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_token
         yield batch
 
 
+def one_line(text: str) -> str:
+    """A translation, which may be any text, as a line of a file."""
+    return " ".join(re.split(r"[\r\n]+", text))
+
+
 class UnknownWordsWarnings:
     """Warns of each line in which `unknown` finds words, as [`UnknownWords`] does; later ones it only counts."""
 

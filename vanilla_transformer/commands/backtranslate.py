@@ -1,0 +1,119 @@
+"""Text in one language as parallel text."""
+
+import re
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from .process import UsageError, check_positive, use_memory_well
+from .translate import sampling_options, search_options
+
+
+def backtranslate(
+    *,
+    model: list[Path],
+    input: Path,
+    output: Path,
+    forward: bool = False,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    num_beams: int | None = None,
+    length_penalty: float | None = None,
+    max_tokens: int | None = None,
+    sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
+    longest: int = 256,
+    max_length_ratio: float = 3.0,
+    chunk_lines: int = 4096,
+    workers: int = 1,
+    batch_tokens: int = 4096,
+    device: str = "auto",
+    quantize: str | None = None,
+) -> None:
+    """Makes parallel text for training from text in one language, whose other side a model translates.
+
+    The text is the target and its translation the source, unless --forward is given: then it is the other way round,
+    for self-training and distillation. Written are NAME.LANGUAGE.gz for both sides and NAME.report.json. Lines whose
+    translation nobody should learn from are left out on both sides, and counted in the report.
+
+    Run it again to go on with what was interrupted: the files become the same, also those of samples.
+
+    Args:
+        model: A run folder or a model's folder; given several times, all of them together, as an ensemble. For a
+            back-translation they translate in the direction opposite to that of the model to be trained.
+        input: Text file, plain or .gz, in the language that the model translates from.
+        output: Folder to write to.
+        forward: The text is to be the source, and its translation the target.
+        source_language: Code of the language that the model translates from; needed if the model has no recipe.
+        target_language: Code of the language that the model translates into; needed if the model has no recipe.
+        num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
+        length_penalty: The exponent alpha of the length penalty; by default the model's own.
+        max_tokens: Tokens that a translation may have; by default the model's own limit, 50 more than its source.
+        sample: Draw translations at random instead of searching for the best.
+        temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
+        top_k: With --sample: draw from this many of the likeliest tokens; 0 is all.
+        top_p: With --sample: draw from the likeliest tokens that together have this probability.
+        seed: With --sample: another number makes other draws; 0 if it is not given.
+        longest: Tokens that a side may have. A longer line is not translated.
+        max_length_ratio: How many times the tokens of the other a side may have; in tokens with the end of sentence.
+        chunk_lines: Lines that are translated before they are saved.
+        workers: Processes that translate side by side on a CPU, with one thread each.
+        batch_tokens: Source tokens translated at a time.
+        device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
+        quantize: int8: on a CPU, faster for large models, with weights rounded to 8 bits.
+    """
+    from tqdm import tqdm
+
+    from ..data.encoding import PairLimits
+    from ..run.digests import sha256_of_model
+    from ..run.loading import find_model, load_engine
+    from ..translation.synthetic import synthesize
+
+    options = search_options(num_beams, None, length_penalty, max_tokens)
+    options |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
+    check_positive(longest=longest, chunk_lines=chunk_lines, workers=workers, batch_tokens=batch_tokens)
+    if max_length_ratio < 1:
+        raise UsageError(f"--max-length-ratio must be at least 1, not {max_length_ratio:g}.")
+    if quantize not in (None, "int8"):
+        raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
+    if quantize is not None and device not in ("auto", "cpu"):
+        raise UsageError("--quantize is for a CPU: leave out --device.")
+    languages = _languages(model, source_language, target_language)
+    use_memory_well()
+    engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None)
+    models = [{"path": str(path), "sha256": sha256_of_model(find_model(path))} for path in model]
+    with ExitStack() as stack:
+        bars: list[tqdm] = []  # one, as soon as it is known how long
+
+        def show(more: int, lines: int) -> None:
+            if not bars:
+                bar = tqdm(unit="line", total=lines, initial=more, disable=not sys.stderr.isatty())
+                bars.append(stack.enter_context(bar))
+            else:
+                bars[0].update(more)
+
+        report = synthesize(
+            engine, tokenizer, input, output, languages=languages, forward=forward, seed=seed or 0,
+            made_by={"models": models, "quantize": quantize, "device": engine.device.type},
+            limits=PairLimits(longest, longest, max_length_ratio), chunk_lines=chunk_lines, workers=workers,
+            batch_tokens=batch_tokens, on_progress=show, **options,
+        )  # fmt: skip
+    print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output / name) for name in report.files)}]")
+
+
+def _languages(models: list[Path], source: str | None, target: str | None) -> tuple[str, str]:
+    """What the models translate from, and into, as their recipes or the options say."""
+    from .test_sets import Languages, model_languages
+
+    given = Languages(source, target)
+    for path in models:
+        given = model_languages(path, given)
+    for name, code in vars(given).items():
+        if code is None:
+            raise UsageError(f"{models[0]} has no recipe that says its languages: give --{name}-language.")
+        if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
+            raise UsageError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
+    return given.source, given.target
