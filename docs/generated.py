@@ -33,6 +33,7 @@ PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 ALSO_DOCUMENTED = {
     "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
+    "vanilla_transformer.data.corpora": ("Corpus", "PairStream", "TextCorpus"),
     "vanilla_transformer.data.encoding": ("PairLimits",),
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
