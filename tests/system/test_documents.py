@@ -115,7 +115,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-OTHERS = ("multi30k", "runs/mine", " parse ", "parsing_", "opus-mt", "echo ")  # lines on models that have read other text
+OTHERS = ("multi30k", "runs/mine", " parse ", "parsing_", "opus-mt", "echo ")  # lines on models of other text
 
 
 def sentences_in(text: str) -> list[str]:
