@@ -1,0 +1,114 @@
+"""What each ingredient that the paper does not have costs of a training step, all in one run.
+
+    python scripts/benchmarks/ingredients.py --source train.en.gz --target train.de.gz
+
+Whole steps of the model of multi30k_en_de, on the same batches of 1,024 tokens, by turns. Tokens are those that the
+batch has without BPE-dropout, so the columns say how fast a run gets through its text. "off" stands there twice: what
+the two differ by is noise.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from vanilla_transformer import (
+    TokenizerSettings,
+    TranslationCollator,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    learn_tokenizer,
+)
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.data.encoding import encode_pairs
+from vanilla_transformer.data.subword_dropout import BPEDropout
+from vanilla_transformer.files import text_lines
+from vanilla_transformer.run.recipe import load_recipe
+
+
+INGREDIENTS = {
+    "off": {},
+    "off, again": {},
+    "attention dropout 0.1": {"attention_dropout": 0.1},
+    "activation dropout 0.1": {"activation_dropout": 0.1},
+    "word dropout 0.1, both sides": {"source_word_dropout": 0.1, "target_word_dropout": 0.1},
+    "layerdrop 0.1, both stacks": {"encoder_layerdrop": 0.1, "decoder_layerdrop": 0.1},
+    "moving average of the weights": {"ema": 0.999},
+    "BPE-dropout 0.1": {"bpe_dropout": 0.1},
+    "R-Drop": {"r_drop_alpha": 5.0},
+}
+
+
+def stepping(choices: dict, vocab_size: int, bpe_dropout: BPEDropout) -> Callable[[list[dict], int], None]:
+    """One training step with an ingredient: takes the pairs of a batch, and its number."""
+    torch.manual_seed(0)
+    fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout")}
+    config = VanillaTransformerConfig(
+        **{**load_recipe("multi30k_en_de").model, "vocab_size": vocab_size, "label_smoothing": 0.1, **fields}
+    )
+    model = VanillaTransformerForConditionalGeneration(config).train()
+    optimizer, collate = torch.optim.AdamW(model.parameters(), lr=1e-4), TranslationCollator()
+    averaged = [parameter.detach().clone() for parameter in model.parameters()]
+    average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
+
+    def step(pairs: list[dict], number: int) -> None:
+        if "bpe_dropout" in choices:
+            pairs = bpe_dropout(pairs, (0, number))
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(**collate(pairs), return_logits=False).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if average is not None:
+            average(averaged, [parameter.detach() for parameter in model.parameters()], number)
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path, required=True, help="source sentences, one on a line")
+    parser.add_argument("--target", type=Path, required=True, help="their translations")
+    parser.add_argument("--rounds", type=int, default=40, help="batches, each of which every ingredient takes once")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--vocabulary", type=int, default=8000)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    texts = list(zip(text_lines(arguments.source), text_lines(arguments.target), strict=True))
+    tokenizer = learn_tokenizer(
+        (side for pair in texts for side in pair), TokenizerSettings(vocab_size=arguments.vocabulary)
+    )
+    sources, targets, _ = encode_pairs(tokenizer, texts)
+    bpe_dropout = BPEDropout(tokenizer, 0.1)
+    warm = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
+    bpe_dropout(warm, (1,))  # its cache of words is full after a pass
+    steps = {name: stepping(choices, len(tokenizer), bpe_dropout) for name, choices in INGREDIENTS.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    tokens = []
+    lengths = [len(source) for source in sources], [len(target) for target in targets]
+    batches = TokenBatchSampler(*lengths, 1024)
+    for number, batch in enumerate(islice(batches, 2 + arguments.rounds)):
+        pairs = [warm[i] for i in batch]
+        tokens.append(sum(len(pair["labels"]) for pair in pairs))
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step(pairs, number)
+            seconds[name].append(time.perf_counter() - start)
+    rates = {
+        name: statistics.median(
+            count / each for count, each in zip(tokens[2:], took[2:], strict=True)
+        )  # two to warm up
+        for name, took in seconds.items()
+    }
+    print("| ingredient | target tokens a second | of those without it |\n| --- | ---: | ---: |")
+    for name, rate in rates.items():
+        print(f"| {name} | {rate:,.0f} | {rate / rates['off']:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
