@@ -3,8 +3,8 @@
     python scripts/benchmarks/ingredients.py --source train.en.gz --target train.de.gz
 
 Whole steps of the model of multi30k_en_de, on the same batches of 1,024 tokens, by turns, in processor time. Tokens are
-those that the batch has without BPE-dropout, so the columns say how fast a run gets through its text. "off" stands there
-twice: what the two differ by is noise.
+those that the batch has without BPE-dropout, so the columns say how fast a run gets through its text. "off" stands
+there twice: what the two differ by is noise.
 """
 
 import argparse
