@@ -8,7 +8,6 @@ there twice: what the two differ by is noise.
 """
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -31,6 +30,7 @@ from vanilla_transformer.files import text_lines
 from vanilla_transformer.run.recipe import load_recipe
 
 
+MAX_TOKENS, WARM_UP = 1024, 2
 INGREDIENTS = {
     "off": {},
     "off, again": {},
@@ -44,7 +44,7 @@ INGREDIENTS = {
 }
 
 
-def stepping(choices: dict, vocab_size: int, bpe_dropout: BPEDropout) -> Callable[[list[dict], int], None]:
+def stepping(choices: dict, vocab_size: int) -> Callable[[list[dict], int], None]:
     """One training step with an ingredient: takes the pairs of a batch, and its number."""
     torch.manual_seed(0)
     fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout")}
@@ -57,8 +57,6 @@ def stepping(choices: dict, vocab_size: int, bpe_dropout: BPEDropout) -> Callabl
     average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
 
     def step(pairs: list[dict], number: int) -> None:
-        if "bpe_dropout" in choices:
-            pairs = bpe_dropout(pairs, (0, number))
         with torch.autocast("cpu", torch.bfloat16):
             loss = model(**collate(pairs), return_logits=False).loss
         loss.backward()
@@ -87,26 +85,24 @@ def main() -> None:
     bpe_dropout = BPEDropout(tokenizer, 0.1)
     warm = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
     bpe_dropout(warm, (1,))  # its cache of words is full after a pass
-    steps = {name: stepping(choices, len(tokenizer), bpe_dropout) for name, choices in INGREDIENTS.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    tokens = []
+    steps = {name: stepping(choices, len(tokenizer)) for name, choices in INGREDIENTS.items()}
     lengths = [len(source) for source in sources], [len(target) for target in targets]
-    batches = TokenBatchSampler(*lengths, 1024)
-    for number, batch in enumerate(islice(batches, 2 + arguments.rounds)):
-        pairs = [warm[i] for i in batch]
-        tokens.append(sum(len(pair["labels"]) for pair in pairs))
+    sampler = TokenBatchSampler(*lengths, MAX_TOKENS)
+    batches = [[warm[i] for i in batch] for batch in islice(sampler, WARM_UP + arguments.rounds)]
+    start = time.process_time()
+    cut_again = list(bpe_dropout.windows(batches, (0,), MAX_TOKENS))
+    seconds = {name: [0.0] for name in steps}
+    seconds["BPE-dropout 0.1"] = [(time.process_time() - start) * arguments.rounds / len(batches)]
+    for number in range(len(batches)):
         turns = list(steps.items())
         first = number % len(turns)  # whoever has a batch first pays for its new sizes
         for name, step in turns[first:] + turns[:first]:
             start = time.process_time()
-            step(pairs, number)
-            seconds[name].append(time.process_time() - start)
-    rates = {
-        name: statistics.median(
-            count / each for count, each in zip(tokens[2:], took[2:], strict=True)
-        )  # two to warm up
-        for name, took in seconds.items()
-    }
+            step((cut_again if "bpe_dropout" in INGREDIENTS[name] else batches)[number], number)
+            if number >= WARM_UP:
+                seconds[name].append(time.process_time() - start)
+    tokens = sum(len(pair["labels"]) for batch in batches[WARM_UP:] for pair in batch)
+    rates = {name: tokens / sum(took) for name, took in seconds.items()}
     print("| ingredient | target tokens a second | of those without it |\n| --- | ---: | ---: |")
     for name, rate in rates.items():
         print(f"| {name} | {rate:,.0f} | {rate / rates['off']:.2f} |")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model.conftest import build_model
-from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
+from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator, cut_again
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -36,6 +36,20 @@ def test_every_pair_comes_exactly_once_in_an_epoch(lengths, budget, seed, epoch,
     batches = batches_of(sampler_of(lengths, budget, seed=seed, shuffle=shuffle), epoch)
     assert sorted(pair for batch in batches for pair in batch) == list(range(len(lengths)))
     assert all(batches)
+
+
+@settings(deadline=None)
+@given(length_pairs, seeds, st.data())
+def test_pairs_are_cut_into_so_many_batches_with_the_smallest_budget(lengths, seed, data):
+    pairs = [{"input_ids": [place] * source, "labels": [0] * target} for place, (source, target) in enumerate(lengths)]
+    count = data.draw(st.integers(1, len(pairs)))
+    batches = cut_again(pairs, count, seed)
+    assert len(batches) == count
+    assert all(batches)
+    assert sorted(pair["input_ids"][0] for batch in batches for pair in batch) == list(range(len(pairs)))
+    budget = max(len(batch) * max(len(side) for pair in batch for side in pair.values()) for batch in batches)
+    longest = max(map(max, lengths))
+    assert budget == longest or len(sampler_of(lengths, budget - 1)) > count
 
 
 @settings(deadline=None)

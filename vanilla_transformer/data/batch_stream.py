@@ -72,7 +72,7 @@ class TokenBatchStream(IterableDataset):
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
 
     Attributes:
-        bpe_dropout: What cuts the pairs of each batch into other pieces, if set before it is iterated over.
+        bpe_dropout: What cuts the pairs into other pieces, and into batches again, if set before it is iterated over.
 
     Raises:
         ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
@@ -152,11 +152,7 @@ class TokenBatchStream(IterableDataset):
                 while (pool := waiting.result()) is not None:
                     self._begin = pool.begin
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
-                    for batch in pool.batches[self._used :]:
-                        found = [{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in batch]
-                        if self.bpe_dropout is not None:
-                            place = (pool.begin.epoch, pool.begin.unit, pool.begin.row, self._used)
-                            found = self.bpe_dropout(found, (self.seed, self.rank, *place))
+                    for found in self._batches_left(pool):
                         self._used += 1
                         yield found if self.collate is None else self.collate(found)
                     self._begin, self._used, self.report = pool.end, 0, self.report + pool.report
@@ -167,6 +163,13 @@ class TokenBatchStream(IterableDataset):
                 readers.shutdown(wait=False, cancel_futures=True)
                 ahead.shutdown(wait=True, cancel_futures=True)
                 rows.close()
+
+    def _batches_left(self, pool: _Pool) -> Iterator[list[dict]]:
+        batches = ([{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in each] for each in pool.batches)
+        if self.bpe_dropout is None:
+            return islice(batches, self._used, None)
+        key = (self.seed, self.rank, pool.begin.epoch, pool.begin.unit, pool.begin.row)
+        return self.bpe_dropout.windows(batches, key, self.max_tokens, self._used)
 
     def _end_pass(self, passes: int) -> None:
         logger.info("Pass %d over %s has ended; so far %s.", passes, self.pairs.name, self.report)

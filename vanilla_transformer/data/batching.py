@@ -1,5 +1,6 @@
 """Batches by a budget of tokens, of pairs alike in both lengths (section 5.1), as the padded tensors of the model."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -113,6 +114,28 @@ def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int
             bounds.append(i)
             longest_source, longest_target = source, target
     return np.array([*bounds, len(source_lengths)])
+
+
+def cut_again(
+    pairs: Sequence[Mapping[str, Sequence[int]]], count: int, seed: int
+) -> list[list[Mapping[str, Sequence[int]]]]:
+    """Cuts pairs into exactly `count` batches of like lengths, with as small a budget as that takes, in random order.
+
+    Args:
+        pairs: With `input_ids` and `labels`, at least `count` of them.
+        count: How many batches.
+        seed: What their order is drawn from.
+    """
+    lengths = [[len(pair[side]) for pair in pairs] for side in ("input_ids", "labels")]
+    longest = max(map(max, lengths))
+    budgets = range(longest, longest * len(pairs) + 1)
+    budget = budgets[bisect_left(budgets, -count, key=lambda tokens: -len(TokenBatchSampler(*lengths, tokens)))]
+    batches = [[pairs[i] for i in batch] for batch in TokenBatchSampler(*lengths, budget, seed=seed)]
+    while len(batches) < count:  # a batch more does not always fit in between
+        largest = batches.index(max(batches, key=len))
+        half = len(batches[largest]) // 2
+        batches[largest : largest + 1] = [batches[largest][:half], batches[largest][half:]]
+    return batches
 
 
 class TranslationCollator:

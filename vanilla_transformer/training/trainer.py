@@ -18,7 +18,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.encoding import PairLimits
-from ..data.subword_dropout import BPEDropout, DroppedPairs, EpochBatches
+from ..data.subword_dropout import BPEDropout, DroppedBatches, GivenPairs
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -140,8 +140,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             raise ValueError("Training needs a train_dataset.")
         if self.bpe_dropout is None:
             return self._loader(self.train_dataset, self.train_batches)
-        dropped = DroppedPairs(self.train_dataset, self.bpe_dropout, self.args.order_seed)
-        return self._loader(dropped, EpochBatches(self.train_batches))
+        order = (self.args.order_seed, self.args.process_index, self.args.world_size)
+        batches = DroppedBatches(self.train_batches, self.train_dataset, self.bpe_dropout, *order)
+        return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
     def _make_bpe_dropout(self, limits: PairLimits | None) -> BPEDropout:
         if self.processing_class is None:
@@ -194,7 +195,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
         return text
 
-    def _loader(self, dataset: Dataset | DroppedPairs, batches: TokenBatchSampler | EpochBatches) -> DataLoader:
+    def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | DroppedBatches) -> DataLoader:
         loader = DataLoader(
             dataset,
             batch_sampler=batches,
