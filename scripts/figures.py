@@ -94,7 +94,7 @@ def _script(measurement: dict) -> str:
 
 def untraced(root: Path = ROOT) -> list[str]:
     """Every figure of the documents that no command on record printed, as `PAGE:LINE: FIGURE`."""
-    record, found = json.loads((root / "docs/figures.json").read_text(encoding="utf-8")), []
+    record, found = read_record(root / "docs/figures.json"), []
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         name = page.relative_to(root).as_posix()
         stated, numbers = record["stated"].get(name, []), sources_of(page, record)
@@ -104,18 +104,31 @@ def untraced(root: Path = ROOT) -> list[str]:
     return found
 
 
+def read_record(path: Path) -> dict:
+    """The record of all commands; ends the program if there is none, or it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{path} cannot be read: {error}") from error
+
+
 def record(name: str, command: list[str]) -> None:
     """Runs a command, shows what it prints, and keeps that. One that fails leaves the record as it was."""
-    output = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            output.append(line.rstrip())
+    if FIGURES.exists():
+        read_record(FIGURES)  # before hours of work
+    output, text = [], {"text": True, "encoding": "utf-8", "errors": "replace"}
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, **text) as process:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                output.append(line.rstrip())
+    except OSError as error:
+        sys.exit(f"{shlex.join(command)} cannot be run: {error}")
     if process.returncode:
         sys.exit(f"{shlex.join(command)} ended with {process.returncode}: nothing is kept.")
     here = machine()
     instructions = ", ".join(here["instructions"])
-    known = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {"measured": {}, "stated": {}}
+    known = read_record(FIGURES) if FIGURES.exists() else {"measured": {}, "stated": {}}
     known["measured"][name] = {
         "command": shlex.join(command),
         "machine": f"{here['processor']}, {here['cpu_cores']} cores, {instructions}; torch {torch.__version__}",
@@ -130,11 +143,11 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, dest="command")
     recording = commands.add_parser("record", help="run a command and keep its output")
     recording.add_argument("name", help="say training-tiny")
-    recording.add_argument("run", nargs=argparse.REMAINDER, metavar="COMMAND")
+    recording.add_argument("run", nargs="+", metavar="COMMAND")
     commands.add_parser("check", help="list the figures that no command printed")
-    arguments = parser.parse_args()
+    arguments, _ = parser.parse_known_args()  # the rest are options of the command to run
     if arguments.command == "record":
-        record(arguments.name, arguments.run)
+        record(arguments.name, sys.argv[sys.argv.index(arguments.name) + 1 :])
     elif found := untraced():
         sys.exit("\n".join(found))
 

@@ -1,7 +1,7 @@
 """The ladder from Multi30k's plain recipe to the best one: each rung adds one thing to the rung below it.
 
     python scripts/experiments/ladder.py --data multi30k --output runs/ladder --seeds 1 2 3 --workers 2
-    python scripts/experiments/ladder.py --data multi30k --output runs/ladder --rungs none --test --picture ladder.png
+    python scripts/experiments/ladder.py --data multi30k --output runs/ladder --rungs --test --picture ladder.png
 
 The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_en_de` with the overrides of its rung and
 of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. What is done is not done again, and what was
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import queue
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,7 @@ from vanilla_transformer.translation import translate
 LADDER = Path(__file__).with_suffix(".yaml")
 RECIPE = "multi30k_en_de"
 METRIC = "bleu_lowercase_tokenized"
+RUNNING: list[subprocess.Popen] = []
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Rung:
 def read_ladder(path: Path) -> dict[str, Rung]:
     """All rungs by name; each stands in the file behind the one below it."""
     rungs: dict[str, Rung] = {}
+    if not path.is_file():
+        raise SystemExit(f"There is no file {path}.")
     for name, entry in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         below = entry.get("below")
         if below is not None and below not in rungs:
@@ -92,6 +96,7 @@ def train(rung: Rung, seed: int, data: Path, output: Path, cores: "queue.Queue[i
         with folder.with_suffix(".log").open("a") as log:
             environment = os.environ | {"OMP_NUM_THREADS": "1"}
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            RUNNING.append(process)
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(process.pid, {core})
             if process.wait():
@@ -100,7 +105,19 @@ def train(rung: Rung, seed: int, data: Path, output: Path, cores: "queue.Queue[i
         cores.put(core)
 
 
-def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> None:
+def stop(number: int, frame) -> None:
+    """Ends the trainings, each with a checkpoint, and then this process. (After SIGKILL they go on by themselves.)"""
+    for process in RUNNING:
+        if process.poll() is None:
+            process.terminate()
+    for process in RUNNING:
+        process.wait()
+    os._exit(128 + number)  # threads that wait for the next core would begin the next run
+
+
+def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
+    """Trains what is not done yet; says whether all of it succeeded."""
+    failed = 0
     jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
@@ -114,6 +131,8 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
             except subprocess.CalledProcessError as error:
                 log = folder_of(output, rung, seed).path.with_suffix(".log")
                 print(f"{rung.name} seed {seed}: ended with {error.returncode}, see {log}", flush=True)
+                failed += 1
+    return not failed
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -240,7 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--rungs", nargs="+", metavar="RUNG", help="which to train; all by default, none: --rungs none")
+    parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--workers", type=int, default=1, help="runs at a time, each on a core of its own")
     parser.add_argument("--ladder", type=Path, default=LADDER, help="another file of rungs")
@@ -249,15 +268,24 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where to draw the ladder")
     arguments = parser.parse_args()
     rungs, output = read_ladder(arguments.ladder), arguments.output
-    wanted = {"none": [], None: list(rungs)}.get(arguments.rungs and arguments.rungs[0], arguments.rungs)
+    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
     if unknown := set(wanted) - set(rungs):
         parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.ladder}")
-    train_missing([rungs[name] for name in wanted], arguments.seeds, arguments.data, output, arguments.workers)
+    if arguments.workers < 1:
+        parser.error(f"--workers must be at least 1, not {arguments.workers}")
+    if not arguments.data.is_dir():
+        parser.error(f"--data: there is no folder {arguments.data}")
+    chosen = [rungs[name] for name in wanted]
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     found = results(rungs, output)
     tests = test_once(found, arguments.data, output, arguments.test_sets) if arguments.test else []
     print("\n".join(table(found, tests)))
     if arguments.picture and found:
         draw(found, arguments.picture)
+    sys.exit(0 if succeeded else 1)
 
 
 if __name__ == "__main__":

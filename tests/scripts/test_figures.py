@@ -65,6 +65,14 @@ def test_a_command_is_kept_with_what_it_printed_unless_it_fails(tmp_path, monkey
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert kept["measured"]["three"]["output"] == ["3"]
     assert capsys.readouterr().out == "3\n"
+    figures.record("bytes", [sys.executable, "-c", r"import os; os.write(1, b'caf\xe9 1.5')"])
+    assert json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["measured"]["bytes"]["output"]
+    kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    with pytest.raises(SystemExit, match="cannot be run"):
+        figures.record("none", [str(tmp_path / "no such command")])
     with pytest.raises(SystemExit, match="nothing is kept"):
         figures.record("three", [sys.executable, "-c", "print(4); raise SystemExit(1)"])
     assert json.loads((tmp_path / "figures.json").read_text(encoding="utf-8")) == kept
+    (tmp_path / "figures.json").write_text("{", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"figures\.json cannot be read"):  # before the command is run
+        figures.record("four", [sys.executable, "-c", "print(4)"])

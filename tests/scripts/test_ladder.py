@@ -1,7 +1,10 @@
 """The ladder of Multi30k recipes: trains what is missing, compares rungs, and reads the test set once."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -46,6 +49,28 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
         ladder.read_ladder(path)
 
 
+def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
+    rungs = {"today": {"adds": "nothing", "overrides": {**SMALL, "training.max_steps": 2000}}}
+    (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs), encoding="utf-8")
+    words = [sys.executable, ladder.__file__, "--data", data, "--output", tmp_path / "runs"]
+    words += ["--ladder", tmp_path / "ladder.yaml"]
+    checkpoints = tmp_path / "runs/today/1/checkpoints"
+    for _ in range(2):
+        known = set(checkpoints.glob("checkpoint-*"))
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while not set(checkpoints.glob("checkpoint-*/digests.json")) - {path / "digests.json" for path in known}:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+        log = (tmp_path / "runs/today/1.log").read_text(encoding="utf-8")
+        assert "Interrupted: Stopped after update" in log.splitlines()[-1]
+    assert "Going on from" in log
+
+
 def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10, "test_2016_flickr": 10})
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(RUNGS, sort_keys=False), encoding="utf-8")
@@ -53,7 +78,9 @@ def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, c
     def climb(*words) -> list[str]:
         common = ["--data", data, "--output", tmp_path / "runs", "--ladder", tmp_path / "ladder.yaml", *words]
         monkeypatch.setattr(sys, "argv", ["ladder.py", *map(str, common)])
-        ladder.main()
+        with pytest.raises(SystemExit) as ended:
+            ladder.main()
+        assert ended.value.code == 0
         return capsys.readouterr().out.splitlines()
 
     printed = climb("--workers", "2", "--picture", tmp_path / "ladder.png")
@@ -64,7 +91,7 @@ def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, c
     assert 0 <= float(wider[7].strip(" |")) <= 1
     assert float(wider[6]) == pytest.approx(float(wider[5]) - float(today[5]), abs=0.011)
 
-    printed = climb("--rungs", "none", "--test")
+    printed = climb("--rungs", "--test")
     read = [line for line in printed if "has translated test_2016_flickr" in line]
     assert len(read) == 2
     assert not any("done" in line for line in printed)

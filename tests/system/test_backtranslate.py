@@ -230,10 +230,16 @@ def test_text_and_options_that_will_not_do(models, run, tmp_path):
         assert message in refused(*given)
     assert not output.exists()
     assert "No pair of" in refused(*words(models[0], tmp_path / "empty.de", output))
+    assert "No pair of" in refused(*words(models[0], tmp_path / "empty.de", output, "--longest", "9"))  # begun anew
     for options, message in (
         (["--seed", "1"], "are for --sample"),
         (["--chunk-lines", "0"], "--chunk-lines must be at least 1"),
-        (["--max-length-ratio", "0.5"], "--max-length-ratio must be at least 1, not 0.5"),
+        (["--max-length-ratio", "0.5"], "--max-length-ratio must be at least 1 and finite, not 0.5"),
+        (["--max-length-ratio", "nan"], "--max-length-ratio must be at least 1 and finite, not nan"),
+        (["--length-penalty", "nan"], "--length-penalty must be finite, not nan"),
+        (["--sample", "--temperature", "nan"], "--temperature must be above 0 and finite"),
+        (["--sample", "--seed", "-1"], "--seed must be from 0 to 4294967295, not -1"),
+        (["--target-language", "de"], "Source and target language are both 'de'"),
         (["--quantize", "int7"], "no quantization 'int7'"),
         (["--target-language", "../x"], "'../x' is no language code"),
     ):

@@ -144,6 +144,8 @@ def test_a_run_whose_rate_has_begun_to_fall_to_its_end_is_not_made_longer(recipe
         with pytest.raises(ValueError, match=said):
             train(recipe(max_steps=steps, cooldown_steps=4, average_last=1), tmp_path / "run", resume=True)
         assert contents(tmp_path / "run") == before
+    with pytest.raises(ValueError, match="max_steps was 16 and cannot become 8: the rate of update 6 depends on it"):
+        train(recipe(max_steps=8, cooldown_steps=4, average_last=1), tmp_path / "run", resume=True)
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-16")
     train(recipe(max_steps=24, cooldown_steps=4, average_last=1), tmp_path / "run", resume=True)
     train(recipe(max_steps=24, cooldown_steps=4, average_last=1), tmp_path / "straight")

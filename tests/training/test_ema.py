@@ -91,6 +91,11 @@ def test_a_model_is_made_of_it_and_a_second_training_begins_anew(make_trainer, m
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ema")
     for name, weight in trainer.ema.weights.items():
         assert torch.equal(model.state_dict()[name], weight)
+    files = set()  # the same average is the same bytes, by which a resumed run is known to be an unbroken one
+    for _ in range(20):
+        trainer.ema.save(tmp_path)
+        files.add((tmp_path / "ema.safetensors").read_bytes())
+    assert len(files) == 1
 
 
 def test_a_checkpoint_without_its_average_or_with_anothers_is_named(make_trainer, make_model, tmp_path):

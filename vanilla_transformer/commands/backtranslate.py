@@ -1,5 +1,6 @@
 """Text in one language as parallel text."""
 
+import math
 import re
 import sys
 from contextlib import ExitStack
@@ -75,8 +76,8 @@ def backtranslate(
     options = search_options(num_beams, None, length_penalty, max_tokens)
     options |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     check_positive(longest=longest, chunk_lines=chunk_lines, workers=workers, batch_tokens=batch_tokens)
-    if max_length_ratio < 1:
-        raise UsageError(f"--max-length-ratio must be at least 1, not {max_length_ratio:g}.")
+    if not 1 <= max_length_ratio < math.inf:
+        raise UsageError(f"--max-length-ratio must be at least 1 and finite, not {max_length_ratio:g}.")
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     if quantize is not None and device not in ("auto", "cpu"):
@@ -116,4 +117,6 @@ def _languages(models: list[Path], source: str | None, target: str | None) -> tu
             raise UsageError(f"{models[0]} has no recipe that says its languages: give --{name}-language.")
         if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
             raise UsageError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
+    if given.source == given.target:
+        raise UsageError(f"Source and target language are both {given.source!r}: give two different codes.")
     return given.source, given.target

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import json as json_format
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -238,6 +239,8 @@ def search_options(
     check_positive(num_beams=num_beams, n_best=n_best, max_tokens=max_tokens)
     if num_beams is not None and n_best is not None and n_best > num_beams:
         raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
+    if length_penalty is not None and not math.isfinite(length_penalty):
+        raise UsageError(f"--length-penalty must be finite, not {length_penalty}.")
     options = {"num_beams": num_beams, "num_return_sequences": n_best}
     options |= {"length_penalty": length_penalty, "max_new_tokens": max_tokens}
     return {name: value for name, value in options.items() if value is not None}
@@ -251,8 +254,12 @@ def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float,
         return {}
     if num_beams not in (None, 1):
         raise UsageError("Give --sample or --num-beams, not both.")
-    if temperature <= 0 or top_k < 0 or not 0 < top_p <= 1:
-        raise UsageError("--temperature must be above 0, --top-k at least 0, and --top-p above 0 and at most 1.")
+    if not 0 < temperature < math.inf or top_k < 0 or not 0 < top_p <= 1:
+        raise UsageError(
+            "--temperature must be above 0 and finite, --top-k at least 0, and --top-p above 0 and at most 1."
+        )
+    if seed is not None and not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
     if seed is not None:
         from transformers import set_seed
 

@@ -46,7 +46,10 @@ class CorpusSettings:
         if not self.weight > 0:
             raise ValueError(f"data.train: the weight of {self.corpus!r} is {self.weight}; choose a number above 0")
         if self.tag is not None:
-            check_tag(self.tag)
+            try:
+                check_tag(self.tag)
+            except ValueError as error:
+                raise ValueError(f"data.train: {error}") from None
 
 
 def copies_of(weights: Sequence[float]) -> list[int]:

@@ -5,6 +5,7 @@ import difflib
 import math
 import re
 import reprlib
+import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
@@ -65,6 +66,8 @@ class DataSettings:
         for name in ("source_language", "target_language"):
             if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language := getattr(self, name)):
                 raise ValueError(f"data.{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
+        if self.buffer_pairs < 1:
+            raise ValueError(f"data.buffer_pairs must be at least 1, not {self.buffer_pairs}")
         for name in self.test:
             if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
                 raise ValueError(
@@ -350,6 +353,8 @@ def _of_type(name: str, value: Any, hint: Any) -> Any:
             value = float(value)  # YAML takes 1e-9, without a point, for a text
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, not {value}")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{name} is a number of {len(str(abs(value)))} digits")
     if float in hints and isinstance(value, int) and not isinstance(value, bool):
         return value
     if type(value) not in hints:

@@ -73,11 +73,15 @@ class WeightAverage(TrainerCallback):
     def save(self, checkpoint: Path) -> None:
         """Writes the average beside what else a checkpoint holds."""
         checkpoint.mkdir(parents=True, exist_ok=True)
-        save_file(self.weights, checkpoint / EMA_WEIGHTS, metadata={"format": "pt", _UPDATES: str(self.updates)})
+        # One entry alone: safetensors writes several in an order that changes from file to file.
+        save_file(self.weights, checkpoint / EMA_WEIGHTS, metadata={_UPDATES: str(self.updates)})
 
     def _load(self, path: Path) -> None:
         if not path.is_file():
-            raise ValueError(f"{path} is missing: training cannot go on with its average. Leave ema_decay out.")
+            raise ValueError(
+                f"{path} is missing: training cannot go on with its average. Leave ema_decay out, or remove this "
+                "checkpoint, to go on from the one before."
+            )
         with safe_open(path, framework="pt") as file:
             updates = (file.metadata() or {}).get(_UPDATES)
             if updates is None or set(file.keys()) != self.weights.keys():

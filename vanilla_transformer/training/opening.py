@@ -180,9 +180,9 @@ def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArgu
     """Raises ValueError if with another `max_steps` the updates so far, or the next, would have had other rates."""
     state = trainer_state(checkpoint)
     updates, before, now = state["global_step"], state["max_steps"], arguments.max_steps
-    if now == before or updates >= now:  # nothing is left to train
+    if now == before:
         return
-    rates = (rate_factors(arguments, steps, updates + 1) for steps in (before, now))
+    rates = (rate_factors(arguments, steps, min(updates + 1, now)) for steps in (before, now))
     differ = [update for update, (old, new) in enumerate(zip(*rates, strict=True), start=1) if old != new]
     if differ:  # a checkpoint has the rate of the update after it
         raise ValueError(

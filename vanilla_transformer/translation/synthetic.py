@@ -131,6 +131,8 @@ def synthesize(
     """
     if chunk_lines < 1:
         raise ValueError(f"chunk_lines must be 1 or more, not {chunk_lines}.")
+    if languages[0] == languages[1]:
+        raise ValueError(f"Source and target language are both {languages[0]!r}: give two different codes.")
     text, output = Path(text), Path(output)
     name = _name_of(text, languages)
     lines, digest = _read_through(text)
@@ -169,6 +171,8 @@ def synthesize(
         if digests[text] != digest:
             raise ValueError(f"{text} was changed while it was read: restore it, or begin anew in another folder.")
         if not report.kept:
+            for left in (path, *map(_unfinished, sides)):  # so that the next command may say something else
+                left.unlink(missing_ok=True)
             raise ValueError(f"No pair of {text} is left to use: {report}")
         for side in sides:
             if _unfinished(side).exists():
