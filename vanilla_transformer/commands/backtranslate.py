@@ -102,7 +102,7 @@ def backtranslate(
             limits=PairLimits(longest, longest, max_length_ratio), chunk_lines=chunk_lines, workers=workers,
             batch_tokens=batch_tokens, on_progress=show, **options,
         )  # fmt: skip
-    print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output / name) for name in report.files)}]")
+    print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output.resolve() / name) for name in report.files)}]")
 
 
 def _languages(models: list[Path], source: str | None, target: str | None) -> tuple[str, str]:
