@@ -128,6 +128,9 @@ class Recipe:
         training: Fields of `VanillaTransformerTrainingArguments` that differ from its defaults.
         decoding: Fields of transformers' `GenerationConfig` that differ from the paper's decoding.
         evaluation: What is measured at the end.
+        initial_model: A model to begin with instead of random weights: a run folder, a model's folder, or USER/NAME of
+            the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
+            what only training knows, such as dropout, may differ.
     """
 
     description: str = field(default="", kw_only=True)
@@ -137,6 +140,7 @@ class Recipe:
     training: dict = field(default_factory=dict)
     decoding: dict = field(default_factory=dict)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    initial_model: str | None = None
 
     def __post_init__(self):
         if "/" in (attention := self.model.get("attn_implementation") or ""):

@@ -22,6 +22,7 @@ from ..run.digests import check_digests, write_digests
 from ..run.folder import RunFolder
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
+from .initial_model import save_its_tokenizer
 
 
 logger = logging.getLogger(__name__)
@@ -98,12 +99,15 @@ class RunData:
                 )
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
-        """Learns the vocabulary from the training text, or takes that of a prepared corpus, unless the run has one."""
+        """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one."""
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
             return
         with written_beside(folder.tokenizer) as beside:
-            self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
+            if self.recipe.initial_model is None:
+                self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
+            else:
+                save_its_tokenizer(self.recipe.initial_model, beside, self.train)
             write_digests(beside)
 
     def encode(
