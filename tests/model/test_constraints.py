@@ -1,4 +1,4 @@
-"""Constrained beam search: as good as exhaustive search among the outputs that contain the phrases, and nobody's cost."""
+"""Constrained beam search: as good as exhaustive search among the outputs that contain the phrases."""
 
 import random
 from collections import Counter
@@ -67,9 +67,7 @@ def test_banks_take_turns():
 
 @pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("length", 1.0), ("gnmt", 0.0), ("length", -1.0)])
 @pytest.mark.parametrize("early_stopping", [False, "never"])
-def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(
-    tiny_model, kind, alpha, early_stopping
-):
+def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(tiny_model, kind, alpha, early_stopping):
     def penalty(length):
         return length_penalty(length, alpha, kind)
 
@@ -103,7 +101,11 @@ def test_nobody_notices_constrained_neighbours(tiny_model, sources):
     """Nor do they notice whom they are with, nor how many phrases are too many for the beams."""
     model = sharpened(tiny_model(1))
     constraints = [[[5, 6]], [], [[[7], [8, 9]], [11, 12, 13], [7]], None, [[30, 31, 32, 33, 34, 35]]]
-    for options in ({"num_beams": 2}, {"num_beams": 5, "num_return_sequences": 5}, {"num_beams": 3, "length_penalty": 0}):
+    for options in (
+        {"num_beams": 2},
+        {"num_beams": 5, "num_return_sequences": 5},
+        {"num_beams": 3, "length_penalty": 0},
+    ):
         options |= {"return_dict_in_generate": True, "max_new_tokens": 25}
         together = model.generate(**sources, **options, constraints=constraints)
         plain = model.generate(**sources, **options)

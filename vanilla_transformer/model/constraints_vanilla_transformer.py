@@ -1,9 +1,9 @@
 """Beam search for translations that must contain given phrases (lexical constraints).
 
 Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119): beside the best tokens over all, each
-step considers those tokens that bring a hypothesis further with a phrase, and each hypothesis' best one. Candidates that
-lack the same number of tokens of their phrases make a bank, and the banks share the beams. A hypothesis ends when it
-lacks nothing. A hypothesis pursues all phrases at a time, as with the multi-state tries of Hu et al. (2019,
+step considers the tokens that bring a hypothesis further with a phrase, and each hypothesis' best one. Candidates that
+lack the same number of tokens of their phrases make a bank, and the banks share the beams. A hypothesis may end when it
+lacks nothing. It pursues all phrases at a time, as with the multi-state tries of Hu et al. (2019,
 https://aclanthology.org/N19-1090).
 """
 
@@ -33,7 +33,7 @@ class Progress:
     left: tuple[int, ...]  # how many times more each constraint is to be met
     pursued: int  # bits of the constraints that are left
     missing: int  # tokens that are still needed, by the shortest way
-    wanted: tuple[int, ...]  # tokens that bring it further
+    wanted: frozenset[int]  # tokens that bring it further
 
 
 class PhraseAutomaton:
@@ -53,7 +53,8 @@ class PhraseAutomaton:
 
     def __init__(self, constraints: Sequence[Constraint]):
         times = Counter(tuple(sorted(set(alternatives))) for alternatives in constraints)
-        self.tokens, self.rest, self.owner = [], [], []  # of each bit: token, tokens of the phrase behind it, constraint
+        # Of each bit: its token, how many tokens of the phrase are behind it, and the constraint.
+        self.tokens, self.rest, self.owner = [], [], []
         self.places, self.masks = {}, []  # bits of each token, and of each constraint
         self.starts = self.ends = 0
         for number, alternatives in enumerate(times):
@@ -69,6 +70,7 @@ class PhraseAutomaton:
             self.masks.append((1 << len(self.tokens)) - (1 << first))
         self.shortest = [min(map(len, alternatives)) for alternatives in times]
         self._known: dict[tuple[int, tuple[int, ...]], Progress] = {}
+        self._left: dict[tuple[int, ...], tuple] = {}
         self.start = self._state(0, tuple(times.values()))
 
     def after(self, progress: Progress, token: int) -> Progress:
@@ -85,19 +87,29 @@ class PhraseAutomaton:
 
     def _state(self, bits: int, left: tuple[int, ...]) -> Progress:
         if (bits, left) not in self._known:
-            pursued = sum(mask for mask, count in zip(self.masks, left, strict=True) if count)
+            pursued, missing, first = self._what_is_left(left)
             under_way = _bits_of(bits)
             # A token counts for one phrase only: two that have it in common may part at the next.
             gains = [self.shortest[self.owner[place]] - self.rest[place] for place in under_way]
-            missing = sum(map(mul, left, self.shortest)) - max([0, *gains])
-            following = [place + 1 for place in under_way] + _bits_of(self.starts & pursued)
-            wanted = tuple(dict.fromkeys(self.tokens[place] for place in following))
-            self._known[bits, left] = Progress(bits, left, pursued, missing, wanted)
+            wanted = first.union(self.tokens[place + 1] for place in under_way)
+            self._known[bits, left] = Progress(bits, left, pursued, missing - max([0, *gains]), wanted)
         return self._known[bits, left]
+
+    def _what_is_left(self, left: tuple[int, ...]) -> tuple[int, int, frozenset[int]]:
+        """Bits of the constraints that are left, how many tokens they take, and those that their phrases begin with."""
+        if left not in self._left:
+            pursued = sum(mask for mask, count in zip(self.masks, left, strict=True) if count)
+            first = frozenset(self.tokens[place] for place in _bits_of(self.starts & pursued))
+            self._left[left] = pursued, sum(map(mul, left, self.shortest)), first
+        return self._left[left]
 
 
 def _bits_of(number: int) -> list[int]:
-    return [place for place in range(number.bit_length()) if number >> place & 1]
+    found = []
+    while number:
+        found.append(number.bit_length() - 1)
+        number ^= 1 << found[-1]
+    return found
 
 
 @dataclass(slots=True)
@@ -185,7 +197,7 @@ class LexicalConstraints(StoppingCriteria):
         """
         for_each = [[]] * len(sentences) if self.for_each is None else self.for_each
         if len(for_each) != len(sentences):
-            raise ValueError(f"constraints has {len(for_each)} lists for {len(sentences)} sentences: give each its own.")
+            raise ValueError(f"constraints has {len(for_each)} lists for {len(sentences)} sentences: give one each.")
         found = []
         for sentence, own, beginning in zip(sentences, for_each, prefix.tolist(), strict=True):
             constraints = [*self.for_all, *own]
@@ -209,8 +221,8 @@ class LexicalConstraints(StoppingCriteria):
 
         Args:
             sentences: Those in the batch.
-            scores: (batch, beams, vocabulary) log-probabilities of the longer hypotheses. Those of an end that comes too
-                early become minus infinity.
+            scores: (batch, beams, vocabulary) log-probabilities of the longer hypotheses. Those of an end that comes
+                too early become minus infinity.
             length: How many tokens the longer hypotheses have.
             rules: Those of the search.
 
