@@ -55,7 +55,7 @@ def test_a_line_that_is_none_is_named(tmp_path, line, message):
     path.write_text(f"cow\tKuh\n\n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"glossary\.tsv, line 3: .*{message}"):
         load_glossary(path)
-    with pytest.raises(ValueError, match="entry 2: .*entry 1 already"):
+    with pytest.raises(ValueError, match=r"entry 2: .*entry 1 already"):
         Glossary([("cow", "Kuh"), ("Cow", "Rind")])
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 
 from transformers import PreTrainedTokenizerBase
@@ -12,7 +13,9 @@ from ..files import text_lines
 
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_LETTER = f"[^\\W{_UNSPACED}]"  # or digit: two of them side by side are in one word
+# A word is letters and digits side by side; every other sign is one of its own.
+_LETTER = re.compile(f"[^\\W{_UNSPACED}]")
+_WORD = re.compile(rf"{_LETTER.pattern}+|\S")
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Glossary:
     def __init__(self, entries: Iterable[tuple[str, str | None]]):
         self.terms: list[Term] = []
         self._places: dict[str, str] = {}  # of terms, as they are looked for: where they were read
-        self._by_first_word: dict[str, list[tuple[re.Pattern, Term]]] = {}
+        self._by_first_word: dict[str, list[tuple[list[str], Term]]] = {}
         for number, (source, target) in enumerate(entries, start=1):
             self._add(source, target, f"entry {number}")
 
@@ -101,18 +104,21 @@ class Glossary:
             )
         self._places[key] = place
         self.terms.append(term)
-        pattern = r"\s+".join(map(re.escape, source.split(" ")))
-        pattern += f"(?!{_LETTER})" * bool(re.match(_LETTER, source[-1]))  # it is matched where a word begins
-        compiled = re.compile(pattern, 0 if term.is_exact else re.IGNORECASE)
-        self._by_first_word.setdefault(_words(source)[0].group().lower(), []).append((compiled, term))
+        words = _spaced(source, list(_WORD.finditer(source)))
+        self._by_first_word.setdefault(words[0].lower(), []).append((words, term))
 
     def find(self, line: str) -> list[FoundTerm]:
         """The terms of a line, in their order; they do not overlap."""
-        found = []
-        for word in _words(line):
-            for pattern, term in self._by_first_word.get(word.group().lower(), ()):
-                if match := pattern.match(line, word.start()):
-                    found.append(FoundTerm(term, match.start(), match.end(), match.group()))
+        found, words = [], list(_WORD.finditer(line))
+        for i, first in enumerate(words):
+            for wanted, term in self._by_first_word.get(first.group().lower(), ()):
+                there = words[i : i + len(wanted)]
+                written = _spaced(line, there)
+                if written == wanted or (
+                    not term.is_exact and [each.lower() for each in written] == [each.lower() for each in wanted]
+                ):
+                    start, end = first.start(), there[-1].end()
+                    found.append(FoundTerm(term, start, end, line[start:end]))
         found.sort(key=lambda each: (each.start - each.end, not each.term.is_exact, each.start))
         chosen: list[FoundTerm] = []
         for each in found:
@@ -125,9 +131,10 @@ class Glossary:
         return constraints_of(self.find(line), line, tokenizer)
 
 
-def _words(text: str) -> list[re.Match]:
-    """The words of a text, and its other signs one by one."""
-    return list(re.finditer(rf"{_LETTER}+|\S", text))
+def _spaced(text: str, words: Sequence[re.Match]) -> list[str]:
+    """Neighbouring words of a text, each with a blank in front if there are any; the first one without."""
+    blanks = ["", *(" " * (a.end() < b.start()) for a, b in pairwise(words))]
+    return [blank + word.group() for blank, word in zip(blanks, words, strict=True)]
 
 
 def load_glossary(path: str | PathLike[str]) -> Glossary:
@@ -204,11 +211,12 @@ def used_terms(
     found = []
     for each in terms:
         spellings = [_as_written(target, tokenizer) for target in _spellings(each.targets)]
-        patterns = [_from_word(spelling) for spelling in sorted(spellings, key=len, reverse=True)]
-        match = re.compile("|".join(patterns)).search(translation, taken.get(each.targets, 0))
-        if match:
-            taken[each.targets] = match.end()
-        found.append(UsedTerm(each.text, each.targets, match.group() if match else None))
+        begin = taken.get(each.targets, 0)
+        places = [(start, -len(text), text) for text in spellings for start in _places(text, translation, begin)]
+        if places:
+            start, _, used = min(places)  # the first; of those that begin there the longest
+            taken[each.targets] = start + len(used)
+        found.append(UsedTerm(each.text, each.targets, used if places else None))
     return tuple(found)
 
 
@@ -217,5 +225,11 @@ def _as_written(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
     return tokenizer.decode(tokenizer(text_target=text).input_ids, skip_special_tokens=True)
 
 
-def _from_word(text: str) -> str:
-    return f"(?<!{_LETTER})" * bool(re.match(_LETTER, text)) + re.escape(text)
+def _places(text: str, translation: str, begin: int) -> list[int]:
+    """Where a text stands in a translation at the beginning of a word."""
+    found, start = [], translation.find(text, begin)
+    while start >= 0:
+        if not start or not _LETTER.match(translation[start - 1]) or not _LETTER.match(text):
+            found.append(start)
+        start = translation.find(text, start + 1)
+    return found
