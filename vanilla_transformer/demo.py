@@ -232,10 +232,8 @@ def _options(num_beams: int, length_penalty: float | None) -> list[gradio.compon
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
             )
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
-        glossary = gradio.Textbox(
-            label="Glossary", lines=2, placeholder="dog = Hund", info="source = target, a line each; target1|target2: "
-            "one of them; nothing behind the =: the term stays",
-        )  # fmt: skip
+        info = "source = target, a line each; target1|target2: one of them; nothing behind the =: the term stays"
+        glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
     return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary]
 
 

@@ -65,15 +65,17 @@ def test_banks_take_turns():
     assert shared_out(banks, 2) == ["b1", "c1"]
 
 
-@pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("length", 1.0), ("gnmt", 0.0), ("length", -1.0)])
-@pytest.mark.parametrize("early_stopping", [False, "never"])
+@pytest.mark.parametrize(
+    ("kind", "alpha", "early_stopping"),
+    [("gnmt", 0.6, "never"), ("length", 1.0, False), ("gnmt", 0.0, "never"), ("length", -1.0, False)],
+)
 def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(tiny_model, kind, alpha, early_stopping):
     def penalty(length):
         return length_penalty(length, alpha, kind)
 
     draw, different, impossible = random.Random(int(10 * alpha)), 0, 0
-    for seed in range(30):
-        limit, source = 3 + seed % 3, torch.tensor([[3, 4, 2]])
+    for seed in range(20):
+        limit, source = 5 if seed % 10 == 9 else 3 + seed % 2, torch.tensor([[3, 4, 2]])
         model = sharpened(tiny_model(seed, vocab_size=5, output_bias=True, d_model=8, encoder_layers=1)).double()
         constraints = random_constraints(draw, [3, 4], most=2)
         everything = all_translations(model, source, limit, penalty)
@@ -93,7 +95,7 @@ def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(t
         for each in found:  # the others are what they say, too
             assert each.score == pytest.approx(expected[tuple(each.tokens)], abs=1e-4)
         assert len({tuple(each.tokens) for each in found}) == len(found)
-    assert different > 10
+    assert different > 5
     assert impossible > 0
 
 

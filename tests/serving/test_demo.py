@@ -79,7 +79,9 @@ def client(url, tmp_path_factory):
     return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
 
 
-def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2, terms=""):
+def asked(
+    client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2, terms=""
+):
     """The best translation and the rows of the table."""
     best, table = client.predict(
         text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms, api_name="/translate"

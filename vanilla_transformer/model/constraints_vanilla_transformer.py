@@ -163,8 +163,6 @@ class LexicalConstraints(StoppingCriteria):
         for_all: Constraints of every sentence (`force_words_ids`): each a phrase, which is a list of token ids, or a
             list of phrases, one of which is enough.
         for_each: A list of such constraints for each sentence of the batch (`constraints`).
-
-    Raises:
         vocabulary: How many tokens there are.
 
     Raises:
@@ -206,13 +204,11 @@ class LexicalConstraints(StoppingCriteria):
                     f"A phrase has the token {min(ends)}, which ends a translation: tokenise phrases with "
                     "add_special_tokens=False."
                 )
-            if constraints:
-                automaton = PhraseAutomaton(constraints)
-                *_, state = accumulate(beginning, automaton.after, initial=automaton.start)
-                open_ones = sentence.open
-                sentence = ConstrainedSentence(
-                    sentence.limit, open_ones, automaton=automaton, progress=[state] * len(open_ones)
-                )
+            automaton = PhraseAutomaton(constraints)
+            *_, state = accumulate(beginning, automaton.after, initial=automaton.start)
+            if state.missing:
+                progress = [state] * len(sentence.open)
+                sentence = ConstrainedSentence(sentence.limit, sentence.open, automaton=automaton, progress=progress)
             found.append(sentence)
         return found
 
