@@ -43,6 +43,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.parsing.trees": ("Tree",),
     "vanilla_transformer.run.recipe": ("DataSettings", "EvaluationSettings"),
     "vanilla_transformer.translation.decoding": ("Decoding",),
+    "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }
 

@@ -28,10 +28,12 @@ _HOMES = {
     "export.onnx": ("to_onnx",),
     "translation": (
         "ExportedModel",
+        "Glossary",
         "Hypothesis",
         "OnnxTranslator",
         "PairScore",
         "in_blocks",
+        "load_glossary",
         "score_pairs",
         "translate",
         "translate_lines",

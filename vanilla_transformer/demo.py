@@ -15,7 +15,7 @@ from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import find_model, load_model
 from vanilla_transformer.run.recipe import load_recipe
-from vanilla_transformer.translation import translate_lines
+from vanilla_transformer.translation import Glossary, translate_lines
 
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
@@ -68,7 +68,7 @@ class Demo:
 
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
-        top_p: float, seed: float, max_tokens: float, wanted: float,
+        top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
@@ -83,6 +83,7 @@ class Demo:
             seed: Makes the draws repeatable; 0: they are not.
             max_tokens: Tokens of a translation; 0: the model's own limit.
             wanted: How many translations.
+            glossary: Lines of source term, `=`, target term, for the beam search; see [`Glossary`].
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -104,6 +105,13 @@ class Demo:
                 raise ValueError(f"{wanted:g} translations need as many hypotheses.")
             if search == SAMPLING and seed:
                 torch.manual_seed(int(seed))
+            if len(glossary) > MOST_CHARACTERS:
+                raise ValueError(f"The glossary has {len(glossary):,} characters: {MOST_CHARACTERS:,} at most.")
+            lines = [line for line in glossary.splitlines() if line.strip()]
+            if not all("=" in line for line in lines):
+                raise ValueError("Each line of the glossary is a source term, = and its target term.")
+            entries = [line.partition("=")[::2] for line in lines]
+            options["glossary"] = Glossary(entries) if entries else None
             [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
@@ -224,7 +232,9 @@ def _options(num_beams: int, length_penalty: float | None) -> list[gradio.compon
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
             )
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
+        info = "source = target, a line each; target1|target2: one of them; nothing behind the =: the term stays"
+        glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
+    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

@@ -79,10 +79,12 @@ def client(url, tmp_path_factory):
     return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
 
 
-def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2):
+def asked(
+    client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2, terms=""
+):
     """The best translation and the rows of the table."""
     best, table = client.predict(
-        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, api_name="/translate"
+        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms, api_name="/translate"
     )
     return best, table["data"]
 
@@ -95,6 +97,13 @@ def test_it_translates_as_the_library_does(client, random_translator):
     assert best == expected[0].text
     assert [row[2] for row in rows] == [each.text for each in expected]
     assert [float(row[1]) for row in rows] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_a_glossary(client):
+    best, rows = asked(client, terms="dog = Hund|Tier\n\nball =", beams=6, tokens=20)
+    for text in (best, *(row[2] for row in rows)):
+        assert re.search("Hund|Tier", text)
+        assert "ball" in text
 
 
 def test_samples_are_drawn_anew_or_again(client):
@@ -112,6 +121,10 @@ def test_what_is_wrong_is_said(client):
         ({"text": " \n"}, "no text"),
         ({"text": "a " * 600}, "1,200 characters: 1,000 at most"),
         ({"beams": 2, "n": 3}, "3 translations need as many hypotheses"),
+        ({"terms": "dog Hund"}, "a source term, = and its target term"),
+        ({"terms": "dog = Hund\ndog ="}, "entry 2: 'dog' is in entry 1 already"),
+        ({"terms": "dog = Hund", "search": SAMPLING}, "A glossary needs a beam search"),
+        ({"terms": "a" * 1001}, "1,001 characters: 1,000 at most"),
     ):
         with pytest.raises(AppError, match=message):
             asked(client, **options)

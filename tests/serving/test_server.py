@@ -13,7 +13,7 @@ from threading import Event
 import httpx
 import pytest
 
-from vanilla_transformer import phrasebook, translate
+from vanilla_transformer import Glossary, phrasebook, translate
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
 
@@ -87,6 +87,20 @@ def test_what_is_cancelled_is_not_translated(batcher, translator):
     translator.may_go_on.set()
     assert answers(futures[1:]) == ["dc"]
     assert translator.batches == [["first"], ["cd"]]
+
+
+def test_each_glossary_has_a_batch_of_its_own(translator):
+    def by_glossary(texts, glossary):
+        return [(text.upper(), glossary) for text in texts]
+
+    batcher = Batcher(Backend(translator, len, by_glossary), texts=6, tokens=99, seconds=1)
+    first, second = Glossary([("a", "b")]), Glossary([("a", "b")])
+    asked = (("ab", None), ("cd", first), ("ef", second), ("gh", first), ("ij", None), ("bad", first))
+    futures = [batcher.submit(*each) for each in asked]
+    translator.may_go_on.set()
+    assert answers(futures) == ["ba", ("CD", first), ("EF", second), ("GH", first), "ji", ("BAD", first)]
+    batcher.close()
+    assert translator.batches == [["ab", "ij"]]
 
 
 def test_a_failure_is_told_and_survived(batcher, translator):
@@ -221,6 +235,46 @@ def test_what_is_under_way_is_answered_before_the_end(random_translator, expecte
         process.wait(timeout=20)
         with pytest.raises(httpx.ConnectError):
             post(url, sources[:1])
+
+
+def test_a_glossary(random_translator, sources, tmp_path):
+    text, entries = sources[0], [{"source": sources[0].split()[0], "target": "Hund|Katze"}, {"source": "zebra"}]
+    lines = tmp_path / "glossary.tsv"
+    lines.write_text(f"{sources[0].split()[0]}\tHund|Katze\nzebra\t\n", encoding="utf-8")
+    words = ("--num-beams", "3", *OF_THE_SEARCH)
+    found = output_of("translate", "--model", random_translator, *words, "--glossary", lines, "--json", text, "x")
+    expected = [json.loads(line)["translations"][0] for line in found.splitlines()]
+    assert expected[0]["terms"] == [
+        {"source": text.split()[0], "targets": ["Hund", "Katze"], "used": expected[0]["terms"][0]["used"]}
+    ]
+    assert expected[0]["terms"][0]["used"] in ("Hund", "Katze")
+    with serving(str(random_translator), *words, "--max-terms", "3") as (url, _):
+
+        def ask(glossary):
+            body = {"texts": [text, "x"], "glossary": glossary}
+            return httpx.post(f"{url}/translate", json=body, timeout=60, trust_env=False)
+
+        assert ask(entries).json() == {
+            "translations": [each["text"] for each in expected],
+            "terms": [each["terms"] for each in expected],
+        }
+        assert set(ask([]).json()) == set(ask(None).json()) == {"translations"}
+        for wrong, status, said in (
+            ([{"source": "a", "target": "b|c|d|e"}], 413, "3 at most"),
+            ([{"source": "a"}] * 4, 413, "3 at most"),
+            ([{"source": "a" * 101}], 413, "100 characters"),
+            ([{"source": "a"}, {"source": "A"}], 422, "entry 2: 'A' is in entry 1 already"),
+            ([{"source": " "}], 422, "empty source term"),
+            ([{"target": "a"}], 422, "glossary.0.source"),
+            ("dog", 422, "glossary"),
+        ):
+            answer = ask(wrong)
+            assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+    with serving(str(random_translator), "--num-beams", "1", *OF_THE_SEARCH) as (url, _):
+        answer = httpx.post(
+            f"{url}/translate", json={"texts": [text], "glossary": entries}, timeout=60, trust_env=False
+        )
+        assert (answer.status_code, "no glossary" in answer.json()["error"]) == (422, True)
 
 
 def test_ctranslate2(random_translator, sources, tmp_path):

@@ -43,6 +43,7 @@ def translate(
     split: str | None = None,
     longest: int = 512,
     attention: bool = False,
+    glossary: Path | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     backend: str = "torch",
@@ -74,6 +75,9 @@ def translate(
         longest: Tokens that a line, or a sentence with --split, may have. A longer one is translated in pieces, cut at
             ends of sentences or at spaces, and reported with its line's number.
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
+        glossary: Text file of terms and their translations: lines of source term, tab, target term. Several targets
+            are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is. Every
+            translation of a line with such a term has it; it is a beam search by torch.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
@@ -83,21 +87,25 @@ def translate(
             by the model's own penalty are written; one in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
-        json: Write a JSON object per line: source, and translations with their scores.
+        json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
     from ..files import replaced_file
+    from ..translation import load_glossary
 
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     _check_backend(backend, model, attention, workers, seed, quantize, device)
+    if glossary and (backend != "torch" or sample or num_beams == 1):
+        raise UsageError("--glossary needs a beam search by torch: no --backend, no --sample, no --num-beams 1.")
     check_positive(longest=longest)
+    terms = load_glossary(glossary) if glossary else None
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, workers=workers, batch_tokens=batch_tokens, **search,
+            prefix=prefix, align=attention, glossary=terms, workers=workers, batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json))
@@ -290,8 +298,9 @@ def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: 
         records = list(map(asdict, hypotheses))
         for record in records:
             del record["cut"]
-            if record["alignment"] is None:
-                del record["alignment"]
+            for name in ("alignment", "terms"):
+                if record[name] is None:
+                    del record[name]
         yield _json_line({"source": source, "translations": records}) + "\n"
         return
     for each in hypotheses if n_best else hypotheses[:1]:

@@ -8,6 +8,8 @@ from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not name.startswith("_")) | {
     *OUR_GENERATION_FIELDS,
+    "constraints",
+    "force_words_ids",
     "generation_config",
     "stopping_criteria",
     "logits_processor",
@@ -40,6 +42,8 @@ class TranslationPipeline(Pipeline):
                 its length penalty.
             clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
             src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
+            glossary: A [`Glossary`] of this package, or anything with its method `constraints`: terms that are to be
+                translated so and not otherwise, by beam search of one of our models.
             **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
 
         Returns:
@@ -67,6 +71,7 @@ class TranslationPipeline(Pipeline):
         src_lang: str | None = None,
         tgt_lang: str | None = None,
         truncation: bool | str | None = None,
+        glossary=None,
         **generate_options,
     ) -> tuple[dict, dict, dict]:
         unknown = generate_options.keys() - _GENERATION_FIELDS
@@ -74,6 +79,8 @@ class TranslationPipeline(Pipeline):
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
         named = LANGUAGES_TASK.fullmatch(self.task or "")
         preprocess = {"truncation": truncation} if truncation is not None else {}
+        if glossary is not None:
+            preprocess["glossary"] = glossary
         if src_lang or tgt_lang or named:
             preprocess["languages"] = {
                 "src_lang": src_lang or (named and named[1]),
@@ -90,7 +97,9 @@ class TranslationPipeline(Pipeline):
             forward["return_scores"] = return_scores
         return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
 
-    def preprocess(self, text: str, truncation: bool | str = False, languages: dict | None = None) -> dict:
+    def preprocess(
+        self, text: str, truncation: bool | str = False, languages: dict | None = None, glossary=None
+    ) -> dict:
         if not isinstance(text, str):
             raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
         build = getattr(self.tokenizer, "_build_translation_inputs", None)  # of tokenizers of several languages
@@ -99,11 +108,20 @@ class TranslationPipeline(Pipeline):
         else:
             inputs = self.tokenizer(text, return_tensors="pt", truncation=truncation)
         inputs.pop("token_type_ids", None)
+        if glossary is not None:
+            if not getattr(self.model, "takes_constraints", False):
+                raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
+            # In a dictionary, so that one text's can be told from those of a batch.
+            inputs["glossary"] = {"constraints": glossary.constraints(text, self.tokenizer)}
         return inputs
 
     def _forward(self, inputs: dict, return_scores: bool = False, **options) -> dict:
         """Token ids (batch, translations, length), and scores (batch, translations) if they are asked for."""
         batch = len(inputs["input_ids"])
+        terms = inputs.pop("glossary", None)
+        if terms is not None:
+            terms = terms if isinstance(terms, list) else [terms]
+            options["constraints"] = [each["constraints"] for each in terms]
         options = {**options, "return_dict_in_generate": return_scores}
         if return_scores and not getattr(self.model, "scores_without_steps", False):
             options["output_scores"] = True

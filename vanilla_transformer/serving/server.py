@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 
 from .. import __version__
 from ..run.loading import load_engine
-from ..translation import translate_lines
+from ..translation import Glossary, UsedTerm, translate_lines
 
 
 try:
@@ -34,6 +34,7 @@ except ImportError as error:
     raise ImportError('The server needs fastapi and uvicorn: pip install "vanilla-transformer[serve]"') from error
 
 
+TERM_CHARACTERS = 100  # of a term of a glossary, or its translation
 LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
 
 
@@ -42,10 +43,14 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Backend:
-    """Texts to translations, one each, and a text to its number of tokens. Neither is re-entrant."""
+    """Texts to translations, one each, and a text to its number of tokens. Neither is re-entrant.
+
+    `by_glossary` returns with each translation the terms of its text; None: the search cannot keep to a glossary.
+    """
 
     translate: Callable[[Sequence[str]], list[str]]
     tokens_of: Callable[[str], int]
+    by_glossary: Callable[[Sequence[str], Glossary], list[tuple[str, tuple[UsedTerm, ...]]]] | None = None
 
 
 def load_backend(
@@ -69,7 +74,13 @@ def load_backend(
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **options)
         return [best.text for best, *_ in found]
 
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids))
+    def by_glossary(texts: Sequence[str], glossary: Glossary) -> list[tuple[str, tuple[UsedTerm, ...]]]:
+        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, glossary=glossary, **options)
+        return [(best.text, best.terms) for best, *_ in found]
+
+    has_beams = (num_beams or loaded.generation_config.num_beams or 1) > 1
+    can = kind == "torch" and has_beams
+    return Backend(translate, lambda text: len(tokenizer(text).input_ids), by_glossary if can else None)
 
 
 class Batcher:
@@ -81,14 +92,18 @@ class Batcher:
 
     def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
         self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
-        self._waiting: queue.Queue[tuple[str, Future] | None] = queue.Queue()  # None: no more will come
+        # None: no more will come.
+        self._waiting: queue.Queue[tuple[str, Glossary | None, Future] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
         self._thread.start()
 
-    def submit(self, text: str) -> Future:
-        """The future translation of a text. If it is cancelled in time, the text is not translated."""
+    def submit(self, text: str, glossary: Glossary | None = None) -> Future:
+        """The future translation of a text; with a glossary, that and its terms.
+
+        If it is cancelled in time, the text is not translated.
+        """
         answer: Future = Future()
-        self._waiting.put((text, answer))
+        self._waiting.put((text, glossary, answer))
         return answer
 
     def close(self) -> None:
@@ -100,19 +115,22 @@ class Batcher:
         last = False
         while not last:
             batch, last = self._next_batch()
-            if not batch:
-                continue
-            try:
-                translations = self.backend.translate([text for text, _ in batch])
-                answered = list(zip(batch, translations, strict=True))
-            except Exception as error:  # the server lives on, and tells those who asked
-                for _, answer in batch:
-                    answer.set_exception(error)
-            else:
-                for (_, answer), translation in answered:
-                    answer.set_result(translation)
+            for glossary in dict.fromkeys(glossary for _, glossary, _ in batch):  # that of a request is one object
+                self._answer([(text, answer) for text, its, answer in batch if its is glossary], glossary)
 
-    def _next_batch(self) -> tuple[list[tuple[str, Future]], bool]:
+    def _answer(self, batch: list[tuple[str, Future]], glossary: Glossary | None) -> None:
+        texts = [text for text, _ in batch]
+        try:
+            found = self.backend.translate(texts) if glossary is None else self.backend.by_glossary(texts, glossary)
+            answered = list(zip(batch, found, strict=True))
+        except Exception as error:  # the server lives on, and tells those who asked
+            for _, answer in batch:
+                answer.set_exception(error)
+        else:
+            for (_, answer), translation in answered:
+                answer.set_result(translation)
+
+    def _next_batch(self) -> tuple[list[tuple[str, Glossary | None, Future]], bool]:
         """A batch, and whether it is the last."""
         batch, tokens, until = [], 0, None
         while len(batch) < self.texts and tokens < self.tokens:
@@ -122,10 +140,10 @@ class Batcher:
                 break
             if following is None:
                 return batch, True
-            text, answer = following
+            text, glossary, answer = following
             until = until or time.monotonic() + self.seconds
             if answer.set_running_or_notify_cancel():
-                batch.append((text, answer))
+                batch.append((text, glossary, answer))
                 tokens += self.backend.tokens_of(text)
         return batch, False
 
@@ -142,6 +160,15 @@ class Limits:
     body: int  # bytes of a request
     seconds: float  # until a request has arrived
     waiting: int  # requests at a time
+    terms: int = 100  # targets of a request's glossary, alternatives included
+
+
+class GlossaryEntry(BaseModel):
+    """A term, and what it is to be translated as: alternatives are separated by `|`; none: it stays as it is."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    source: str
+    target: str | None = None
 
 
 class TranslationRequest(BaseModel):
@@ -149,12 +176,22 @@ class TranslationRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
+    glossary: list[GlossaryEntry] | None = None
+
+
+class TermUse(BaseModel):
+    """A term of a text, what it may be in the translation, and which of these it is; None if it is missing."""
+
+    source: str
+    targets: list[str]
+    used: str | None
 
 
 class Translations(BaseModel):
-    """Its answer: the translations of the texts, in their order."""
+    """Its answer: the translations of the texts, in their order; with a glossary the terms of each."""
 
     translations: list[str]
+    terms: list[list[TermUse]] | None = None
 
 
 class Refusal(BaseModel):
@@ -208,28 +245,33 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     @app.post("/translate", response_model=Translations, responses=refusals, openapi_extra={"requestBody": body})
     async def translate(request: Request) -> Response:
         nonlocal taken_on
-        texts = _texts_of(await _body_of(request, limits), limits)
+        asked = _request_of(await _body_of(request, limits), limits)
+        glossary = _glossary_of(asked, batcher.backend, limits)
         if taken_on >= limits.waiting:
             message = f"{limits.waiting:,} requests are waiting, no more can: try again later."
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            return await _translated(request, batcher, texts)
+            return await _translated(request, batcher, asked.texts, glossary)
         finally:
             taken_on -= 1
 
     return app
 
 
-async def _translated(request: Request, batcher: Batcher, texts: list[str]) -> Response:
+async def _translated(request: Request, batcher: Batcher, texts: list[str], glossary: Glossary | None) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text)) for text in texts))
+    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, glossary)) for text in texts))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answers.done():
             raise ClientDisconnect
-        return JSONResponse({"translations": answers.result()})
+        found = answers.result()
+        if glossary is None:
+            return JSONResponse({"translations": found})
+        terms = [[asdict(term) for term in terms] for _, terms in found]
+        return JSONResponse({"translations": [text for text, _ in found], "terms": terms})
     finally:
         gone.cancel()
         answers.cancel()  # texts whose turn has not come need not be translated
@@ -262,16 +304,17 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
         raise HTTPException(408, f"The request did not arrive within {limits.seconds:g} seconds.") from error
 
 
-def _texts_of(body: bytes, limits: Limits) -> list[str]:
-    """The texts of a request. HTTPException says with a status which rule they break."""
+def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
+    """A request. HTTPException says with a status which rule its texts break."""
     try:
-        texts = TranslationRequest.model_validate_json(body).texts
+        asked = TranslationRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         status = 400 if first["type"] == "json_invalid" else 422
         message = f'{where + ": " if where else ""}{first["msg"]}. Send {{"texts": ["...", ...]}}.'
         raise HTTPException(status, message) from error
+    texts = asked.texts
     if not texts:
         raise HTTPException(422, "texts is empty: send one text at least.")
     if len(texts) > limits.texts:
@@ -280,7 +323,24 @@ def _texts_of(body: bytes, limits: Limits) -> list[str]:
         if len(text) > limits.characters:
             message = f"texts.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
             raise HTTPException(413, message)
-    return texts
+    return asked
+
+
+def _glossary_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Glossary | None:
+    """The glossary of a request, if it has one. HTTPException says with a status which rule it breaks."""
+    if not asked.glossary:
+        return None
+    if backend.by_glossary is None:
+        raise HTTPException(422, "This server has no beam search of torch, and so no glossary: leave it out.")
+    pairs = [(entry.source, entry.target) for entry in asked.glossary]
+    if sum(1 + (target or "").count("|") for _, target in pairs) > limits.terms:
+        raise HTTPException(413, f"glossary has too many terms: send {limits.terms:,} at most, alternatives included.")
+    if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
+        raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
+    try:
+        return Glossary(pairs)
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error
 
 
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:
@@ -308,6 +368,9 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>Send texts as JSON, get their translations in the same order.</p>
 <pre>curl http://HOST:PORT/translate --json '{{"texts": ["The dog is old."]}}'
 {{"translations":["Der Hund ist alt."]}}</pre>
+<p>With a glossary the answer says which of its terms each translation has.</p>
+<pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}
+{{"translations":["Der Hund ist alt."],"terms":[[{{"source":"dog","targets":["Hund","Köter"],"used":"Hund"}}]]}}</pre>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}
@@ -347,5 +410,6 @@ def _documentation(limits: Limits) -> str:
         (f"{limits.body:,}", "bytes of a request"),
         (f"{limits.seconds:g}", "seconds until a request has arrived"),
         (f"{limits.waiting:,}", "requests that wait at a time"),
+        (f"{limits.terms:,}", "translations of terms in the glossary of a request"),
     ]
     return _PAGE.format(limits=rows(bounds), refusals=rows(_REFUSALS.items()))

@@ -19,6 +19,11 @@ class TorchEngine:
     """Translates batches with `generate()` of any sequence-to-sequence model of transformers."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
+        if decoding.constrained and not getattr(model, "takes_constraints", False):
+            raise ValueError(
+                f"The search of {type(model).__name__} cannot keep to a glossary: convert the model to one of this "
+                "package."
+            )
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
         self._submit: Callable | None = None
 
@@ -60,6 +65,10 @@ class TorchEngine:
         if batch.prefix:
             ids = [model.generation_config.decoder_start_token_id, *batch.prefix]
             beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
+        constrained = batch.constraints is not None and any(batch.constraints)
+        if constrained:
+            # With a dictionary a sentence whose constraints cannot be met is no warning: its `terms` say so.
+            given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         was_training = model.training
         model.eval()
         try:
@@ -69,6 +78,8 @@ class TorchEngine:
         scores = None
         if not isinstance(output, torch.Tensor):
             output, scores = output.sequences, output.get("sequences_scores")
+        if constrained and not self.decoding.scores:
+            scores = None
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
         alignments = [None] * len(texts)

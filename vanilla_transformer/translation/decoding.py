@@ -8,10 +8,11 @@ from transformers import GenerationConfig
 
 from ..attention.weights import WordAlignment
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
+from .glossary import UsedTerm
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
-_NOT_OF_GENERATE = {"positions", "prefix", "align", "scores", "given"}
+_NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given"}
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,21 @@ class Hypothesis:
 
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
-    the limit of its length ended it, or a part of it.
+    the limit of its length ended it, or a part of it. `terms` are those of a glossary that are in the sentence.
     """
 
     text: str
     score: float | None = None
     alignment: WordAlignment | None = None
     cut: bool = False
+    terms: tuple[UsedTerm, ...] | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""
         score = None if self.score is None or other.score is None else self.score + other.score
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
-        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut)
+        terms = None if self.terms is None or other.terms is None else self.terms + other.terms
+        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, terms)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Batch:
     sources: list[list[int]]  # token ids
     prefix: tuple[int, ...] = ()  # what their translations begin with
     seed: int | None = None  # of the samples drawn for them
+    constraints: list[list[list[list[int]]]] | None = None  # of each, as `generate` takes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,7 @@ class Decoding:
     positions: int | None = None  # tokens that the model has positions for; None: any number
     prefix: tuple[int, ...] = ()  # token ids that every translation begins with
     align: bool = False  # translations are to be aligned with their sources
+    constrained: bool = False  # batches may have constraints
     scores: bool = False
     given: Mapping  # the call's own options, for `generate()`
 
@@ -81,6 +86,7 @@ class Decoding:
         positions: int | None = None,
         prefix: Sequence[int] = (),
         align: bool = False,
+        constrained: bool = False,
         offset: int | None = MAX_LENGTH_OFFSET,
     ) -> "Decoding":
         """Settles how a model translates.
@@ -88,8 +94,11 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions, prefix, align: See the fields.
+            positions, prefix, align, constrained: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
+
+        Raises:
+            ValueError: Translations may have constraints, and the search is none that can meet them.
         """
         asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
         found = {name: value for name, value in asked.items() if value is not None}
@@ -103,11 +112,15 @@ class Decoding:
             limits = {"max_length": wanted_max_length(saved)}
             if limits["max_length"] is None and "max_length_offset" not in found:
                 limits["max_new_tokens"] = _NEW_TOKENS
-        return cls(
+        decoding = cls(
             **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
+            constrained=constrained,
             scores=bool(options.get("return_dict_in_generate")),
             given=MappingProxyType(dict(options)),
         )
+        if constrained and (decoding.num_beams == 1 or decoding.do_sample):
+            raise ValueError("A glossary needs a beam search: ask for num_beams of 2 or more, and no samples.")
+        return decoding
 
     @classmethod
     def _asked(cls) -> set[str]:

@@ -1,7 +1,8 @@
 """From sentences to translations, in batches by length and in order again; and how likely given translations are."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -14,8 +15,11 @@ from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
 from .decoding import Batch, Decoding, Hypothesis
+from .glossary import FoundTerm, Glossary, constraints_of, used_terms
 from .lines import Pieces, batches_by_length
 
+
+logger = logging.getLogger(__name__)
 
 # What runs models that are not torch's.
 _ENGINES = {ExportedModel: Ctranslate2Engine, OnnxTranslator: OnnxEngine}
@@ -29,6 +33,7 @@ def translate(
     tokenizer: PreTrainedTokenizerFast,
     sentences: Sequence[str],
     *,
+    glossary: Glossary | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -42,6 +47,8 @@ def translate(
             CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
         sentences: Source texts.
+        glossary: Terms that are to be translated so and not otherwise, by beam search of one of our models. Where a
+            translation lacks one, a warning says so.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -55,7 +62,7 @@ def translate(
     Raises:
         ValueError: The engine cannot do what is asked of it.
     """
-    options = {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options = {"glossary": glossary, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -68,6 +75,7 @@ def translate_lines(
     split: str | None = None,
     longest: int | None = None,
     align: bool = False,
+    glossary: Glossary | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -76,7 +84,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, batch_tokens, on_progress: As for [`translate`].
+        model, tokenizer, glossary, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses have
+            `terms`.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -102,32 +111,47 @@ def translate_lines(
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
     given = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
     decoding = Decoding.resolve(
-        generate_options, model.generation_config, positions=positions, prefix=given, align=align
+        generate_options,
+        model.generation_config,
+        positions=positions,
+        prefix=given,
+        align=align,
+        constrained=glossary is not None,
     )
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = kind(model, tokenizer, decoding)
     pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
+    done = 0
     with engine.at_work(workers):
         for block in blocks:
             lines = [pieces_of(line) for line in block]
             pieces = [piece for line in lines for piece in line]
             begin = [position == 0 for line in lines for position in range(len(line))]
-            found = iter(_translations(engine, pieces, begin, batch_tokens, on_progress))
+            terms = None if glossary is None else [glossary.find(piece) for piece in pieces]
+            found = iter(_translations(engine, pieces, begin, terms, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
-                yield [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                done += 1
+                if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
+                    logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
+                yield hypotheses
 
 
 def _translations(
     engine: Engine,
     sentences: Sequence[str],
     begin: Sequence[bool],
+    terms: Sequence[Sequence[FoundTerm]] | None,
     batch_tokens: int,
     on_progress: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
-    """Translations of each sentence by an engine that is at work; `begin` says which begin with the prefix."""
+    """Translations of each sentence by an engine that is at work.
+
+    `begin` says which sentences begin with the prefix, `terms` are those of each that a glossary has.
+    """
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
     sources = engine.tokenizer(sentences).input_ids if sentences else []
@@ -137,13 +161,22 @@ def _translations(
     for prefix in dict.fromkeys((decoding.prefix, ())):
         chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
-            batches.append(Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix))
+            batch = Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix)
+            if terms is not None:
+                constraints = [constraints_of(terms[i], sentences[i], engine.tokenizer) for i in numbers]
+                batch = replace(batch, constraints=constraints)
+            batches.append(batch)
     for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
         each = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
             found[i] = hypotheses[n * each : (n + 1) * each]
         if on_progress is not None:
             on_progress(len(batch.numbers))
+    if terms is not None:
+        found = [
+            [replace(each, terms=used_terms(own, each.text, engine.tokenizer)) for each in hypotheses]
+            for own, hypotheses in zip(terms, found, strict=True)
+        ]
     return found
 
 
