@@ -1,17 +1,19 @@
 """How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from transformers import GenerationConfig
 
 from ..attention.weights import WordAlignment
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
+from .likelihood import Likelihood
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
-_NOT_OF_GENERATE = {"positions", "prefix", "align", "scores", "given"}
+_NOT_OF_GENERATE = {"positions", "prefix", "align", "scores", "given", "calibration"}
 
 
 @dataclass(frozen=True)
@@ -21,18 +23,30 @@ class Hypothesis:
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
     the limit of its length ended it, or a part of it.
+
+    `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
+    both only if they were asked for, and not for a blank line.
     """
 
     text: str
     score: float | None = None
     alignment: WordAlignment | None = None
     cut: bool = False
+    likelihood: Likelihood | None = None
+    confidence: float | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""
         score = None if self.score is None or other.score is None else self.score + other.score
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
-        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut)
+        likelihood = None if None in (self.likelihood, other.likelihood) else self.likelihood + other.likelihood
+        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, likelihood)
+
+    def judged_by(self, calibration: Calibration) -> "Hypothesis":
+        """Itself, with its `confidence`."""
+        if self.likelihood is None:
+            return self
+        return replace(self, confidence=calibration.confidence(self.likelihood.tokens, self.likelihood.samples))
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,7 @@ class Decoding:
     prefix: tuple[int, ...] = ()  # token ids that every translation begins with
     align: bool = False  # translations are to be aligned with their sources
     scores: bool = False
+    calibration: Calibration | None = None  # translations are to have a `confidence` by it
     given: Mapping  # the call's own options, for `generate()`
 
     @classmethod
@@ -81,6 +96,7 @@ class Decoding:
         positions: int | None = None,
         prefix: Sequence[int] = (),
         align: bool = False,
+        calibration: Calibration | None = None,
         offset: int | None = MAX_LENGTH_OFFSET,
     ) -> "Decoding":
         """Settles how a model translates.
@@ -88,7 +104,7 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions, prefix, align: See the fields.
+            positions, prefix, align, calibration: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
         """
         asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
@@ -106,6 +122,7 @@ class Decoding:
         return cls(
             **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
             scores=bool(options.get("return_dict_in_generate")),
+            calibration=calibration,
             given=MappingProxyType(dict(options)),
         )
 

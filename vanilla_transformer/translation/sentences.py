@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
 from .decoding import Batch, Decoding, Hypothesis
+from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
 
 
@@ -68,6 +68,7 @@ def translate_lines(
     split: str | None = None,
     longest: int | None = None,
     align: bool = False,
+    calibration: Calibration | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -85,6 +86,7 @@ def translate_lines(
             one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
             number.
         align: Whether hypotheses are to have an `alignment`.
+        calibration: The model's own, by which hypotheses are to have a `confidence`; see `load_calibration`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
             they share the weights.
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
@@ -102,7 +104,12 @@ def translate_lines(
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
     given = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
     decoding = Decoding.resolve(
-        generate_options, model.generation_config, positions=positions, prefix=given, align=align
+        generate_options,
+        model.generation_config,
+        positions=positions,
+        prefix=given,
+        align=align,
+        calibration=calibration,
     )
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = kind(model, tokenizer, decoding)
@@ -117,7 +124,8 @@ def translate_lines(
             found = iter(_translations(engine, pieces, begin, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
-                yield [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                whole = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                yield whole if calibration is None else [each.judged_by(calibration) for each in whole]
 
 
 def _translations(
@@ -165,7 +173,6 @@ class PairScore:
         return self.log_probability / self.tokens
 
 
-@torch.no_grad()
 def score_pairs(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
@@ -187,21 +194,10 @@ def score_pairs(
     targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
     decoding = Decoding.resolve({}, model.generation_config)
     found: dict[int, PairScore] = {}
-    was_training = model.training
-    model.eval()
-    try:
-        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for batch in batches_by_length(range(len(pairs)), lengths, batch_tokens):
-            inputs = tokenizer.pad({"input_ids": [sources[i] for i in batch]}, return_tensors="pt").to(model.device)
-            labels = pad_sequence([torch.tensor(targets[i]) for i in batch], batch_first=True, padding_value=-100)
-            labels = labels.to(model.device)
-            scores = model(**inputs, labels=labels).logits.float().log_softmax(dim=-1)  # (batch, target, vocabulary)
-            chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
-            for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
-                penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
-                found[i] = PairScore(total, len(targets[i]), total / penalty)
-            if on_progress is not None:
-                on_progress(len(batch))
-    finally:
-        model.train(was_training)
+    for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets, batch_tokens):
+        for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
+            penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
+            found[i] = PairScore(total, len(targets[i]), total / penalty)
+        if on_progress is not None:
+            on_progress(len(batch))
     return [found[i] for i in range(len(pairs))]
