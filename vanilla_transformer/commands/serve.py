@@ -25,8 +25,9 @@ def serve(
 ) -> None:
     """Translates over HTTP, texts of several requests together in one batch, until SIGTERM or Ctrl-C.
 
-    POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it. There is
-    no TLS and no authentication: put a proxy in front of it for these.
+    POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it; with
+    "confidence": true in the request also how sure a calibrated model is. There is no TLS and no authentication: put a
+    proxy in front of it for these.
 
     Args:
         model: A run folder, a model's folder or USER/NAME of the Hub; with ctranslate2 a folder that `export` has

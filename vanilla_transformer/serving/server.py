@@ -9,6 +9,7 @@ authentication: put a proxy in front of it for these.
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -18,7 +19,8 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from .. import __version__
-from ..run.loading import load_engine
+from ..data.known_words import UnknownWords
+from ..run.loading import calibration_of, known_words_of, load_engine
 from ..translation import translate_lines
 
 
@@ -34,6 +36,8 @@ except ImportError as error:
     raise ImportError('The server needs fastapi and uvicorn: pip install "vanilla-transformer[serve]"') from error
 
 
+logger = logging.getLogger(__name__)
+
 LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
 
 
@@ -42,10 +46,14 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Backend:
-    """Texts to translations, one each, and a text to its number of tokens. Neither is re-entrant."""
+    """Texts to translations, one each, and a text to its number of tokens. None is re-entrant.
+
+    `judge` gives a text's part of [`Translations`] with their confidence; None where the model is not calibrated.
+    """
 
     translate: Callable[[Sequence[str]], list[str]]
     tokens_of: Callable[[str], int]
+    judge: Callable[[Sequence[str]], list[dict]] | None = None
 
 
 def load_backend(
@@ -69,7 +77,28 @@ def load_backend(
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **options)
         return [best.text for best, *_ in found]
 
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids))
+    judge = _judge_of(loaded, tokenizer, model, options) if kind == "torch" else None
+    return Backend(translate, lambda text: len(tokenizer(text).input_ids), judge)
+
+
+def _judge_of(loaded, tokenizer, model: str, options: dict) -> Callable[[Sequence[str]], list[dict]] | None:
+    """The `judge` of a backend; None if the model has no calibration that fits it."""
+    try:
+        calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
+    except (FileNotFoundError, ValueError) as error:
+        logger.log(logging.DEBUG if isinstance(error, FileNotFoundError) else logging.WARNING, "%s", error)
+        return None
+
+    def judge(texts: Sequence[str]) -> list[dict]:
+        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, calibration=calibration, **options)
+        judged = []
+        for text, (best, *_) in zip(texts, found, strict=True):
+            words = [] if best.likelihood is None else [(each.word, each.probability) for each in best.likelihood.words]
+            of_text = {"confidences": best.confidence, "words": words, "unknown_words": unknown(text)}
+            judged.append({"translations": best.text, **of_text})
+        return judged
+
+    return judge
 
 
 class Batcher:
@@ -81,14 +110,18 @@ class Batcher:
 
     def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
         self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
-        self._waiting: queue.Queue[tuple[str, Future] | None] = queue.Queue()  # None: no more will come
+        # Texts, whether their confidence is asked for, and their answers; None: no more will come.
+        self._waiting: queue.Queue[tuple[str, bool, Future] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
         self._thread.start()
 
-    def submit(self, text: str) -> Future:
-        """The future translation of a text. If it is cancelled in time, the text is not translated."""
+    def submit(self, text: str, confidence: bool = False) -> Future:
+        """The future translation of a text. If it is cancelled in time, the text is not translated.
+
+        With `confidence` it is what the backend's `judge` says of it, which must not be None.
+        """
         answer: Future = Future()
-        self._waiting.put((text, answer))
+        self._waiting.put((text, confidence, answer))
         return answer
 
     def close(self) -> None:
@@ -100,19 +133,24 @@ class Batcher:
         last = False
         while not last:
             batch, last = self._next_batch()
-            if not batch:
-                continue
-            try:
-                translations = self.backend.translate([text for text, _ in batch])
-                answered = list(zip(batch, translations, strict=True))
-            except Exception as error:  # the server lives on, and tells those who asked
-                for _, answer in batch:
-                    answer.set_exception(error)
-            else:
-                for (_, answer), translation in answered:
-                    answer.set_result(translation)
+            for confidence in (False, True):
+                self._answer([each for each in batch if each[1] == confidence], confidence)
 
-    def _next_batch(self) -> tuple[list[tuple[str, Future]], bool]:
+    def _answer(self, batch: list[tuple[str, bool, Future]], confidence: bool) -> None:
+        if not batch:
+            return
+        try:
+            work = self.backend.judge if confidence else self.backend.translate
+            translations = work([text for text, *_ in batch])
+            answered = list(zip(batch, translations, strict=True))
+        except Exception as error:  # the server lives on, and tells those who asked
+            for *_, answer in batch:
+                answer.set_exception(error)
+        else:
+            for (*_, answer), translation in answered:
+                answer.set_result(translation)
+
+    def _next_batch(self) -> tuple[list[tuple[str, bool, Future]], bool]:
         """A batch, and whether it is the last."""
         batch, tokens, until = [], 0, None
         while len(batch) < self.texts and tokens < self.tokens:
@@ -122,10 +160,10 @@ class Batcher:
                 break
             if following is None:
                 return batch, True
-            text, answer = following
+            text, _, answer = following
             until = until or time.monotonic() + self.seconds
             if answer.set_running_or_notify_cancel():
-                batch.append((text, answer))
+                batch.append(following)
                 tokens += self.backend.tokens_of(text)
         return batch, False
 
@@ -149,12 +187,21 @@ class TranslationRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
+    confidence: bool = False
 
 
 class Translations(BaseModel):
-    """Its answer: the translations of the texts, in their order."""
+    """Its answer: the translations of the texts, in their order.
+
+    With `confidence` in the request there is for each text also the probability that its translation is good (null for
+    a blank one), the words of its translation with their probabilities, and the words of the text that the model has
+    not learned.
+    """
 
     translations: list[str]
+    confidences: list[float | None] | None = None
+    words: list[list[tuple[str, float]]] | None = None
+    unknown_words: list[list[str]] | None = None
 
 
 class Refusal(BaseModel):
@@ -186,7 +233,8 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     async def service() -> dict:
         return {
             "service": f"Translation of texts, by vanilla_transformer {__version__}",
-            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}',
+            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}; '
+            'with "confidence": true also how sure the model is, if it is calibrated',
             "GET /health": "says whether the service is there, and how many requests are waiting",
             "GET /docs": "says how to use it, and its limits",
             "GET /openapi.json": "says so to programs",
@@ -208,28 +256,34 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     @app.post("/translate", response_model=Translations, responses=refusals, openapi_extra={"requestBody": body})
     async def translate(request: Request) -> Response:
         nonlocal taken_on
-        texts = _texts_of(await _body_of(request, limits), limits)
+        asked = _asked_in(await _body_of(request, limits), limits)
+        if asked.confidence and batcher.backend.judge is None:
+            raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
         if taken_on >= limits.waiting:
             message = f"{limits.waiting:,} requests are waiting, no more can: try again later."
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            return await _translated(request, batcher, texts)
+            return await _translated(request, batcher, asked)
         finally:
             taken_on -= 1
 
     return app
 
 
-async def _translated(request: Request, batcher: Batcher, texts: list[str]) -> Response:
+async def _translated(request: Request, batcher: Batcher, asked: TranslationRequest) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text)) for text in texts))
+    futures = [batcher.submit(text, asked.confidence) for text in asked.texts]
+    answers = asyncio.gather(*map(asyncio.wrap_future, futures))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answers.done():
             raise ClientDisconnect
-        return JSONResponse({"translations": answers.result()})
+        found = answers.result()
+        if not asked.confidence:
+            return JSONResponse({"translations": found})
+        return JSONResponse({name: [each[name] for each in found] for name in found[0]})
     finally:
         gone.cancel()
         answers.cancel()  # texts whose turn has not come need not be translated
@@ -262,16 +316,17 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
         raise HTTPException(408, f"The request did not arrive within {limits.seconds:g} seconds.") from error
 
 
-def _texts_of(body: bytes, limits: Limits) -> list[str]:
-    """The texts of a request. HTTPException says with a status which rule they break."""
+def _asked_in(body: bytes, limits: Limits) -> TranslationRequest:
+    """What a request asks for. HTTPException says with a status which rule it breaks."""
     try:
-        texts = TranslationRequest.model_validate_json(body).texts
+        asked = TranslationRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         status = 400 if first["type"] == "json_invalid" else 422
         message = f'{where + ": " if where else ""}{first["msg"]}. Send {{"texts": ["...", ...]}}.'
         raise HTTPException(status, message) from error
+    texts = asked.texts
     if not texts:
         raise HTTPException(422, "texts is empty: send one text at least.")
     if len(texts) > limits.texts:
@@ -280,7 +335,7 @@ def _texts_of(body: bytes, limits: Limits) -> list[str]:
         if len(text) > limits.characters:
             message = f"texts.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
             raise HTTPException(413, message)
-    return texts
+    return asked
 
 
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:
@@ -308,6 +363,9 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>Send texts as JSON, get their translations in the same order.</p>
 <pre>curl http://HOST:PORT/translate --json '{{"texts": ["The dog is old."]}}'
 {{"translations":["Der Hund ist alt."]}}</pre>
+<p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
+that each translation is good; <code>words</code>, those of each translation with their probabilities; and
+<code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}
