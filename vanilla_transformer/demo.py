@@ -7,6 +7,7 @@ this package in requirements.txt, it shows the model that the Space's variable M
 import base64
 import os
 import tempfile
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 
 from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.data.known_words import UnknownWords
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, known_words_of, load_model
 from vanilla_transformer.run.recipe import load_recipe
@@ -155,11 +157,9 @@ class Demo:
         if pair is None or not wanted:
             return ""
         text, translation = pair
-        try:
-            calibration = calibration_of([self.path])
+        calibration, options = self._calibration, {}
+        if calibration is not None:
             options = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-        except (FileNotFoundError, ValueError):
-            calibration, options = None, {}
         [found] = likelihoods(self.model, self.tokenizer, [pair], **options)
         said = "The model is not calibrated: what the probabilities of its words are worth is not known."
         if calibration is not None:
@@ -170,6 +170,13 @@ class Demo:
         legend = (("sure", "90 % or more"), ("fairly-sure", "50 to 90 %"), ("guessed", "less than 50 %"))
         legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for name, of in legend)
         return f'<p class="words">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
+
+    @cached_property
+    def _calibration(self) -> Calibration | None:
+        try:
+            return calibration_of([self.path])
+        except (FileNotFoundError, ValueError):
+            return None
 
     def layers_and_heads(self, attention: str) -> tuple[gradio.Dropdown, gradio.Dropdown]:
         """The layers and heads to choose from."""
