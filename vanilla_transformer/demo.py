@@ -212,7 +212,7 @@ class Demo:
                         label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
                         elem_id="translation",
                     )  # fmt: skip
-                    sure = gradio.Checkbox(False, label="Show how sure the model is of each word")
+                    sure = gradio.Checkbox(False, label="Confidence of each word")
                     judged = gradio.HTML(elem_id="confidence")
                     table = gradio.Dataframe(
                         headers=["rank", "score", "translation"],

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from vanilla_transformer import phrasebook, translate
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
 
@@ -97,6 +99,22 @@ def test_a_failure_is_told_and_survived(batcher, translator):
     assert answers([following]) == ["fe"]
 
 
+def test_confidence_is_for_those_who_ask(translator):
+    """In one batch with others, each kind is translated by its own function, and both get their answers."""
+    translator.may_go_on.set()
+    judged = []
+
+    def judge(texts):
+        judged.append(list(texts))
+        return [{"translations": text[::-1], "confidences": 0.5} for text in texts]
+
+    batcher = Batcher(Backend(translator, len, judge), texts=3, tokens=100, seconds=1.0)
+    futures = [batcher.submit("ab"), batcher.submit("cd", True), batcher.submit("ef")]
+    assert answers(futures) == ["ba", {"translations": "dc", "confidences": 0.5}, "fe"]
+    batcher.close()
+    assert (translator.batches, judged) == ([["ab", "ef"]], [["cd"]])
+
+
 def test_closing_waits_for_the_answers(batcher, translator):
     futures = [batcher.submit(str(number)) for number in range(20)]
     translator.may_go_on.set()
@@ -147,6 +165,25 @@ def test_a_request_of_several_texts(server, expected, sources):
     answer = post(server, ["", *sources[:8], " "])
     assert answer.status_code == 200
     assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
+
+
+def test_how_sure_the_model_is(server, random_translator, expected, sources, tmp_path):
+    asked = {"texts": ["", *sources[:3], "日本"], "confidence": True}
+    refused = httpx.post(f"{server}/translate", json=asked, timeout=60, trust_env=False)
+    assert (refused.status_code, "not calibrated" in refused.json()["error"]) == (422, True)
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
+    (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
+    by_command = output_of("translate", "--model", model, *OF_THE_SEARCH, "--json", "--confidence", *asked["texts"])
+    best = [json.loads(line)["translations"][0] for line in by_command.splitlines()]
+    with serving(str(model), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+        found = httpx.post(f"{url}/translate", json=asked, timeout=60, trust_env=False).json()
+        assert post(url, sources[:1]).json() == {"translations": [expected[sources[0]]]}
+    assert found["translations"] == [each["text"] for each in best]
+    assert found["confidences"] == [None, *(pytest.approx(each["confidence"], abs=1e-5) for each in best[1:])]
+    words = [[[word["word"], pytest.approx(word["probability"], rel=1e-3)] for word in each["words"]] for each in best]
+    assert found["words"] == words
+    assert found["unknown_words"] == [[], [], [], [], ["日本"]]
 
 
 def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):

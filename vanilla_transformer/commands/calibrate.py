@@ -92,7 +92,7 @@ def calibrate(
     )  # fmt: skip
     if picture is not None:
         plot_confidence(
-            measured.confidences, measured.good, picture, good_means=f"chrF of {found.threshold:.1f} or more"
+            measured.confidences, measured.good, picture, good_means=f"chrF of {found.threshold:.4g} or more"
         )
     write_json(folder / CONFIDENCE, found.to_json())
     print(json_format.dumps(found.to_json(), indent=2) if json else _table(found, measured))
