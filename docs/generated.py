@@ -39,11 +39,14 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
+    "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
     "vanilla_transformer.parsing.parse": ("parse",),
     "vanilla_transformer.parsing.trees": ("Tree",),
     "vanilla_transformer.run.recipe": ("DataSettings", "EvaluationSettings"),
+    "vanilla_transformer.translation.calibrating": ("Judged", "Measured", "calibrate", "judged_translations"),
     "vanilla_transformer.translation.decoding": ("Decoding",),
+    "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }
 
