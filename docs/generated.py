@@ -19,6 +19,7 @@ import vanilla_transformer
 from vanilla_transformer import _HOMES
 from vanilla_transformer.command_line import COMMANDS, command_parser
 from vanilla_transformer.data.mixture import CorpusSettings
+from vanilla_transformer.evaluation.comet import MODEL as COMET_MODEL
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
@@ -38,12 +39,15 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
+    "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
     "vanilla_transformer.parsing.parse": ("parse",),
     "vanilla_transformer.parsing.trees": ("Tree",),
     "vanilla_transformer.run.recipe": ("DataSettings", "EvaluationSettings"),
+    "vanilla_transformer.translation.calibrating": ("Judged", "Measured", "calibrate", "judged_translations"),
     "vanilla_transformer.translation.decoding": ("Decoding",),
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
+    "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }
 
@@ -206,6 +210,8 @@ def _of_metric(row) -> str:
 
 
 def _signature(row) -> str:
+    if row.needs_sources:  # its program is not installed here
+        return f"nrefs:1|model:{COMET_MODEL}|scale:100|version:vanilla-transformer-{vanilla_transformer.__version__}"
     metric, text = build_metric(row.name, "de"), "(S (NP PRP )NP . )S" if row.of_trees else "Das ist ein Test ."
     metric.corpus_score([text], [[text]])  # sacreBLEU counts the references only then
     return metric.get_signature().format()

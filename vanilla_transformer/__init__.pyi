@@ -17,6 +17,8 @@ from .export.onnx import to_onnx as to_onnx
 from .model.classification_vanilla_transformer import (
     VanillaTransformerForSequenceClassification as VanillaTransformerForSequenceClassification,
 )
+from .model.confidence_vanilla_transformer import Calibration as Calibration
+from .model.confidence_vanilla_transformer import load_calibration as load_calibration
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig as VanillaTransformerConfig
 from .model.conversion_vanilla_transformer import from_marian as from_marian
 from .model.conversion_vanilla_transformer import to_marian as to_marian

@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 
@@ -16,9 +18,11 @@ import httpx
 import pytest
 
 from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation import translate_lines
+from vanilla_transformer.translation.likelihood import likelihoods
 
 from ..system.conftest import RECIPE, command
 from ..warm_python import CLI, PACKAGE
@@ -153,6 +157,34 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
         assert (len(layer.choices), len(head.choices) - 1) == expected
 
 
+def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
+    shown = demo.Demo(random_translator)
+    pair = (TEXT, "<b>Der Hund</b> & das Ding.")
+    assert (shown.confidence(pair, False), shown.confidence(None, True)) == ("", "")
+    html = shown.confidence(pair, True)
+    assert "not calibrated" in html
+    sentence = html[: html.index("</p>")]
+    marked = re.findall(r'<span class="([\w-]+)" title="(\d+)%">([^<]+)</span>', sentence)
+    [found] = likelihoods(shown.model, shown.tokenizer, [pair])
+    assert [unescape(word) for *_, word in marked] == [each.word for each in found.words]
+    assert unescape(re.sub("<[^>]+>", "", sentence)) == pair[1]  # nothing of it becomes a tag
+    for (kind, share, _), each in zip(marked, found.words, strict=True):
+        assert share == f"{100 * each.probability:.0f}"
+        assert kind == ("sure" if each.probability >= 0.9 else "fairly-sure" if each.probability >= 0.5 else "guessed")
+    for name in ("fairly-sure", "guessed"):  # a line below, each of its own kind, and a legend
+        assert re.search(
+            rf"\.{name} {{[^}}]*border-bottom: 2px dotted|\.{name} {{[^}}]*border-bottom: 3px double", demo.STYLE
+        )
+        assert f'<span class="{name}">' in html[html.index("</p>") :]
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
+    (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
+    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence(pair, True)
+    assert "The model has not learned: <b>日本</b>" in shown.confidence(("日本", "a"), True)
+    asked(client)
+    assert "not calibrated" in client.predict(True, api_name="/confidence")
+
+
 def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):
     assert demo.gradio.analytics.analytics_enabled() is False
     assert url.startswith("http://127.0.0.1:")
@@ -218,6 +250,12 @@ def test_in_a_browser(url, browser):
     assert page.locator("#translation textarea").input_value()
     page.locator("td, [role=gridcell]").nth(3 * 4 - 1).wait_for()
     first = picture.get_attribute("src")
+    assert page.locator("#confidence .words").count() == 0
+    page.get_by_label("Confidence of each word").check()
+    page.locator("#confidence .words").wait_for()
+    text_shown = page.locator("#confidence .words").inner_text()
+    best = page.locator("#translation textarea").input_value().replace("\0", "")  # which HTML cannot have
+    assert text_shown.split() == best.split()
 
     page.get_by_label("encoder", exact=True).check()
     changed = "before => ![before, undefined].includes(document.querySelector('#attention img')?.getAttribute('src'))"

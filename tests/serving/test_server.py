@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +15,10 @@ import httpx
 import pytest
 
 from vanilla_transformer import Glossary, phrasebook, translate
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
-from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
+from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
+from vanilla_transformer.serving.server import Limits
 
 from ..scripts.conftest import figures_of
 from ..system.conftest import output_of
@@ -31,13 +34,14 @@ OF_THE_SEARCH = ["--max-tokens", "30"]  # the model ends nothing by itself
 
 
 class Translator:
-    """Turns texts round; it notes its batches, and waits with the first one until it may go on."""
+    """Turns texts round; it notes its batches and their wishes, and waits with the first until it may go on."""
 
     def __init__(self):
-        self.batches, self.begun, self.may_go_on = [], Event(), Event()
+        self.batches, self.wishes, self.begun, self.may_go_on = [], [], Event(), Event()
 
-    def __call__(self, texts):
+    def __call__(self, texts, wish):
         self.batches.append(list(texts))
+        self.wishes.append(wish)
         self.begun.set()
         assert self.may_go_on.wait(timeout=20)
         if "bad" in texts:
@@ -89,18 +93,20 @@ def test_what_is_cancelled_is_not_translated(batcher, translator):
     assert translator.batches == [["first"], ["cd"]]
 
 
-def test_each_glossary_has_a_batch_of_its_own(translator):
-    def by_glossary(texts, glossary):
-        return [(text.upper(), glossary) for text in texts]
-
-    batcher = Batcher(Backend(translator, len, by_glossary), texts=6, tokens=99, seconds=1)
-    first, second = Glossary([("a", "b")]), Glossary([("a", "b")])
-    asked = (("ab", None), ("cd", first), ("ef", second), ("gh", first), ("ij", None), ("bad", first))
-    futures = [batcher.submit(*each) for each in asked]
+def test_each_wish_has_a_batch_of_its_own(translator):
     translator.may_go_on.set()
-    assert answers(futures) == ["ba", ("CD", first), ("EF", second), ("GH", first), "ji", ("BAD", first)]
+    batcher = Batcher(Backend(translator, len), texts=6, tokens=99, seconds=1)
+    none, sure, first, second = (
+        Wish(),
+        Wish(confidence=True),
+        Wish(Glossary([("a", "b")])),
+        Wish(Glossary([("a", "b")])),
+    )
+    asked = (("ab", none), ("cd", first), ("ef", second), ("gh", first), ("ij", none), ("kl", sure))
+    assert answers([batcher.submit(*each) for each in asked]) == ["ba", "dc", "fe", "hg", "ji", "lk"]
     batcher.close()
-    assert translator.batches == [["ab", "ij"]]
+    assert translator.batches == [["ab", "ij"], ["cd", "gh"], ["ef"], ["kl"]]
+    assert translator.wishes == [none, first, second, sure]
 
 
 def test_a_failure_is_told_and_survived(batcher, translator):
@@ -161,6 +167,25 @@ def test_a_request_of_several_texts(server, expected, sources):
     answer = post(server, ["", *sources[:8], " "])
     assert answer.status_code == 200
     assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
+
+
+def test_how_sure_the_model_is(server, random_translator, expected, sources, tmp_path):
+    asked = {"texts": ["", *sources[:3], "日本"], "confidence": True}
+    refused = httpx.post(f"{server}/translate", json=asked, timeout=60, trust_env=False)
+    assert (refused.status_code, "not calibrated" in refused.json()["error"]) == (422, True)
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
+    (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
+    by_command = output_of("translate", "--model", model, *OF_THE_SEARCH, "--json", "--confidence", *asked["texts"])
+    best = [json.loads(line)["translations"][0] for line in by_command.splitlines()]
+    with serving(str(model), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+        found = httpx.post(f"{url}/translate", json=asked, timeout=60, trust_env=False).json()
+        assert post(url, sources[:1]).json() == {"translations": [expected[sources[0]]]}
+    assert found["translations"] == [each["text"] for each in best]
+    assert found["confidences"] == [None, *(pytest.approx(each["confidence"], abs=1e-5) for each in best[1:])]
+    words = [[[word["word"], pytest.approx(word["probability"], rel=1e-3)] for word in each["words"]] for each in best]
+    assert found["words"] == words
+    assert found["unknown_words"] == [[], [], [], [], ["日本"]]
 
 
 def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):

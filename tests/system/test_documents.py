@@ -34,8 +34,8 @@ PAGES = [
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
             "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files", "terms",
-            "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune",
-            "convert-opus-mt", "read-attention", "classify",
+            "text-in-one-language", "speed-up-translation", "serve", "confidence", "evaluate-and-compare", "publish",
+            "fine-tune", "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -61,6 +61,7 @@ SHORTER_STILL = {
 }
 # What a command is told besides.
 MORE = {
+    "calibrate": ["--threshold", "median"],
     "prepare": ["--tokenizer.vocab_size", "500"],
     "tokenizer": ["--vocab-size", "500"],
     "finetune": ["--max_steps", "2", "--use_cpu"],

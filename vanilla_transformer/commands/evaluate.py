@@ -75,7 +75,7 @@ def evaluate(
     else:
         translations = translate_set(model, scored_set, device=device, **search_options(num_beams))
         systems = {" + ".join(map(str, model)): translations}
-    lists, language = scored_set.reference_lists, scored_set.language
+    lists, language = scored_set.reference_lists, scored_set.language | scored_set.source_lines
     if segments:
         rows = {name: score_segments(texts, lists, chosen, **language) for name, texts in systems.items()}
         print(_segments_report(rows, systems, json))

@@ -27,8 +27,9 @@ def serve(
     """Translates over HTTP, texts of several requests together in one batch, until SIGTERM or Ctrl-C.
 
     POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it. With
-    {"texts": [...], "glossary": [{"source": "...", "target": "..."}, ...]} it keeps to the glossary. There is no TLS
-    and no authentication: put a proxy in front of it for these.
+    {"texts": [...], "glossary": [{"source": "...", "target": "..."}, ...]} it keeps to the glossary; with
+    "confidence": true in the request it also says how sure a calibrated model is. There is no TLS and no
+    authentication: put a proxy in front of it for these.
 
     Args:
         model: A run folder, a model's folder or USER/NAME of the Hub; with ctranslate2 a folder that `export` has
@@ -54,11 +55,12 @@ def serve(
     check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body)
     check_positive(max_waiting=max_waiting, max_terms=max_terms)
     from ..serving import server
+    from ..serving.backend import Batcher, load_backend
 
     use_memory_well()
     limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting, max_terms)
-    loaded = server.load_backend(backend, model, num_beams, max_tokens, device)
-    server.serve(server.Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
+    loaded = load_backend(backend, model, num_beams, max_tokens, device)
+    server.serve(Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
 
 
 def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> None:

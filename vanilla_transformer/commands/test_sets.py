@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..evaluation.metrics import lacks_spaces, metric_named
+from ..evaluation.metrics import build_metric, lacks_spaces, metric_named
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
@@ -42,11 +42,20 @@ class ScoredSet:
         """The argument of scores that says into which language; undetermined if nothing says which."""
         return {"target_language": self.languages.target or "und"}
 
+    @property
+    def source_lines(self) -> dict[str, list[str] | None]:
+        """The argument of scores that has the sources."""
+        return {"sources": None if self.sources is None else self.sources.segments}
+
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The names, each once, after checking them."""
         for name in names:
             if metric_named(name).needs_language and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
+            if metric_named(name).needs_sources:
+                if self.sources is None:
+                    raise UsageError(f"{name} reads the sources too: give --sources FILE.")
+                build_metric(name)  # what it needs is missed before there is work that would be lost
         if self.languages.target and lacks_spaces(self.languages.target) and any("bleu" in name for name in names):
             logger.warning(
                 "%s is written without spaces, where no BLEU here finds words: report chrf.", self.languages.target

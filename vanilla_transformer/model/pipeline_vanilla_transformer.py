@@ -1,8 +1,20 @@
 """`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
 
+from functools import cached_property
+from pathlib import Path
+
+import torch
 from transformers import GenerationConfig, Pipeline
+from transformers.utils import cached_file
 
 from .code_vanilla_transformer import LANGUAGES_TASK
+from .confidence_vanilla_transformer import (
+    CONFIDENCE,
+    Calibration,
+    dropout_log_probabilities,
+    load_calibration,
+    token_log_probabilities,
+)
 from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 
@@ -19,7 +31,8 @@ _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not 
 class TranslationPipeline(Pipeline):
     """Translates texts with any sequence-to-sequence model: text in, `{"translation_text": ...}` out.
 
-    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores.
+    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores, and how sure
+    a calibrated model is.
 
     Example:
         >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
@@ -40,6 +53,8 @@ class TranslationPipeline(Pipeline):
             return_tensors: Whether to return `translation_token_ids` instead.
             return_scores: Whether to return a `score` too: the log-probability of a beam search's hypothesis divided by
                 its length penalty.
+            return_confidence: Whether to return a `confidence` too: the probability that the translation is good, by
+                the calibration beside the model's weights (`vanilla-transformer calibrate`).
             clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
             src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
             glossary: A [`Glossary`] of this package, or anything with its method `constraints`: terms that are to be
@@ -53,6 +68,7 @@ class TranslationPipeline(Pipeline):
 
         Raises:
             ValueError: An input is not a text.
+            OSError: A confidence is asked for, and the model is not calibrated.
         """
         if isinstance(inputs, list) and not inputs:
             return []
@@ -67,6 +83,7 @@ class TranslationPipeline(Pipeline):
         return_text: bool | None = None,
         return_tensors: bool | None = None,
         return_scores: bool | None = None,
+        return_confidence: bool | None = None,
         clean_up_tokenization_spaces: bool | None = None,
         src_lang: str | None = None,
         tgt_lang: str | None = None,
@@ -95,6 +112,8 @@ class TranslationPipeline(Pipeline):
         forward = dict(generate_options)
         if return_scores is not None:
             forward["return_scores"] = return_scores
+        if return_confidence:
+            forward["calibration"] = self._calibration
         return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
 
     def preprocess(
@@ -115,8 +134,26 @@ class TranslationPipeline(Pipeline):
             inputs["glossary"] = {"constraints": glossary.constraints(text, self.tokenizer)}
         return inputs
 
-    def _forward(self, inputs: dict, return_scores: bool = False, **options) -> dict:
-        """Token ids (batch, translations, length), and scores (batch, translations) if they are asked for."""
+    @cached_property
+    def _calibration(self) -> Calibration:
+        """That of the model, wherever it came from."""
+        name = self.model.name_or_path
+        path = cached_file(name, CONFIDENCE, _raise_exceptions_for_missing_entries=False)
+        return load_calibration(name if path is None else Path(path).parent)
+
+    def _forward(
+        self, inputs: dict, return_scores: bool = False, calibration: Calibration | None = None, **options
+    ) -> dict:
+        """Token ids (batch, translations, length), and scores and confidences (batch, translations) if asked for."""
+        if calibration is not None:
+            found = self._forward(inputs, return_scores, **options)
+            confidences = [
+                [self._confidence(source[mask == 1], ids, calibration) for ids in translations]
+                for source, mask, translations in zip(
+                    inputs["input_ids"], inputs["attention_mask"], found["output_ids"], strict=True
+                )
+            ]
+            return {**found, "confidences": torch.tensor(confidences, dtype=torch.float64)}
         batch = len(inputs["input_ids"])
         terms = inputs.pop("glossary", None)
         if terms is not None:
@@ -133,6 +170,17 @@ class TranslationPipeline(Pipeline):
         ids = output.sequences
         return {"output_ids": ids.view(batch, -1, ids.shape[1]), "scores": output.sequences_scores.view(batch, -1)}
 
+    def _confidence(self, source: torch.LongTensor, ids: torch.LongTensor, calibration: Calibration) -> float:
+        """The confidence in one translation: token ids of (source,) and of what was generated."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        target = torch.tensor(self.tokenizer(text_target=text).input_ids, device=source.device)
+        [tokens] = token_log_probabilities(self.model, {"input_ids": source[None]}, target[None]).tolist()
+        samples = []
+        if calibration.dropout_samples:
+            pair = source.tolist(), target.tolist()
+            samples = dropout_log_probabilities(self.model, *pair, calibration.dropout_samples, calibration.seed)
+        return calibration.confidence(tokens, samples)
+
     def postprocess(
         self, outputs: dict, return_tensors: bool = False, clean_up_tokenization_spaces: bool | None = None
     ) -> list[dict]:
@@ -145,9 +193,10 @@ class TranslationPipeline(Pipeline):
                 ids, skip_special_tokens=True, clean_up_tokenization_spaces=clean_up_tokenization_spaces
             )
             records.append({"translation_text": text})
-        if "scores" in outputs:
-            for record, score in zip(records, outputs["scores"][0].tolist(), strict=True):
-                record["score"] = score
+        for name in ("score", "confidence"):
+            if f"{name}s" in outputs:
+                for record, value in zip(records, outputs[f"{name}s"][0].tolist(), strict=True):
+                    record[name] = value
         return records
 
 

@@ -9,17 +9,12 @@ authentication: put a proxy in front of it for these.
 
 import asyncio
 import contextlib
-import queue
-import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from html import escape
 
 from .. import __version__
-from ..run.loading import load_engine
-from ..translation import Glossary, UsedTerm, translate_lines
+from ..translation import Glossary
+from .backend import Backend, Batcher, Wish
 
 
 try:
@@ -35,120 +30,6 @@ except ImportError as error:
 
 
 TERM_CHARACTERS = 100  # of a term of a glossary, or its translation
-LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
-
-
-# ----------------------------------------------------------------------------------------------------------- backends
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Texts to translations, one each, and a text to its number of tokens. Neither is re-entrant.
-
-    `by_glossary` returns with each translation the terms of its text; None: the search cannot keep to a glossary.
-    """
-
-    translate: Callable[[Sequence[str]], list[str]]
-    tokens_of: Callable[[str], int]
-    by_glossary: Callable[[Sequence[str], Glossary], list[tuple[str, tuple[UsedTerm, ...]]]] | None = None
-
-
-def load_backend(
-    kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
-) -> Backend:
-    """Loads a model, as `load_engine` does.
-
-    Args:
-        kind: torch or ctranslate2.
-        model: For torch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
-            `vanilla-transformer export`.
-        num_beams: Hypotheses of the beam search; the model's own setting if None.
-        max_tokens: Tokens that a translation may have; None: the model's own limit.
-        device: Where the model runs, as for `chosen_device`.
-    """
-    loaded, tokenizer = load_engine([model], kind, device)
-    given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
-    options = {name: value for name, value in given.items() if value is not None}
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **options)
-        return [best.text for best, *_ in found]
-
-    def by_glossary(texts: Sequence[str], glossary: Glossary) -> list[tuple[str, tuple[UsedTerm, ...]]]:
-        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, glossary=glossary, **options)
-        return [(best.text, best.terms) for best, *_ in found]
-
-    has_beams = (num_beams or loaded.generation_config.num_beams or 1) > 1
-    can = kind == "torch" and has_beams
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids), by_glossary if can else None)
-
-
-class Batcher:
-    """Puts texts that wait at the same time into one batch, and translates in a thread of its own.
-
-    A batch is closed as soon as it has `texts` texts or `tokens` tokens, or `seconds` after its first text. While one
-    is being translated the next texts gather, so under load nobody waits for the clock.
-    """
-
-    def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
-        self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
-        # None: no more will come.
-        self._waiting: queue.Queue[tuple[str, Glossary | None, Future] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
-        self._thread.start()
-
-    def submit(self, text: str, glossary: Glossary | None = None) -> Future:
-        """The future translation of a text; with a glossary, that and its terms.
-
-        If it is cancelled in time, the text is not translated.
-        """
-        answer: Future = Future()
-        self._waiting.put((text, glossary, answer))
-        return answer
-
-    def close(self) -> None:
-        """Returns when all that was submitted is answered."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        last = False
-        while not last:
-            batch, last = self._next_batch()
-            for glossary in dict.fromkeys(glossary for _, glossary, _ in batch):  # that of a request is one object
-                self._answer([(text, answer) for text, its, answer in batch if its is glossary], glossary)
-
-    def _answer(self, batch: list[tuple[str, Future]], glossary: Glossary | None) -> None:
-        texts = [text for text, _ in batch]
-        try:
-            found = self.backend.translate(texts) if glossary is None else self.backend.by_glossary(texts, glossary)
-            answered = list(zip(batch, found, strict=True))
-        except Exception as error:  # the server lives on, and tells those who asked
-            for _, answer in batch:
-                answer.set_exception(error)
-        else:
-            for (_, answer), translation in answered:
-                answer.set_result(translation)
-
-    def _next_batch(self) -> tuple[list[tuple[str, Glossary | None, Future]], bool]:
-        """A batch, and whether it is the last."""
-        batch, tokens, until = [], 0, None
-        while len(batch) < self.texts and tokens < self.tokens:
-            try:
-                following = self._waiting.get(timeout=None if until is None else max(0, until - time.monotonic()))
-            except queue.Empty:
-                break
-            if following is None:
-                return batch, True
-            text, glossary, answer = following
-            until = until or time.monotonic() + self.seconds
-            if answer.set_running_or_notify_cancel():
-                batch.append((text, glossary, answer))
-                tokens += self.backend.tokens_of(text)
-        return batch, False
-
-
-# ------------------------------------------------------------------------------------------------------------- server
 
 
 @dataclass(frozen=True)
@@ -177,6 +58,7 @@ class TranslationRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
     glossary: list[GlossaryEntry] | None = None
+    confidence: bool = False
 
 
 class TermUse(BaseModel):
@@ -188,10 +70,18 @@ class TermUse(BaseModel):
 
 
 class Translations(BaseModel):
-    """Its answer: the translations of the texts, in their order; with a glossary the terms of each."""
+    """Its answer: the translations of the texts, in their order.
+
+    With a glossary there are the terms of each text; with `confidence` the probability that its translation is good
+    (null for a blank one), the words of its translation with their probabilities, and the words of the text that the
+    model has not learned.
+    """
 
     translations: list[str]
     terms: list[list[TermUse]] | None = None
+    confidences: list[float | None] | None = None
+    words: list[list[tuple[str, float]]] | None = None
+    unknown_words: list[list[str]] | None = None
 
 
 class Refusal(BaseModel):
@@ -223,7 +113,8 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     async def service() -> dict:
         return {
             "service": f"Translation of texts, by vanilla_transformer {__version__}",
-            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}',
+            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}; '
+            'with "confidence": true also how sure the model is, if it is calibrated',
             "GET /health": "says whether the service is there, and how many requests are waiting",
             "GET /docs": "says how to use it, and its limits",
             "GET /openapi.json": "says so to programs",
@@ -246,32 +137,29 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     async def translate(request: Request) -> Response:
         nonlocal taken_on
         asked = _request_of(await _body_of(request, limits), limits)
-        glossary = _glossary_of(asked, batcher.backend, limits)
+        wish = _wish_of(asked, batcher.backend, limits)
         if taken_on >= limits.waiting:
             message = f"{limits.waiting:,} requests are waiting, no more can: try again later."
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            return await _translated(request, batcher, asked.texts, glossary)
+            return await _translated(request, batcher, asked.texts, wish)
         finally:
             taken_on -= 1
 
     return app
 
 
-async def _translated(request: Request, batcher: Batcher, texts: list[str], glossary: Glossary | None) -> Response:
+async def _translated(request: Request, batcher: Batcher, texts: list[str], wish: Wish) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, glossary)) for text in texts))
+    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish)) for text in texts))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answers.done():
             raise ClientDisconnect
         found = answers.result()
-        if glossary is None:
-            return JSONResponse({"translations": found})
-        terms = [[asdict(term) for term in terms] for _, terms in found]
-        return JSONResponse({"translations": [text for text, _ in found], "terms": terms})
+        return JSONResponse({name: [each[name] for each in found] for name in found[0]})
     finally:
         gone.cancel()
         answers.cancel()  # texts whose turn has not come need not be translated
@@ -326,11 +214,13 @@ def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
     return asked
 
 
-def _glossary_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Glossary | None:
-    """The glossary of a request, if it has one. HTTPException says with a status which rule it breaks."""
+def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wish:
+    """What a request wants beside translations. HTTPException says with a status which rule that breaks."""
+    if asked.confidence and not backend.is_calibrated:
+        raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
     if not asked.glossary:
-        return None
-    if backend.by_glossary is None:
+        return Wish(confidence=asked.confidence)
+    if not backend.has_beams:
         raise HTTPException(422, "This server has no beam search of torch, and so no glossary: leave it out.")
     pairs = [(entry.source, entry.target) for entry in asked.glossary]
     if sum(1 + (target or "").count("|") for _, target in pairs) > limits.terms:
@@ -338,7 +228,7 @@ def _glossary_of(asked: TranslationRequest, backend: Backend, limits: Limits) ->
     if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
         raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
     try:
-        return Glossary(pairs)
+        return Wish(Glossary(pairs), asked.confidence)
     except ValueError as error:
         raise HTTPException(422, str(error)) from error
 
@@ -371,6 +261,9 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>With a glossary the answer says which of its terms each translation has.</p>
 <pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}
 {{"translations":["Der Hund ist alt."],"terms":[[{{"source":"dog","targets":["Hund","Köter"],"used":"Hund"}}]]}}</pre>
+<p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
+that each translation is good; <code>words</code>, those of each translation with their probabilities; and
+<code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

@@ -130,7 +130,8 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
     if args.merge_adapter and args.lora_rank is None:
         raise ValueError("--merge_adapter needs adapters: give --lora_rank.")
     for name in args.metric:
-        metric_named(name)
+        if metric_named(name).needs_sources:
+            raise ValueError(f"--metric {name} reads the sources too: score the finished model by `evaluate`.")
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
     if training_args.do_train and resume is None and last is not None:
         raise ValueError(f"{output} has checkpoints: go on with --resume_from_checkpoint last, or name another folder.")

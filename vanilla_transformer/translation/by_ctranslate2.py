@@ -109,6 +109,8 @@ class Ctranslate2Engine:
             raise ValueError("CTranslate2 cannot keep to a glossary: translate by torch, with the model itself.")
         if decoding.align:
             raise ValueError("CTranslate2 gives no alignments of words.")
+        if decoding.calibration is not None:
+            raise ValueError("CTranslate2 gives no confidence: translate with torch.")
         each, beams = decoding.num_return_sequences, decoding.num_beams
         if not decoding.do_sample and each > beams:
             raise ValueError(f"num_return_sequences is {each}, more than num_beams, which is {beams}.")

@@ -13,6 +13,7 @@ from ..attention.weights import align_words
 from ..model.generation_vanilla_transformer import SourceLengthLimit
 from ..worker_processes import worker_processes
 from .decoding import Batch, Decoding, Hypothesis
+from .likelihood import likelihoods
 
 
 class TorchEngine:
@@ -82,13 +83,17 @@ class TorchEngine:
             scores = None
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
-        alignments = [None] * len(texts)
+        alignments = likely = [None] * len(texts)
+        calibration, each = self.decoding.calibration, len(texts) // len(batch.texts)
+        sources = [text for text in batch.texts for _ in range(each)]
+        pairs = list(zip(sources, texts, strict=True))
         if self.decoding.align:
-            each = len(texts) // len(batch.texts)
-            sources = [text for text in batch.texts for _ in range(each)]
-            alignments = align_words(model, tokenizer, list(zip(sources, texts, strict=True)))
+            alignments = align_words(model, tokenizer, pairs)
+        if calibration is not None:
+            passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
+            likely = likelihoods(model, tokenizer, pairs, **passes)
         cut = self._cut(output, batch)
-        return [Hypothesis(*each) for each in zip(texts, scores, alignments, cut, strict=True)]
+        return [Hypothesis(*each) for each in zip(texts, scores, alignments, cut, likely, strict=True)]
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""

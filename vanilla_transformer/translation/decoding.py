@@ -1,18 +1,20 @@
 """How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from transformers import GenerationConfig
 
 from ..attention.weights import WordAlignment
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
 from .glossary import UsedTerm
+from .likelihood import Likelihood
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
-_NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given"}
+_NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given", "calibration"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Hypothesis:
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
     the limit of its length ended it, or a part of it. `terms` are those of a glossary that are in the sentence.
+
+    `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
+    both only if they were asked for, and not for a blank line.
     """
 
     text: str
@@ -29,13 +34,22 @@ class Hypothesis:
     alignment: WordAlignment | None = None
     cut: bool = False
     terms: tuple[UsedTerm, ...] | None = None
+    likelihood: Likelihood | None = None
+    confidence: float | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""
         score = None if self.score is None or other.score is None else self.score + other.score
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
         terms = None if self.terms is None or other.terms is None else self.terms + other.terms
-        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, terms)
+        likelihood = None if None in (self.likelihood, other.likelihood) else self.likelihood + other.likelihood
+        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, terms, likelihood)
+
+    def judged_by(self, calibration: Calibration) -> "Hypothesis":
+        """Itself, with its `confidence`."""
+        if self.likelihood is None:
+            return self
+        return replace(self, confidence=calibration.confidence(self.likelihood.tokens, self.likelihood.samples))
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,7 @@ class Decoding:
     align: bool = False  # translations are to be aligned with their sources
     constrained: bool = False  # batches may have constraints
     scores: bool = False
+    calibration: Calibration | None = None  # translations are to have a `confidence` by it
     given: Mapping  # the call's own options, for `generate()`
 
     @classmethod
@@ -87,6 +102,7 @@ class Decoding:
         prefix: Sequence[int] = (),
         align: bool = False,
         constrained: bool = False,
+        calibration: Calibration | None = None,
         offset: int | None = MAX_LENGTH_OFFSET,
     ) -> "Decoding":
         """Settles how a model translates.
@@ -94,7 +110,7 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions, prefix, align, constrained: See the fields.
+            positions, prefix, align, constrained, calibration: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
 
         Raises:
@@ -116,6 +132,7 @@ class Decoding:
             **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
             constrained=constrained,
             scores=bool(options.get("return_dict_in_generate")),
+            calibration=calibration,
             given=MappingProxyType(dict(options)),
         )
         if constrained and (decoding.num_beams == 1 or decoding.do_sample):

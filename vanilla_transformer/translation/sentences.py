@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
 from .decoding import Batch, Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, constraints_of, used_terms
+from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
 
 
@@ -76,6 +76,7 @@ def translate_lines(
     longest: int | None = None,
     align: bool = False,
     glossary: Glossary | None = None,
+    calibration: Calibration | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -94,6 +95,7 @@ def translate_lines(
             one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
             number.
         align: Whether hypotheses are to have an `alignment`.
+        calibration: The model's own, by which hypotheses are to have a `confidence`; see `load_calibration`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
             they share the weights.
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
@@ -117,6 +119,7 @@ def translate_lines(
         prefix=given,
         align=align,
         constrained=glossary is not None,
+        calibration=calibration,
     )
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = kind(model, tokenizer, decoding)
@@ -137,7 +140,7 @@ def translate_lines(
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                yield hypotheses
+                yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
 
 
 def _translations(
@@ -198,7 +201,6 @@ class PairScore:
         return self.log_probability / self.tokens
 
 
-@torch.no_grad()
 def score_pairs(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
@@ -220,21 +222,10 @@ def score_pairs(
     targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
     decoding = Decoding.resolve({}, model.generation_config)
     found: dict[int, PairScore] = {}
-    was_training = model.training
-    model.eval()
-    try:
-        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for batch in batches_by_length(range(len(pairs)), lengths, batch_tokens):
-            inputs = tokenizer.pad({"input_ids": [sources[i] for i in batch]}, return_tensors="pt").to(model.device)
-            labels = pad_sequence([torch.tensor(targets[i]) for i in batch], batch_first=True, padding_value=-100)
-            labels = labels.to(model.device)
-            scores = model(**inputs, labels=labels).logits.float().log_softmax(dim=-1)  # (batch, target, vocabulary)
-            chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
-            for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
-                penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
-                found[i] = PairScore(total, len(targets[i]), total / penalty)
-            if on_progress is not None:
-                on_progress(len(batch))
-    finally:
-        model.train(was_training)
+    for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets, batch_tokens):
+        for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
+            penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
+            found[i] = PairScore(total, len(targets[i]), total / penalty)
+        if on_progress is not None:
+            on_progress(len(batch))
     return [found[i] for i in range(len(pairs))]
