@@ -306,8 +306,8 @@ def test_ctranslate2(random_translator, sources, tmp_path):
     output_of("export", random_translator, "--output", tmp_path / "exported")
     expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
     backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
-    assert backend.translate(["", *sources, " "]) == ["", *expected, ""]
-    assert backend.translate([""]) == [""]
+    for texts, translations in ((["", *sources, " "], ["", *expected, ""]), ([""], [""])):
+        assert backend.translate(texts, Wish()) == [{"translations": text} for text in translations]
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path):

@@ -92,8 +92,8 @@ class TorchEngine:
         if calibration is not None:
             passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
             likely = likelihoods(model, tokenizer, pairs, **passes)
-        cut = self._cut(output, batch)
-        return [Hypothesis(*each) for each in zip(texts, scores, alignments, cut, likely, strict=True)]
+        found = zip(texts, scores, alignments, self._cut(output, batch), likely, strict=True)
+        return [Hypothesis(*each, likelihood=likelihood) for *each, likelihood in found]
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
