@@ -260,6 +260,8 @@ def test_override_replaces_one_value(write):
         ("training.max_steps", "2000", 2000),
         ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
+        ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
+        ("training.augmentation.typos", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float
         ("training.bf16", "true", True),
         ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),
@@ -288,6 +290,7 @@ def test_override_keeps_what_is_beside_it(write):
 def test_override_is_checked_like_the_file(write):
     for name, text, message in (
         ("training.max_step", "3", r"training.max_step is unknown; did you mean training.max_steps\?"),
+        ("training.augmentation", "upper", r"training.augmentation must be dict, not 'upper'"),
         ("training.max_steps", "many", r"training.max_steps must be int, not 'many'"),
         ("description.length", "3", r"description.length is unknown: description has no fields"),
         ("data.train", "[a", r"data.train: '\[a' is not a YAML value"),
