@@ -161,7 +161,9 @@ FORMS = {
         Form("lower", False, "no capitals", lambda text, generator: text.lower()),
         Form("no_end_punctuation", True, "no full stop or other sign at the end", _without_end_punctuation),
         Form("doubled_end_punctuation", True, "the sign at the end two or three times", _doubled_end_punctuation),
-        Form("typos", False, f"{TYPO_SHARE:.0%} of the letters mistyped: neighbouring keys, swaps, omissions", typos),
+        Form(
+            "typos", False, f"one letter in {1 / TYPO_SHARE:.0f} mistyped: neighbouring keys, swaps, omissions", typos
+        ),
         Form("no_diacritics", False, "letters without accents, dots and strokes", _without_diacritics),
         Form("noise", True, "a few symbols or emoji in front or behind, the same on both sides", _with_noise),
     )
