@@ -33,7 +33,7 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
+            "own-data", "parse", "dirty-data", "robust", "many-gpus", "resume-and-crashes", "memory", "translate-files",
             "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune",
             "convert-opus-mt", "read-attention", "classify",
         )
