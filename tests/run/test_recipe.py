@@ -237,6 +237,13 @@ def test_bpe_dropout_needs_bpe(write):
         load_recipe(write(training=dropout, tokenizer={"kind": "wordpiece"}))
 
 
+def test_augmentation_is_not_for_trees(write):
+    augmentation = {"augmentation": {"upper": 0.1}}
+    assert load_recipe(write(training=augmentation)).training == augmentation
+    with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
+        load_recipe(write(training=augmentation, evaluation={"metrics": ["evalb"]}))
+
+
 def test_types_are_known_after_another_parser_changed_the_fields(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
     with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):
