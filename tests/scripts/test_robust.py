@@ -20,7 +20,7 @@ def test_the_rungs_are_recipes_that_differ_in_augmentation():
     plain, other = robust.read_ladder(robust.RUNGS).values()
     for rung in (plain, other):
         load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
-    assert other.overrides.keys() - plain.overrides.keys() == {"training.augmentation"}
+    assert other.overrides.keys() - plain.overrides.keys() == {"training.augmentation", "training.max_steps"}
 
 
 def test_models_are_trained_once_and_each_form_is_translated_once(tmp_path, monkeypatch, capsys):
