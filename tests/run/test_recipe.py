@@ -237,6 +237,13 @@ def test_bpe_dropout_needs_bpe(write):
         load_recipe(write(training=dropout, tokenizer={"kind": "wordpiece"}))
 
 
+def test_augmentation_is_not_for_trees(write):
+    augmentation = {"augmentation": {"upper": 0.1}}
+    assert load_recipe(write(training=augmentation)).training == augmentation
+    with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
+        load_recipe(write(training=augmentation, evaluation={"metrics": ["evalb"]}))
+
+
 def test_types_are_known_after_another_parser_changed_the_fields(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
     with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):
@@ -260,6 +267,8 @@ def test_override_replaces_one_value(write):
         ("training.max_steps", "2000", 2000),
         ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
+        ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
+        ("training.augmentation.typos", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float
         ("training.bf16", "true", True),
         ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),
@@ -288,6 +297,7 @@ def test_override_keeps_what_is_beside_it(write):
 def test_override_is_checked_like_the_file(write):
     for name, text, message in (
         ("training.max_step", "3", r"training.max_step is unknown; did you mean training.max_steps\?"),
+        ("training.augmentation", "upper", r"training.augmentation must be dict, not 'upper'"),
         ("training.max_steps", "many", r"training.max_steps must be int, not 'many'"),
         ("description.length", "3", r"description.length is unknown: description has no fields"),
         ("data.train", "[a", r"data.train: '\[a' is not a YAML value"),

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset
 
 from .batching import TokenBatchSampler
 from .encoding import EncodingReport, PairLimits, encode_pairs
+from .rewriting import rewritten_windows
 from .tokenizer import tag_ids
 
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from .corpora import Pair, PairStream
-    from .subword_dropout import BPEDropout
+    from .rewriting import Rewriter
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class TokenBatchStream(IterableDataset):
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
 
     Attributes:
-        bpe_dropout: What cuts the pairs into other pieces, and into batches again, if set before it is iterated over.
+        rewriters: What rewrites the pairs, which are then cut into batches again, if set before it is iterated over.
 
     Raises:
         ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
@@ -106,7 +107,7 @@ class TokenBatchStream(IterableDataset):
         self._vocabulary = hashlib.sha256(pieces.encode()).hexdigest()
         self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
         self.readers, self.passes, self.collate = readers, passes, collate
-        self.bpe_dropout: BPEDropout | None = None
+        self.rewriters: Sequence[Rewriter] = ()
         self.report = EncodingReport()  # of the pools that have been used up
         self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
 
@@ -122,10 +123,12 @@ class TokenBatchStream(IterableDataset):
         Raises:
             ValueError: It was another stream: of another corpus or vocabulary, in other batches or processes.
         """
-        for name, value in {"bpe_dropout": None, **self._identity()}.items():
-            if state.get(name) != value:
+        now = self._identity()
+        for name in dict.fromkeys((*now, *state)):
+            before, value = state.get(name), now.get(name)
+            if name not in ("begin", "used", "report") and before != value:
                 raise ValueError(
-                    f"The stream cannot go on from where it was: {name} was {state.get(name)!r} and is {value!r} now. "
+                    f"The stream cannot go on from where it was: {name} was {before!r} and is {value!r} now. "
                     "Resume with what it was begun with."
                 )
         self._begin, self._used = _Place(**state["begin"]), state["used"]
@@ -138,7 +141,7 @@ class TokenBatchStream(IterableDataset):
             "vocabulary": self._vocabulary,
             "limits": None if self.limits is None else asdict(self.limits),
             **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
-            **({} if self.bpe_dropout is None else {"bpe_dropout": self.bpe_dropout.p}),
+            **dict(entry for each in self.rewriters for entry in each.identity.items()),
         }
 
     # ----------------------------------------------------------------------------------------------------- batches
@@ -166,10 +169,10 @@ class TokenBatchStream(IterableDataset):
 
     def _batches_left(self, pool: _Pool) -> Iterator[list[dict]]:
         batches = ([{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in each] for each in pool.batches)
-        if self.bpe_dropout is None:
+        if not self.rewriters:
             return islice(batches, self._used, None)
         key = (self.seed, self.rank, pool.begin.epoch, pool.begin.unit, pool.begin.row)
-        return self.bpe_dropout.windows(batches, key, self.max_tokens, self._used)
+        return rewritten_windows(self.rewriters, batches, key, self.max_tokens, self._used)
 
     def _end_pass(self, passes: int) -> None:
         logger.info("Pass %d over %s has ended; so far %s.", passes, self.pairs.name, self.report)

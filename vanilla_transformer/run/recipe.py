@@ -168,6 +168,8 @@ class Recipe:
                 f"training.bpe_dropout needs tokenizer.kind = bpe, not {self.tokenizer.kind}: it leaves out merges, "
                 "and word pieces have none"
             )
+        if self.training.get("augmentation") and self.is_parser:
+            raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
