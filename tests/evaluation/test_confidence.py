@@ -7,9 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
 
 from vanilla_transformer.evaluation import confidence
+
+
+optimize, stats = (
+    pytest.importorskip(f"scipy.{name}", reason="it comes with evaluate") for name in ("optimize", "stats")
+)
 
 
 def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -36,11 +36,11 @@ def calibrate(
     picture: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Calibrates a model's confidence: the probability that a translation of its is good, for `translate --confidence`.
+    """Calibrates a model's confidence, the probability that a translation is good, for `translate --confidence`.
 
-    It translates text whose references are known, fits to one part of it how likely a good translation is, and says how
-    well that holds for the rest. Use validation text: neither what the model was trained on, nor a test set. It writes
-    confidence.json beside the model's weights, for a model of the Hub in the cache; `publish` takes it along.
+    It translates text whose references are known, fits the probability to one part of it, and says how well it holds
+    for the rest. Use validation text: neither what the model was trained on, nor a test set. It writes confidence.json
+    beside the model's weights, for a model of the Hub in the cache; `publish` takes it along.
 
     Args:
         model: A run folder, a model's folder or USER/NAME of the Hub.
@@ -73,6 +73,8 @@ def calibrate(
     if picture is not None:
         check_picture(picture)
     limit = _limit(threshold)
+    if not 0 < held_out < 1:
+        raise UsageError(f"--held-out must be above 0 and below 1, not {held_out:g}.")
     languages = model_languages(model, Languages(source_language, target_language))
     scored_set = read_set(test_set, references, sources, languages)
     if scored_set.sources is None:
@@ -82,14 +84,11 @@ def calibrate(
     loaded, tokenizer = load_engine([folder], device=device)
     texts, passes = scored_set.sources.segments, {"dropout_samples": dropout_samples, "seed": seed}
     with tqdm(total=len(texts), unit="sentence", disable=not sys.stderr.isatty()) as bar:
-        judged = calibrating.judged_translations(
-            loaded, tokenizer, texts, scored_set.reference_lists, on_progress=bar.update, **passes,
-            **search_options(num_beams),
-        )  # fmt: skip
-    found, measured = calibrating.calibrate(
-        judged, threshold=limit, held_out=held_out, weights_sha256=sha256_of_weights(folder), **passes,
-        set=scored_set.name, num_beams=num_beams or loaded.generation_config.num_beams,
-    )  # fmt: skip
+        options = {"on_progress": bar.update, **passes, **search_options(num_beams)}
+        judged = calibrating.judged_translations(loaded, tokenizer, texts, scored_set.reference_lists, **options)
+    record = {"set": scored_set.name, "num_beams": num_beams or loaded.generation_config.num_beams}
+    record["weights_sha256"] = sha256_of_weights(folder)
+    found, measured = calibrating.calibrate(judged, threshold=limit, held_out=held_out, **passes, **record)
     if picture is not None:
         plot_confidence(
             measured.confidences, measured.good, picture, good_means=f"chrF of {found.threshold:.4g} or more"

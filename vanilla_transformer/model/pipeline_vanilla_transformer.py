@@ -138,8 +138,10 @@ class TranslationPipeline(Pipeline):
     def _calibration(self) -> Calibration:
         """That of the model, wherever it came from."""
         name = self.model.name_or_path
-        path = cached_file(name, CONFIDENCE, _raise_exceptions_for_missing_entries=False)
-        return load_calibration(name if path is None else Path(path).parent)
+        try:
+            return load_calibration(Path(cached_file(name, CONFIDENCE)).parent)
+        except OSError:  # which says nothing of calibrations
+            return load_calibration(name)
 
     def _forward(
         self, inputs: dict, return_scores: bool = False, calibration: Calibration | None = None, **options
