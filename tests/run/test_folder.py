@@ -98,7 +98,7 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path):
         "os.geteuid() or os.seteuid(65534); RunFolder(sys.argv[1]).good_checkpoints()"
     )
     if os.geteuid() == 0:  # pytest's folders are nobody else's to look into
-        for folder in (folder.parent, tmp_path, *itertools.takewhile(lambda each: each != Path(gettempdir()), tmp_path.parents)):
+        for folder in (tmp_path, *itertools.takewhile(lambda each: each != Path(gettempdir()), tmp_path.parents)):
             folder.chmod(0o755)
     done = PACKAGE.run(code, tmp_path)
     assert done.stderr.splitlines()[-1].startswith("PermissionError")
