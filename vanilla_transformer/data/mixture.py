@@ -145,6 +145,23 @@ class Mixture(PairStream):
         )
 
 
+def difference(before: Mapping, now: Mapping) -> str | None:
+    """How `data.train` of one identity differs from that of another, apart from the text; None if it does not."""
+    old, new = (each.get("mixture", [None]) for each in (before, now))
+    if len(old) != len(new):
+        return f"{len(old)} {'corpus' if len(old) == 1 else 'corpora'} in data.train, not {len(new)}"
+    if None in (*old, *new):
+        return None
+    weights = [" to ".join(str(part["copies"]) for part in parts) for parts in (old, new)]
+    if weights[0] != weights[1]:
+        return f"weights of {weights[0]} in data.train, not {weights[1]}"
+    for number, (was, is_now) in enumerate(zip(old, new, strict=True)):
+        for name in ("tag", "vocabulary"):
+            if was[name] != is_now[name]:
+                return f"data.train[{number}].{name} = {was[name]!r}, not {is_now[name]!r}"
+    return None
+
+
 def _in_units(corpus: TextCorpus) -> PairStream:
     """Text in memory as a stream; a unit has pairs from all over it."""
     units = -(-len(corpus.pairs) // UNIT_PAIRS)

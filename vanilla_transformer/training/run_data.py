@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
 from ..data.corpora import Corpus, PairStream, TextCorpus, open_stream, read_corpus
-from ..data.mixture import Mixture, open_mixture
+from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.tokenizer import load_tokenizer
 from ..files import write_json, written_beside
@@ -90,12 +90,18 @@ class RunData:
         before = folder.data_record()
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint
-            if old and old != new:
-                raise ValueError(
-                    f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
-                    f"{old[:12]}…): restore it, go on with the run's own recipe (vanilla-transformer train --resume "
-                    f"{folder.path}), or choose another output folder."
-                )
+            if not old or old == new:
+                continue
+            remedy = (
+                f"go on with the run's own recipe (vanilla-transformer train --resume {folder.path}), or choose "
+                "another output folder."
+            )
+            if changed := difference(before[name].get("corpus", {}), corpus.identity):
+                raise ValueError(f"{folder.path} was begun with {changed}: {remedy}")
+            raise ValueError(
+                f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
+                f"{old[:12]}…): restore it, {remedy}"
+            )
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
         """Learns the vocabulary from the training text, or takes that of a prepared corpus, unless the run has one."""
