@@ -10,7 +10,6 @@ Each has a `fingerprint`, gives its text by `texts()` and its token ids by `enco
 
 import hashlib
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from .batch_stream import TokenBatchStream
     from .encoding import EncodingReport, PairLimits
     from .tokenizer import TokenizerSettings
-
-logger = logging.getLogger(__name__)
 
 ROWS_PER_UNIT = 10_000
 
@@ -70,7 +67,6 @@ class Corpus:
 
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(self.texts()), settings, tags=self.tags, show_progress=show_progress)
-        logger.info("Learned a %s vocabulary of %s pieces.", settings.kind, f"{len(tokenizer):,}")
         tokenizer.save_pretrained(folder)
         words.save(folder, tokenizer)
 

@@ -9,6 +9,7 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+
+logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "</s>", "<unk>")
 """The special tokens in the order of their ids. `<s>` starts the decoder; no text ever needs `<unk>`."""
@@ -110,6 +113,8 @@ def learn_tokenizer(
             f"asked for {settings.vocab_size:,} pieces, the text allows at most {size:,}; lower tokenizer.vocab_size"
         )
     tokenizer.add_special_tokens(list(tags))
+    behind = f", and the tag{'s' * (len(tags) > 1)} {', '.join(tags)} behind them" if tags else ""
+    logger.info("Learned a %s vocabulary of %s pieces%s.", settings.kind, f"{size:,}", behind)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=BOS_TOKEN,
