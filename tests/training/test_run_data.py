@@ -80,3 +80,20 @@ def test_a_resume_with_other_corpora_says_what_has_changed(recipe, tmp_path):
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             data_of(train).check_same(RunFolder(tmp_path))
+
+
+def test_what_is_wrong_with_a_corpus_names_its_field(recipe, tmp_path):
+    (tmp_path / "empty.tsv").write_text("")
+    good, missing, empty = ["train.de", "train.en"], "nowhere.tsv", "empty.tsv"
+    for fields, message in (
+        ({"train": missing}, "data.train: There is no corpus "),
+        ({"train": empty, "stream": True, "validation": missing}, "data.validation: There is no corpus "),
+        ({"train": []}, "data.train: [] is no corpus: give "),
+        ({"train": [{"corpus": good}, {"corpus": missing}]}, "data.train[1].corpus: There is no corpus "),
+        ({"train": [{"corpus": good}, {"corpus": empty}]}, "data.train[1].corpus: The corpus empty.tsv is empty."),
+        ({"train": [{"corpus": ""}, {"corpus": good}]}, "data.train[0].corpus: "),
+        ({"train": [{"corpus": good}, {"corpus": []}], "stream": True}, "data.train[1].corpus: [] is no corpus: give "),
+        ({"train": good, "test": {"other": empty}}, "data.test.other: The corpus empty.tsv is empty."),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match="^" + re.escape(message)):
+            vocabulary_of(with_data(recipe, **fields), tmp_path / "run")

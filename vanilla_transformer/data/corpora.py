@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -262,6 +263,17 @@ def open_stream(
         patience=0.0,
         pairs=sum(unit.rows for unit in units),
     )
+
+
+@contextmanager
+def naming_in_errors(field: str) -> Iterator[None]:
+    """Puts the field of a recipe that a corpus is of in front of what is wrong with it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{field}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from error
 
 
 def _two_languages(source: str, target: str) -> tuple[str, str]:
