@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from ..translation import Hypothesis, PairScore
+    from ..translation.lines import UnknownWordsWarnings
 
 
 logger = logging.getLogger(__name__)
@@ -168,11 +169,9 @@ def translations_of(
     """
     from tqdm import tqdm
 
-    from ..data.known_words import UnknownWords
     from ..files import temporary_folder
-    from ..run.loading import find_model, known_words_of, load_engine, load_model
+    from ..run.loading import find_model, load_engine, load_model
     from ..translation import ExportedModel, translate_lines
-    from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
     sources: collections.deque[str] = collections.deque()  # of the block that is being translated
@@ -197,14 +196,7 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        warnings = None
-        if warn:
-            try:
-                known = known_words_of(models)
-            except ValueError as error:  # a damaged list of words does not stop the translation
-                logger.warning("%s Words that the model has not learned are not looked for.", error)
-                known = None
-            warnings = UnknownWordsWarnings(UnknownWords(tokenizer, known))
+        warnings = warnings_of_unknown_words(models, tokenizer) if warn else None
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -212,6 +204,20 @@ def translations_of(
             yield source, hypotheses
         if warnings is not None:
             warnings.sum_up()
+
+
+def warnings_of_unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWordsWarnings":
+    """What warns of words of a line that the models cannot know."""
+    from ..data.known_words import UnknownWords
+    from ..run.loading import known_words_of
+    from ..translation.lines import UnknownWordsWarnings
+
+    try:
+        known = known_words_of(models)
+    except ValueError as error:  # a damaged list of words does not stop the translation
+        logger.warning("%s Words that the model has not learned are not looked for.", error)
+        known = None
+    return UnknownWordsWarnings(UnknownWords(tokenizer, known))
 
 
 def _check_backend(backend, models: list[Path], attention, workers: int, seed, quantize, device: str) -> None:
