@@ -33,9 +33,9 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
-            "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune",
-            "convert-opus-mt", "read-attention", "classify",
+            "own-data", "little-text", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory",
+            "translate-files", "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare",
+            "publish", "fine-tune", "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
