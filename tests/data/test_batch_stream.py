@@ -137,6 +137,27 @@ def test_stopped_anywhere_any_number_of_times(new, whole, dropped, rewritten, da
     assert last.report.pairs == 2 * 12 * ROWS
 
 
+def test_passes_are_counted_and_go_on_from_any_place(new):
+    # A pool has 150 pairs, and nothing is dropped: in every pass pools end after 150, 300, 450 and 480.
+    ends = [*range(150, 480, 150), *range(480, 960, 150), 960]
+    for pairs, at_ends in (
+        (12 * ROWS, [pairs / 480 for pairs in ends]),
+        (None, [(pairs // 480) + (pairs % 480 - 1) // ROWS / 12 if pairs % 480 else pairs / 480 for pairs in ends]),
+    ):
+        stream, given, passes = new(made_up(pairs=pairs)), 0, {}
+        for batch in stream:
+            given += len(batch)
+            passes[given] = stream.passes_done
+        assert [passes[pairs] for pairs in ends] == pytest.approx(at_ends)
+        assert sorted(passes.values()) == [*passes.values()]
+        first = new(made_up(pairs=pairs))
+        for _ in zip(range(len(passes) // 3), first, strict=False):
+            state = first.state_dict()
+        resumed = new(made_up(pairs=pairs))
+        resumed.load_state_dict(state)
+        assert [resumed.passes_done for _ in resumed] == [*passes.values()][len(passes) // 3 :]
+
+
 def corpora():
     """Units of pairs that are all different, with the lengths of their sides; some units are empty."""
     length = st.integers(0, 40)

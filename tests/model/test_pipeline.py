@@ -7,6 +7,7 @@ from transformers import pipeline
 
 from vanilla_transformer import Glossary
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
+from vanilla_transformer.run.recipe import DataSettings, Recipe
 
 from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
@@ -37,6 +38,19 @@ def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
     for name in ("parts", "whole"):
         again = pipeline("translation_en_to_de", model=str(tmp_path / name), max_length_offset=3)
         assert again(TEXTS) == translator(TEXTS)
+
+
+def test_languages_that_the_recipe_does_not_have_are_refused(model, tokenizer, tmp_path):
+    for saved in (model, tokenizer):
+        saved.save_pretrained(tmp_path)
+    for source, target in (("en", "de"), ("no", "pt_BR")):  # in YAML a bare no is not a text
+        recipe = Recipe(DataSettings(source, target, "a.tsv", "b.tsv"))
+        (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+        for task in ("translation", f"translation_{source}_to_{target}", f"translation_{source}_to_{target[:2]}"):
+            pipeline(task, model=str(tmp_path))
+        for task in (f"translation_{target}_to_{source}", f"translation_{source}_to_fr"):
+            with pytest.raises(ValueError, match=f"translates {source} to {target}, not .*_{source}_to_{target}"):
+                pipeline(task, model=str(tmp_path))
 
 
 def test_other_removed_tasks_stay_removed(model):

@@ -35,8 +35,9 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "parse", "dirty-data", "robust", "many-gpus", "resume-and-crashes", "memory", "translate-files",
-            "terms", "text-in-one-language", "speed-up-translation", "serve", "confidence", "evaluate-and-compare",
+            "own-data", "little-text", "parse", "dirty-data", "robust", "many-gpus", "resume-and-crashes", "memory",
+            "translate-files", "terms", "text-in-one-language", "speed-up-translation", "serve", "confidence",
+            "evaluate-and-compare",
             "publish", "fine-tune", "convert-opus-mt", "read-attention", "classify",
         )
     ),

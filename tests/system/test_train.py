@@ -244,7 +244,7 @@ def test_debug_shows_the_traceback():
 def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
     options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
     done = finished("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
-    assert done.stderr == "Learned a vocabulary of 400 pieces.\n"
+    assert done.stderr == "Learned a bpe vocabulary of 400 pieces.\n"
     assert "of 600 pairs kept" in done.stdout
     assert "target over 20 tokens" in done.stdout
     prepared = tmp_path / "prepared"

@@ -187,7 +187,6 @@ def translations_of(
     from ..files import temporary_folder
     from ..run.loading import find_model, load_engine, load_model
     from ..translation import ExportedModel, translate_lines
-    from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
     sources: collections.deque[str] = collections.deque()  # of the block that is being translated
@@ -212,7 +211,7 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        warnings = UnknownWordsWarnings(_unknown_words(tokenizer, models)) if warn else None
+        warnings = UnknownWordsWarnings(unknown_words(models, tokenizer)) if warn else None
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -301,10 +300,10 @@ def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", C
     calibration = calibration_of(models)
     if not as_json:  # the warnings say it
         return calibration, None
-    return calibration, _unknown_words(load_its_tokenizer(find_model(models[0])), models)
+    return calibration, unknown_words(models, load_its_tokenizer(find_model(models[0])))
 
 
-def _unknown_words(tokenizer: "PreTrainedTokenizerBase", models: list[Path]) -> "UnknownWords":
+def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
     """What finds words that the models cannot know."""
     from ..data.known_words import UnknownWords
     from ..run.loading import known_words_of

@@ -110,6 +110,7 @@ class TokenBatchStream(IterableDataset):
         self.rewriters: Sequence[Rewriter] = ()
         self.report = EncodingReport()  # of the pools that have been used up
         self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
+        self._end, self._batches = self._begin, 1  # where it ends, and its batches: known once it has been read
 
     # ------------------------------------------------------------------------------------------------------- state
 
@@ -132,6 +133,7 @@ class TokenBatchStream(IterableDataset):
                     "Resume with what it was begun with."
                 )
         self._begin, self._used = _Place(**state["begin"]), state["used"]
+        self._end, self._batches = self._begin, 1
         self.report = EncodingReport(**state["report"])
 
     def _identity(self) -> dict:
@@ -144,6 +146,26 @@ class TokenBatchStream(IterableDataset):
             **dict(entry for each in self.rewriters for entry in each.identity.items()),
         }
 
+    @property
+    def passes_done(self) -> float:
+        """Passes of this process up to its last batch, with the share of the one under way: 1.5 after one and a half.
+
+        Pairs of a unit are counted only where the corpus knows how many it has: of a text file as a stream the share
+        is 0 until the last pool of the pass.
+        """
+        begin, end = self._passes_at(self._begin), self._passes_at(self._end)
+        return begin + (end - begin) * self._used / self._batches
+
+    def _passes_at(self, place: _Place) -> float:
+        units = self.pairs.units if self._shares_rows else len(range(self.rank, self.pairs.units, self.world_size))
+        share = min(1.0, place.row * self.pairs.units / self.pairs.pairs) if self.pairs.pairs else 0.0
+        return place.epoch + (place.unit + share) / units if units else float(place.epoch)
+
+    @property
+    def _shares_rows(self) -> bool:
+        """Few units cannot be shared out evenly: then every process reads all of them and takes its rows."""
+        return self.world_size > 1 and self.pairs.units < 20 * self.world_size
+
     # ----------------------------------------------------------------------------------------------------- batches
 
     def __iter__(self) -> Iterator:
@@ -153,7 +175,7 @@ class TokenBatchStream(IterableDataset):
             waiting = ahead.submit(self._next_pool, rows, self._begin)
             try:
                 while (pool := waiting.result()) is not None:
-                    self._begin = pool.begin
+                    self._begin, self._end, self._batches = pool.begin, pool.end, len(pool.batches)
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
                     for found in self._batches_left(pool):
                         self._used += 1
@@ -201,15 +223,13 @@ class TokenBatchStream(IterableDataset):
     def _rows(self, begin: _Place, readers: Executor) -> "Iterator[tuple[_Place, Pair | None]]":
         """Every pair of this process from a place on, with the place behind it; None at the end of each pass."""
         epoch, first, start = begin.epoch, begin.unit, begin.row
-        # Few units cannot be shared out evenly: then every process reads all of them and takes its rows.
-        share_rows = self.world_size > 1 and self.pairs.units < 20 * self.world_size
         while self.passes is None or epoch < self.passes:
             order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.units).tolist()
-            if not share_rows:
+            if not self._shares_rows:
                 order = order[self.rank :: self.world_size]
             for unit, pairs in zip(count(first), self._units(order[first:], start, readers), strict=False):
                 for row, pair in enumerate(pairs, start=start):
-                    if not share_rows or row % self.world_size == self.rank:
+                    if not self._shares_rows or row % self.world_size == self.rank:
                         yield _Place(epoch, unit, row + 1), pair
                 start = 0
             epoch, first, start = epoch + 1, 0, 0

@@ -1,5 +1,7 @@
 """`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
 
+import re
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -38,10 +40,26 @@ class TranslationPipeline(Pipeline):
         >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
         >>> translator("A man sees the dog.")
         [{'translation_text': 'Ein Mann sieht den Hund.'}]
+
+    Raises:
+        ValueError: The task is `translation_xx_to_yy`, and the recipe that lies beside every model of a run has other
+            languages.
     """
 
     _load_tokenizer = True
     _load_processor = _load_image_processor = _load_feature_extractor = _load_video_processor = False
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        named, languages = LANGUAGES_TASK.fullmatch(self.task or ""), None
+        if named and self.model.name_or_path and self.model.config.model_type == "vanilla_transformer":
+            languages = _languages_of(self.model)
+        if languages and [*map(_without_region, named.groups())] != [*map(_without_region, languages)]:
+            source, target = (language.replace("-", "_") for language in languages)
+            raise ValueError(
+                f"{self.model.name_or_path} translates {source} to {target}, not {named[1]} to {named[2]}: ask for "
+                f'pipeline("translation_{source}_to_{target}"), or take a model of the other languages.'
+            )
 
     def __call__(self, inputs, **kwargs):
         """Translates.
@@ -200,6 +218,20 @@ class TranslationPipeline(Pipeline):
                 for record, value in zip(records, outputs[f"{name}s"][0].tolist(), strict=True):
                     record[name] = value
         return records
+
+
+def _languages_of(model) -> list[str] | None:
+    """Source and target language of a model's recipe, as the package writes it; None where there is none."""
+    revision = getattr(model.config, "_commit_hash", None)
+    with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or no text
+        text = Path(cached_file(model.name_or_path, "recipe.yaml", revision=revision)).read_text(encoding="utf-8")
+        found = [re.search(rf"^  {side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
+        return [each[1] for each in found] if all(found) else None
+    return None
+
+
+def _without_region(language: str) -> str:
+    return re.split("[-_]", language)[0].lower()
 
 
 class TaskAliases(dict):

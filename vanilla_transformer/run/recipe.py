@@ -87,7 +87,7 @@ class DataSettings:
             raise ValueError("data.train: {corpus: ...} is one of a list: write it behind a dash, or in [ ]")
         if not isinstance(self.train, (list, tuple)) or all(isinstance(each, (str, Path)) for each in self.train):
             return []
-        return [_checked(f"data.train[{i}]", each, CorpusSettings) for i, each in enumerate(self.train)]
+        return [_corpus_settings(f"data.train[{i}]", each) for i, each in enumerate(self.train)]
 
     @property
     def limits(self) -> PairLimits:
@@ -310,6 +310,16 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     return hint(**values)
 
 
+def _corpus_settings(name: str, value: Any) -> CorpusSettings:
+    """One of the corpora of `data.train`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a mapping, not {_shown(value)}: write {{corpus: {_shown(value)}}}")
+    try:
+        return _checked(name, value, CorpusSettings)
+    except ValueError as error:
+        raise ValueError(said if (said := str(error)).startswith(name) else f"{name}: {said}") from None
+
+
 def _model_fields() -> dict[str, Any]:
     not_ours = {"vocab_size", *(f.name for f in dataclasses.fields(PreTrainedConfig))}
     own = {f.name: f.type for f in dataclasses.fields(VanillaTransformerConfig) if f.name not in not_ours}
@@ -403,7 +413,8 @@ def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Ma
         other = [name for name in fields if without[name] != said and (name in said or str(fields[name]) in said)]
         if not mended and not other:
             raise ValueError(f"{section}: {said}") from error
-        name = (mended or other)[0]
+        # Of several it is the one that the message names, if it names one: it may come behind another in the file.
+        name = min(mended or other, key=lambda name: said.find(name) if name in said else len(said))
         if said.startswith(name):
             raise ValueError(f"{section}.{said}") from error
         if isinstance(error, (ValueError, ImportError, RuntimeError)) or name in said:

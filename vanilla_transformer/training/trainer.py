@@ -431,14 +431,18 @@ def _begin_worker(number: int) -> None:
 
 
 class _StreamPlace(TrainerCallback):
-    """Where a stream was after the last update; it may have given more since, of an update that never came about."""
+    """Where a stream was after the last update; it may have given more since, of an update that never came about.
+
+    Trainer (5.17 to 5.23) does not know how long a stream is. It logs as `epoch` the share of `max_steps` that this
+    session has done; the stream knows its passes.
+    """
 
     def __init__(self, stream: TokenBatchStream):
         self.stream = stream
         self.state = stream.state_dict()
 
     def on_step_end(self, args, state, control, **kwargs):
-        self.state = self.stream.state_dict()
+        self.state, state.epoch = self.stream.state_dict(), self.stream.passes_done
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
