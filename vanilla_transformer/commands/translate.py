@@ -187,6 +187,7 @@ def translations_of(
     from ..files import temporary_folder
     from ..run.loading import find_model, load_engine, load_model
     from ..translation import ExportedModel, translate_lines
+    from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
     sources: collections.deque[str] = collections.deque()  # of the block that is being translated
