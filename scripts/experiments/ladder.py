@@ -205,12 +205,17 @@ def paired_p(
     return found.randomization_p
 
 
+def training_minutes(folder: RunFolder) -> float:
+    """On one core, without validation."""
+    return max(record.get("elapsed_seconds", 0) for record in folder.log_records()) / 60
+
+
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path) -> float:
     """Of training and translating on one core, a rung's and its teachers'; not of validation."""
-    spent = max(record.get("elapsed_seconds", 0) for record in folder_of(output, rung, seed).log_records())
     reports = texts_of(output, rung, seed).glob("*/*.report.json")
-    spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports)
-    return spent / 60 + sum(minutes(rungs, rungs[teacher], seed, output) for teacher in rung.teachers)
+    spent = sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
+    spent += sum(minutes(rungs, rungs[teacher], seed, output) for teacher in rung.teachers)
+    return spent + training_minutes(folder_of(output, rung, seed))
 
 
 def parameters(folder: RunFolder) -> int:
