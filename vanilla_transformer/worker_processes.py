@@ -72,6 +72,16 @@ def worker_processes(
             connection.close()
 
 
+def end_with_parent() -> None:
+    """Ends this process when its parent ends, for whatever reason, and whatever is being done here."""
+
+    def wait() -> None:
+        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _ask(idle: "SimpleQueue[Connection]", item):
     connection = idle.get()
     try:
@@ -88,12 +98,7 @@ def _ask(idle: "SimpleQueue[Connection]", item):
 
 def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connection) -> None:
     leave_signals_to_parent()
-
-    def end_with_parent() -> None:  # for whatever reason it ends, and whatever is being done here
-        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     if begin is not None:
         begin()
     while True:

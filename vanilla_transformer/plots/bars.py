@@ -1,4 +1,4 @@
-"""Bars: the score of a test set in each form that people write it in."""
+"""Bars: the score of a test set in each form that people write it in; what stages of work have brought."""
 
 import os
 from collections.abc import Mapping
@@ -38,4 +38,30 @@ def plot_forms(
     axes.spines[["top", "right"]].set_visible(False)
     if len(systems) > 1:
         add_legend(figure, "outside lower center", ncols=2)
+    save(figure, path)
+
+
+def plot_account(
+    systems: Mapping[str, Mapping[str, float]], path: str | os.PathLike, *, metric: str, title: str = ""
+) -> None:
+    """Draws systems that came one from the other: their scores with intervals, speeds, and sizes, side by side.
+
+    Args:
+        systems: By name `score`, `interval` (half of it), `sentences_per_second` and `megabytes`.
+        metric: The name of the score.
+    """
+    names = list(systems)
+    figure = new_figure(10, 1.4 + 0.4 * len(names), title)
+    panels = (("score", metric), ("sentences_per_second", "sentences a second"), ("megabytes", "MB"))
+    for number, (axes, (field, label)) in enumerate(zip(figure.subplots(1, 3, sharey=True), panels, strict=True)):
+        values = [systems[name][field] for name in names]
+        errors = [systems[name]["interval"] for name in names] if field == "score" else None
+        bars = axes.barh(range(len(names)), values, 0.7, xerr=errors, color=color_of(number), ecolor="gray", capsize=3)
+        axes.bar_label(bars, [f"{value:,.3g}" if value < 1000 else f"{value:,.0f}" for value in values], padding=3)
+        axes.set(xlabel=label, xlim=(0, 1.3 * max(values) or 1))
+        axes.set_axisbelow(True)
+        axes.grid(alpha=0.3, axis="x")
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
     save(figure, path)
