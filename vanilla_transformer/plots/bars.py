@@ -1,4 +1,4 @@
-"""Bars: the score of a test set in each form that people write it in."""
+"""Bars: the score of a test set in each form that people write it in, and counts by kind."""
 
 import os
 from collections.abc import Mapping
@@ -38,4 +38,30 @@ def plot_forms(
     axes.spines[["top", "right"]].set_visible(False)
     if len(systems) > 1:
         add_legend(figure, "outside lower center", ncols=2)
+    save(figure, path)
+
+
+def plot_counts(
+    counts: Mapping[str, int], path: str | os.PathLike, *, total: int, xlabel: str, title: str = ""
+) -> None:
+    """Draws counts by kind, with the share of all behind each bar.
+
+    Args:
+        counts: By kind.
+        total: What the shares are of.
+        xlabel: What is counted.
+    """
+    if not counts or total < 1:
+        raise ValueError("nothing to draw: give one count at least, of one or more")
+    figure = new_figure(8, 1.2 + 0.28 * len(counts), title)
+    axes = figure.subplots()
+    bars = axes.barh(range(len(counts)), counts.values(), 0.8, color=color_of(0))
+    labels = [f"{count:,} ({100 * count / total:.1f} %)" if count else "0" for count in counts.values()]
+    axes.bar_label(bars, labels, padding=3, fontsize=8)
+    axes.set_yticks(range(len(counts)), [kind.replace("_", " ") for kind in counts])
+    axes.invert_yaxis()
+    axes.set(xlabel=xlabel, xlim=(0, 1.25 * max(1, *counts.values())))
+    axes.set_axisbelow(True)
+    axes.grid(alpha=0.3, axis="x")
+    axes.spines[["top", "right"]].set_visible(False)
     save(figure, path)
