@@ -31,8 +31,8 @@ from .commands.translate import score, translate
 
 
 COMMANDS = (
-    recipes, clean, prepare, train, finetune, translate, backtranslate, score, evaluate, compare, calibrate, parse, evalb,
-    tokenizer, average, convert, export, publish, plot, demo, serve, env,
+    recipes, clean, prepare, train, finetune, translate, backtranslate, score, evaluate, compare, calibrate, parse,
+    evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")

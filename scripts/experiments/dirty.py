@@ -7,8 +7,8 @@ A fifth of the pairs is spoiled, two per cent by each kind. Rules and limits are
 reported is of `--part test`. An English sentence is in one part only. In the folder are `original.tsv`, `spoiled.tsv`
 (line by line the same pairs), `kinds.txt` (of each line; blank: good) and the folder of `clean`.
 
-A pair is found if it is dropped, or mended to what it was. Precision is that of the rules that are made for the kind: of
-the pairs they dropped, the share that is spoiled in whatever way.
+A pair is found if it is dropped, or mended to what it was. Precision is that of the rules that are made for the kind:
+of the pairs they dropped, the share that is spoiled in whatever way.
 """
 
 import argparse
@@ -55,7 +55,9 @@ def empty(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 
 def wrong_language(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
-    return draw.choice(((pair[0], foreign), (foreign, pair[1]), (pair[0], pair[1].lower().translate(CYRILLIC)), pair[::-1]))
+    return draw.choice(
+        ((pair[0], foreign), (foreign, pair[1]), (pair[0], pair[1].lower().translate(CYRILLIC)), pair[::-1])
+    )
 
 
 def mojibake(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
@@ -78,8 +80,13 @@ def wrong_length(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 def repeated(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
     """An earlier pair, as it is or nearly, or a target that comes with many sources."""
-    near = other[0].upper() if draw.random() < 0.5 else other[0].rstrip(".!?") + " !", other[1].rstrip(".!?")
-    return draw.choice((other, near, (pair[0], draw.choice(BOILERPLATE))))
+    typo = draw.randrange(len(other[1]))
+    near = (
+        (other[0].upper(), other[1].rstrip(".!?")),
+        (f"{other[0].rstrip('.!?')} !", other[1]),
+        (other[0], other[1][:typo] + other[1][typo + 1 :]),
+    )
+    return draw.choice((other, draw.choice(near), (pair[0], draw.choice(BOILERPLATE))))
 
 
 def other_numbers(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
@@ -140,7 +147,10 @@ def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str
     kept = list(zip(text_lines(folder / "clean.en.gz"), text_lines(folder / "clean.de.gz"), strict=True))
     left = [place for place in range(len(pairs)) if place not in reasons]
     mended = {place for place, pair in zip(left, kept, strict=True) if kinds[place] and pair == pairs[place]}
-    rows = ["| kind | pairs | found | recall | of these mended | precision | by |", "| --- | ---: " + "| ---: " * 4 + "| --- |"]
+    rows = [
+        "| kind | pairs | found | recall | of these mended | precision | by |",
+        "| --- | ---: " + "| ---: " * 4 + "| --- |",
+    ]
     for kind, own in KINDS.items():
         places = {place for place, each in enumerate(kinds) if each == kind}
         found = {place for place in places if place in reasons or place in mended}
@@ -149,7 +159,9 @@ def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str
         precision = f"{sum(bool(kinds[place]) for place in dropped) / len(dropped):.1%}" if dropped else "–"
         share = f"{len(found) / max(1, len(places)):.1%}"
         names = ", ".join(f"{name} {count}" for name, count in by.most_common(4))
-        rows.append(f"| {kind} | {len(places)} | {len(found)} | {share} | {len(places & mended)} | {precision} | {names} |")
+        rows.append(
+            f"| {kind} | {len(places)} | {len(found)} | {share} | {len(places & mended)} | {precision} | {names} |"
+        )
     good = [place for place, kind in enumerate(kinds) if not kind]
     lost = Counter(reasons[place] for place in good if place in reasons)
     all_found = sum(place in reasons or place in mended for place, kind in enumerate(kinds) if kind)

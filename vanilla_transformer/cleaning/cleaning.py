@@ -6,9 +6,10 @@
       scores    each shard by itself, with two models                                         (workers)
       files     kept pairs, dropped pairs, the report                                         (workers)
 
-All that a step has found is in files of `.unfinished` in the folder, one shard each, whole or not at all; they are about
-as large as the packed text. Memory does not depend on the corpus, but for nine bytes a pair that the system may keep on
-the disk. What is written depends on the pairs and the settings alone, not on the workers or the interruptions.
+All that a step has found is in files of `.unfinished` in the folder, a shard's whole or not at all. They take as much as
+the packed text and a hundred bytes a pair. Memory does not depend on the corpus, but for nine bytes a pair that the
+system may keep on the disk instead. What is written depends on the pairs and the settings alone, not on workers or
+interruptions.
 """
 
 import logging
@@ -168,7 +169,7 @@ class _Work:
         return ShardFiles.of(self.folder, number)
 
     def _apply_rules(self, stream: PairStream, shard_pairs: int) -> int:
-        """Has all shards checked, and says how many pairs there are. Units that were read to their end are not again."""
+        """Has all shards checked, and says how many pairs there are. Units that were read to the end stay read."""
         place = self.folder / "read.json"
         read = read_json(place) if place.exists() else {"units": 0, "sizes": []}
         sizes: list[int] = read["sizes"]
@@ -254,10 +255,10 @@ class _Work:
 
 
 def _shards(
-    stream: PairStream, unit: int, number: int, shard_pairs: int
+    stream: PairStream, first_unit: int, number: int, shard_pairs: int
 ) -> Iterator[tuple[int, list[tuple[str, str]], int | None]]:
-    """From a unit on the shards: their numbers, their pairs, and how many units have been read, if a unit ends there."""
-    for unit in range(unit, stream.units):
+    """From a unit on the shards: their numbers, their pairs, and how many units are read then, if one ends there."""
+    for unit in range(first_unit, stream.units):
         pairs = stream.read(unit)
         some = list(islice(pairs, shard_pairs))
         while some:

@@ -1,10 +1,10 @@
 """Pairs that came before, exactly or almost, and targets that come again and again: from hashes on the disk.
 
 Of each pair ten numbers of 64 bits are kept: a hash of the pair, one of its target, and eight of its likeness. Those
-are bands of a MinHash signature (Broder 1997): with J the Jaccard similarity of the three-letter sequences of two pairs,
-each of its values agrees with probability J, a band of 14 with J^14, and one band of eight or more with
+are bands of a MinHash signature (Broder 1997): with J the Jaccard similarity of the sets of three letters in a row that
+two pairs have, each of its values agrees with probability J, a band of 20 with J^20, and one band of eight or more with
 
-    1 - (1 - J^14)^8        J = 0.6: 0.6 %    0.7: 5 %    0.8: 30 %    0.9: 87 %    0.95: 99.5 %
+    1 - (1 - J^20)^8        J = 0.7: 0.6 %    0.8: 9 %    0.9: 65 %    0.95: 97 %    1: all
 
 Each kind of number is sorted by itself, and of many pairs a part of the numbers after the other: memory does not grow.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from .rules import NUMBERED, CleaningSettings, plain
 
 
-BANDS, ROWS = 8, 14
+BANDS, ROWS = 8, 20
 KEYS = 2 + BANDS
 _SORTED_AT_A_TIME = 1 << 24  # keys; half a gigabyte
 _SHINGLE = 3  # characters

@@ -17,9 +17,10 @@ class CleaningSettings:
     Attributes:
         source_language, target_language: Codes, say "en" and "pt_BR".
         max_characters: Characters that a side may have.
-        max_length_ratio: How many times as long as the other a side may be. Ten characters are added to both, for
+        max_length_ratio: How many times as long as the other a side may be. Four characters are added to both, for
             short texts vary more; an ideogram or syllable of East Asia counts as three letters.
-        min_letters: Share of letters that the characters of either side must have, without markup, addresses and blanks.
+        min_letters: Share of either side's characters that must be letters. Of markup and addresses half the
+            characters count.
         language_odds: How many times likelier than its own a text must find another language to be dropped.
         max_other_script: Share of letters that may be of other scripts than the language's.
         max_target_repeats: Pairs of different sources that may have the same target.
@@ -129,7 +130,7 @@ def plain(text: str) -> str:
 
 
 def _length_ratio(source: str, target: str, settings: CleaningSettings) -> bool:
-    shorter, longer = sorted((_length(source) + 10, _length(target) + 10))
+    shorter, longer = sorted((_length(source) + 4, _length(target) + 4))
     return longer > settings.max_length_ratio * shorter
 
 

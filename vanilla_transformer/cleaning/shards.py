@@ -81,7 +81,7 @@ def _json_line(content) -> bytes:
 class WrittenShard:
     """A shard's part of the files: kept sources, kept targets and dropped pairs, packed; and of the report.
 
-    `mended` and `kept` count pairs, `dropped` too, by reason. `examples` has some pairs of each reason, and of "mended".
+    `kept` and `mended` count pairs, `dropped` does so by reason. `examples` has some of each reason, and of "mended".
     """
 
     parts: tuple[bytes, bytes, bytes]

@@ -44,7 +44,7 @@ def clean(
         min_score: With --score-models, instead of --keep-best: the score that a pair must have, 0 to 1.
         skip: Rules not to use, by the names in the report.
         max_characters: Characters that a side may have.
-        max_length_ratio: How many times as long as the other a side may be, with ten characters added to both.
+        max_length_ratio: How many times as long as the other a side may be, with four characters added to both.
         min_letters: Share of a side's characters that must be letters.
         language_odds: How many times likelier than its own a text must find another language to be dropped.
         max_other_script: Share of a side's letters that may be of another script.
