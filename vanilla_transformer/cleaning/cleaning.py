@@ -6,8 +6,8 @@
       scores    each shard by itself, with two models                                         (workers)
       files     kept pairs, dropped pairs, the report                                         (workers)
 
-All that a step has found is in files of `.unfinished` in the folder, a shard's whole or not at all. They take as much as
-the packed text and a hundred bytes a pair. Memory does not depend on the corpus, but for nine bytes a pair that the
+All that a step has found is in files of `.unfinished` in the folder, a shard's whole or not at all. They take as much
+as the packed text and a hundred bytes a pair. Memory does not depend on the corpus, but for nine bytes a pair that the
 system may keep on the disk instead. What is written depends on the pairs and the settings alone, not on workers or
 interruptions.
 """
