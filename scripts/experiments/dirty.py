@@ -16,6 +16,7 @@ import gzip
 import hashlib
 import json
 import re
+import resource
 import sys
 import time
 from collections import Counter
@@ -171,6 +172,14 @@ def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str
     return "\n".join(rows)
 
 
+def resources() -> str:
+    """What this process and its workers have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(each.ru_utime + each.ru_stime for each in used)
+    peaks = [f"{each.ru_maxrss / 1024:,.0f} MB" for each in used]
+    return f"{seconds:.0f} CPU seconds; peak memory {peaks[0]}, and {peaks[1]} of the largest worker"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="English TAB German on each line")
@@ -202,7 +211,7 @@ def main() -> None:
           workers=arguments.workers)  # fmt: skip
     seconds = time.monotonic() - begun
     print(measured(arguments.output / "clean", pairs, dirty, kinds))
-    print(f"{len(pairs) / seconds:,.0f} pairs a second.")
+    print(f"{len(pairs) / seconds:,.0f} pairs a second; {resources()}.")
 
 
 if __name__ == "__main__":

@@ -149,10 +149,13 @@ class _Work:
     ) -> CleaningReport:
         """Does what is left to do."""
         remove_leftovers(self.folder)
-        pairs = self._apply_rules(stream, shard_pairs)
-        if not pairs:
+        try:
+            pairs = self._apply_rules(stream, shard_pairs)
+            if not pairs:
+                raise ValueError(f"The corpus {stream.name} is empty.")
+        except ValueError:  # once it is repaired it is another corpus
             shutil.rmtree(self.folder)
-            raise ValueError(f"The corpus {stream.name} is empty.")
+            raise
         verdicts = self._find_repeats(pairs)
         if scoring is not None:
             report.least_score = self._score(scoring, verdicts)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..files import replaced_path
 from .misaligned import misaligned_runs
-from .repeats import keys_of
+from .repeats import KEYS, keys_of
 from .rules import NUMBERED, CleaningSettings, check_pair
 
 
@@ -27,7 +27,7 @@ class ShardFiles:
     Attributes:
         pairs: Packed lines of JSON: source and target as read, then as mended, if they were.
         reasons: uint8 (pairs,), of the rules that need no other shard. It is written last: with it the shard is done.
-        keys: uint64 (KEYS, pairs), see `keys_of`.
+        keys: uint64 (KEYS, pairs), see `keys_of`; zeros for dropped pairs.
         scores: float32 (pairs,), with NaN for those that have none.
     """
 
@@ -66,8 +66,10 @@ def check_shard(settings: CleaningSettings, folder: Path, shard: tuple[int, list
     files = ShardFiles.of(folder, number)
     with replaced_path(files.pairs) as path:
         path.write_bytes(gzip.compress(b"".join(rows), compresslevel=1, mtime=0))
+    left, keys = np.flatnonzero(reasons == 0), np.zeros((KEYS, len(pairs)), np.uint64)
+    keys[:, left] = keys_of(*([checked[place][side] for place in left] for side in ("source", "target")))
     with replaced_path(files.keys) as path, path.open("wb") as file:
-        np.save(file, keys_of([each["source"] for each in checked], [each["target"] for each in checked]))
+        np.save(file, keys)
     with replaced_path(files.reasons) as path, path.open("wb") as file:
         np.save(file, reasons)
 
