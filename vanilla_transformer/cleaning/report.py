@@ -83,7 +83,7 @@ class CleaningReport:
 
     def __str__(self) -> str:
         dropped = "; ".join(f"{count:,} {name}" for name, count in Counter(self.dropped).most_common() if count)
-        mended = f" {self.mended:,} of them were mended." if self.mended else ""
+        mended = f" Mended: {self.mended:,} of those kept." if self.mended else ""
         return f"{self.kept:,} of {self.pairs:,} pairs kept; dropped: {dropped or 'none'}.{mended}"
 
 

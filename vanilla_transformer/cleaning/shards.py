@@ -111,21 +111,21 @@ def write_shard(folder: Path, least_score: float | None, shard: tuple[int, int, 
         if scores is not None and not reason:
             facts["score"] = round(scores[place], 4)
             reason = "score" if scores[place] < least_score else ""
-        shown = facts | {"source": source, "target": target}
         if reason:
             if verdict["first"]:
                 facts["repeats_line"] = int(verdict["first"])
-            shown = {"reason": reason, **facts, "source": source, "target": target}
-            dropped.append(_json_line(shown))
+            dropped.append(_json_line({"reason": reason, **facts, "source": source, "target": target}))
             counts[reason] += 1
         else:
             sources.append(f"{new_source}\n".encode(errors="replace"))
             targets.append(f"{new_target}\n".encode(errors="replace"))
             if differs and (source.strip(), target.strip()) != (new_source, new_target):
                 mended += 1
-                reason, shown = "mended", shown | {"mended_source": new_source, "mended_target": new_target}
+                reason, facts = "mended", facts | {"mended_source": new_source, "mended_target": new_target}
         if reason:
-            examples.setdefault(reason, []).append(shown)
+            texts = {"source": source, "target": target}
+            shown = {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
+            examples.setdefault(reason, []).append({**facts, **shown})
     parts = tuple(gzip.compress(b"".join(part), 6, mtime=0) if part else b"" for part in (sources, targets, dropped))
     return WrittenShard(parts, len(sources), mended, counts, {name: chosen(some) for name, some in examples.items()})
 
