@@ -103,9 +103,16 @@ def wrong_pair(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 
 SPOIL: dict[str, Callable[[Pair, Pair, str, Random], Pair]] = {
-    "empty": empty, "copied": copied, "wrong language": wrong_language, "mojibake": mojibake, "markup": markup,
-    "wrong length": wrong_length, "repeated": repeated, "other numbers": other_numbers, "wrong pair": wrong_pair,
-}  # fmt: skip
+    "empty": empty,
+    "copied": copied,
+    "wrong language": wrong_language,
+    "mojibake": mojibake,
+    "markup": markup,
+    "wrong length": wrong_length,
+    "repeated": repeated,
+    "other numbers": other_numbers,
+    "wrong pair": wrong_pair,
+}
 
 
 def part_of(pairs: list[Pair], part: str, count: int, seed: int) -> list[Pair]:
@@ -207,8 +214,13 @@ def main() -> None:
     if arguments.score_models:
         scoring = Scoring(*arguments.score_models, keep_best=arguments.keep_best, device=arguments.device)
     begun, settings = time.monotonic(), CleaningSettings("en", "de")
-    clean(arguments.output / "spoiled.tsv", arguments.output / "clean", settings, scoring=scoring,
-          workers=arguments.workers)  # fmt: skip
+    clean(
+        arguments.output / "spoiled.tsv",
+        arguments.output / "clean",
+        settings,
+        scoring=scoring,
+        workers=arguments.workers,
+    )
     seconds = time.monotonic() - begun
     print(measured(arguments.output / "clean", pairs, dirty, kinds))
     print(f"{len(pairs) / seconds:,.0f} pairs a second; {resources()}.")

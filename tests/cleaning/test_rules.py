@@ -34,7 +34,7 @@ CASES = {
     "target_script": ((GOOD[0], "Старая собака спит в тёплой кухне."), GOOD),
     "source_language": (("Le vieux chien dort dans la cuisine chaude.", GOOD[1]), GOOD),
     "target_language": ((GOOD[0], "Le vieux chien dort dans la cuisine."), ("Hello Maria!", "Hallo Maria!")),
-}  # fmt: skip
+}
 
 
 def test_each_rule_drops_its_case_and_keeps_the_neighbour():
@@ -70,9 +70,15 @@ def test_languages_and_scripts():
     assert odds_of_another(GOOD[0], "en") == odds_of_another(GOOD[0].upper(), "en_GB") == 1
     assert odds_of_another(GOOD[0], "de") > 100
     for text, code, share in (
-        ("Собака спит", "ru", 0), ("Собака dog", "ru", 3 / 9), ("犬が眠る ラーメン", "ja", 0), ("犬 dog", "zh", 3 / 4),
-        ("개가 잔다", "ko", 0), ("Ｄｏｇ", "en", 0), ("собака", "shp", 0), ("123 !?", "en", 0),
-    ):  # fmt: skip
+        ("Собака спит", "ru", 0),
+        ("Собака dog", "ru", 3 / 9),
+        ("犬が眠る ラーメン", "ja", 0),
+        ("犬 dog", "zh", 3 / 4),
+        ("개가 잔다", "ko", 0),
+        ("Ｄｏｇ", "en", 0),
+        ("собака", "shp", 0),
+        ("123 !?", "en", 0),
+    ):
         assert share_of_other_scripts(text, code) == pytest.approx(share), text
     assert is_identified("pt_BR")
     assert not is_identified("shp")

@@ -22,7 +22,7 @@ LANGUAGES = ("--source-language", "en", "--target-language", "de")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> list[Path]:
+def dirty(tmp_path_factory) -> list[Path]:
     """Two files of 2,400 lines, with all that can be wrong in some of them, in whatever bytes."""
     rows = list(islice(phrasebook("train"), 2400))
     sources, targets = [row["en"].encode() for row in rows], [row["de"].encode() for row in rows]
@@ -48,8 +48,8 @@ def models(tmp_path_factory) -> list[Path]:
     return [folder / "forward", folder / "backward"]
 
 
-def words(corpus, output, *options) -> list:
-    return ["clean", *corpus, "--output", output, *LANGUAGES, "--shard-pairs", "600", *options]
+def words(dirty, output, *options) -> list:
+    return ["clean", *dirty, "--output", output, *LANGUAGES, "--shard-pairs", "600", *options]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -63,18 +63,18 @@ def lines_in(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(corpus, models, tmp_path_factory) -> Path:
+def made(dirty, models, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "out"
     options = ("--workers", "1", "--score-models", *models, "--keep-best", "0.9")
-    finished(*words(corpus, folder, *options))
+    finished(*words(dirty, folder, *options))
     return folder
 
 
-def test_every_pair_is_kept_or_dropped_with_its_reason(corpus, made):
+def test_every_pair_is_kept_or_dropped_with_its_reason(dirty, made):
     report = json_of(made / "report.json")
     dropped = {row["line"]: row for row in map(json.loads, lines_in(made / "dropped.jsonl.gz"))}
     kept = [lines_in(made / f"clean.{language}.gz") for language in ("en", "de")]
-    read = [path.read_bytes().decode(errors="surrogateescape").split("\n")[:-1] for path in corpus]
+    read = [path.read_bytes().decode(errors="surrogateescape").split("\n")[:-1] for path in dirty]
     assert len(kept[0]) == len(kept[1]) == report["kept"] == 2400 - len(dropped)
     left = [pair for line, pair in enumerate(zip(*read, strict=True), start=1) if line not in dropped]
     differ = [pair for pair, found in zip(left, zip(*kept, strict=True), strict=True) if pair != found]
@@ -90,19 +90,19 @@ def test_every_pair_is_kept_or_dropped_with_its_reason(corpus, made):
     assert counts == report["dropped"]
     scored = report["kept"] + counts["score"]
     assert report["kept"] == pytest.approx(0.9 * scored, abs=1)
-    assert all((row["score"] < report["least_score"]) for row in dropped.values() if row["reason"] == "score")
+    assert all(row["score"] <= report["least_score"] + 1e-4 for row in dropped.values() if row["reason"] == "score")
     page = (made / "report.md").read_text(encoding="utf-8")
     for name, count in counts.items():
         assert f"| {name} |" in page
         assert (f"\n## {name}\n" in page) == (count > 0)
 
 
-def test_killed_again_and_again_with_other_workers_the_files_are_the_same(corpus, models, made, tmp_path):
+def test_killed_again_and_again_with_other_workers_the_files_are_the_same(dirty, models, made, tmp_path):
     options = ["--score-models", *models, "--keep-best", "0.9"]
     output, moments, ends = tmp_path / "out", random.Random(0), 0
     seen, number = 0, signal.SIGKILL
     while not (output / "report.json").exists() and ends < 7:
-        given = words(corpus, output, *options, "--workers", str(1 + ends % 2))
+        given = words(dirty, output, *options, "--workers", str(1 + ends % 2))
         with PACKAGE.start(CLI, *given) as process:
             process.until(lambda seen=seen: len(list(output.glob(".unfinished/*.npy"))) > seen)
             time.sleep(moments.random() * 0.1)
@@ -115,23 +115,23 @@ def test_killed_again_and_again_with_other_workers_the_files_are_the_same(corpus
         if seen >= 12:  # all is scored: what is left takes no time
             break
     assert ends > 2
-    finished(*words(corpus, output, *options, "--workers", "2"))
+    finished(*words(dirty, output, *options, "--workers", "2"))
     assert contents(output) == contents(made)
-    assert "is complete already" in finished(*words(corpus, output, *options)).stderr
+    assert "is complete already" in finished(*words(dirty, output, *options)).stderr
 
 
-def test_a_kill_between_the_last_steps(corpus, models, made, tmp_path):
+def test_a_kill_between_the_last_steps(dirty, models, made, tmp_path):
     """Files have their names, but not all; what the work was begun with is still there."""
     output = shutil.copytree(made, tmp_path / "out")
     (output / ".unfinished").mkdir()
     begun_with = json_of(output / "report.json")["begun_with"]
     (output / ".unfinished" / "begun.json").write_text(json.dumps({"begun_with": begun_with}), encoding="utf-8")
     (output / "report.json").unlink()
-    finished(*words(corpus, output, "--score-models", *models, "--keep-best", "0.9"))
+    finished(*words(dirty, output, "--score-models", *models, "--keep-best", "0.9"))
     assert contents(output) == contents(made)
 
 
-def test_all_forms_of_a_corpus_give_the_same(corpus, tmp_path):
+def test_all_forms_of_a_corpus_give_the_same(dirty, tmp_path):
     """But for text that only some forms can hold."""
     rows = list(islice(phrasebook("train"), 700))
     rows[3]["en"] = ""
@@ -146,9 +146,9 @@ def test_all_forms_of_a_corpus_give_the_same(corpus, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def test_text_and_options_that_will_not_do(corpus, models, made, run, tmp_path):
+def test_text_and_options_that_will_not_do(dirty, models, made, run, tmp_path):
     output, good = tmp_path / "out", ["The dog is old."]
-    short = [corpus[0], written(tmp_path / "short.de", good)]
+    short = [dirty[0], written(tmp_path / "short.de", good)]
     tsv = written(tmp_path / "bad.tsv", ["a\tb", "a\tb\tc"])
     empty = written(tmp_path / "empty.tsv", [])
     blank = written(tmp_path / "blank.tsv", [" \t "])
@@ -158,13 +158,13 @@ def test_text_and_options_that_will_not_do(corpus, models, made, run, tmp_path):
         (words([tsv], tmp_path / "out2"), "bad.tsv, line 2 has 3 columns: expected source TAB target"),
         (words([empty], tmp_path / "out3"), "empty.tsv is empty"),
         (words([blank], tmp_path / "out4"), "is left to use: 0 of 1 pairs kept; dropped: 1 empty"),
-        (words(corpus, made, "--skip", "empty"), "report.json was begun with settings.skip.1 = None, not empty"),
+        (words(dirty, made, "--skip", "empty"), "report.json was begun with settings.skip.1 = None, not empty"),
         (words([tsv], made), "report.json was begun with corpus.files.1 = "),
-        (words(corpus, output, "--score-models", run, run, "--min-score", "0.1"), "translates from 'en' into 'de'"),
-    ):  # fmt: skip
+        (words(dirty, output, "--score-models", run, run, "--min-score", "0.1"), "translates from 'en' into 'de'"),
+    ):
         assert message in refused(*given)
     foreign = written(tmp_path / "out5" / "clean.en.gz", []) if (tmp_path / "out5").mkdir() is None else None
-    assert f"{foreign} exists already: move it elsewhere" in refused(*words(corpus, foreign.parent))
+    assert f"{foreign} exists already: move it elsewhere" in refused(*words(dirty, foreign.parent))
     for folder in ("out2", "out3", "out4", "out5"):
         assert {path.name for path in (tmp_path / folder).iterdir()} <= {"clean.en.gz"}
     for options, message in (
@@ -176,8 +176,8 @@ def test_text_and_options_that_will_not_do(corpus, models, made, run, tmp_path):
         (["--max-length-ratio", "0.5"], "max_length_ratio must be at least 1"),
         (["--workers", "0"], "--workers must be at least 1"),
     ):
-        assert message in refused(*words(corpus, output, *options), status=2)
+        assert message in refused(*words(dirty, output, *options), status=2)
     damaged = shutil.copytree(made, tmp_path / "damaged")
     (damaged / "clean.en.gz").write_bytes(b"")
     options = ("--score-models", *models, "--keep-best", "0.9")
-    assert "clean.en.gz is damaged" in refused(*words(corpus, damaged, *options))
+    assert "clean.en.gz is damaged" in refused(*words(dirty, damaged, *options))

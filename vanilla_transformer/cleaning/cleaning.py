@@ -64,12 +64,13 @@ def clean(
     Called again with the same arguments it goes on with what was interrupted.
 
     Args:
-        where, folder, patience: The corpus, as for [`open_stream`]. Bytes of text files that are no UTF-8 are mended.
+        where, folder: The corpus, as for [`load_corpus`]. Bytes of text files that are no UTF-8 are mended.
         output: A folder, in which one process works at a time; it is made if it is missing.
         settings: Languages, limits, rules to skip.
         scoring: The models that score what the rules have left, and what is kept then.
         workers: Processes; None: one for each core.
         shard_pairs: Pairs that are saved at a time, and among which misaligned runs are looked for.
+        patience: Seconds without a new pair after which reading from the Hub is given up.
         on_progress: Called with the name of a step, pairs that are done, and how many there are, if that is known.
 
     Raises:
@@ -89,9 +90,13 @@ def clean(
         begun = next((path for path in (record, place) if path.exists()), None)
         before = None if begun is None else read_json(begun, "Remove it to begin anew.").get("begun_with", {})
         stream = open_stream(
-            where, *languages, folder=folder, patience=patience, begun=(before or {}).get("corpus"),
+            where,
+            *languages,
+            folder=folder,
+            patience=patience,
+            begun=(before or {}).get("corpus"),
             errors="surrogateescape",
-        )  # fmt: skip
+        )
         facts = {
             "corpus": stream.identity,
             "settings": asdict(settings) | {"skip": sorted(settings.skip)},

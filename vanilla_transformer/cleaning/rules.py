@@ -43,8 +43,14 @@ class CleaningSettings:
         for code in (self.source_language, self.target_language):
             if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
                 raise ValueError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
-        for name, least in (("max_characters", 1), ("max_length_ratio", 1), ("language_odds", 1), ("min_letters", 0),
-                            ("max_other_script", 0), ("max_target_repeats", 1)):  # fmt: skip
+        for name, least in (
+            ("max_characters", 1),
+            ("max_length_ratio", 1),
+            ("language_odds", 1),
+            ("min_letters", 0),
+            ("max_other_script", 0),
+            ("max_target_repeats", 1),
+        ):
             value = getattr(self, name)
             if not least <= value < float("inf"):
                 raise ValueError(f"{name} must be at least {least} and finite, not {value:g}.")

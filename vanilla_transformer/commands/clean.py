@@ -61,9 +61,16 @@ def clean(
     scoring = _scoring(score_models, keep_best, min_score, device, (source_language, target_language))
     try:
         settings = CleaningSettings(
-            source_language, target_language, max_characters, max_length_ratio, min_letters, language_odds,
-            max_other_script, max_target_repeats, tuple(skip or ()),
-        )  # fmt: skip
+            source_language,
+            target_language,
+            max_characters,
+            max_length_ratio,
+            min_letters,
+            language_odds,
+            max_other_script,
+            max_target_repeats,
+            tuple(skip or ()),
+        )
     except ValueError as error:
         raise UsageError(str(error)) from error
     use_memory_well()
@@ -79,9 +86,14 @@ def clean(
             bars[step].update(done - bars[step].n)
 
         report = clean(
-            _corpus(corpus), output, settings, scoring=scoring, workers=workers, shard_pairs=shard_pairs,
+            _corpus(corpus),
+            output,
+            settings,
+            scoring=scoring,
+            workers=workers,
+            shard_pairs=shard_pairs,
             on_progress=show,
-        )  # fmt: skip
+        )
     files = ", ".join(str(output.resolve() / name) for name in list(report.files)[:2])
     print(f"{report}\nThe account is {output / 'report.md'}.\nFor a recipe: data.train = [{files}]")
 
