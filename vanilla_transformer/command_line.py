@@ -13,6 +13,7 @@ from typing import Any
 from . import __version__
 from .commands.backtranslate import backtranslate
 from .commands.calibrate import calibrate
+from .commands.clean import clean
 from .commands.compare import compare
 from .commands.env import env
 from .commands.evalb import evalb
@@ -31,8 +32,8 @@ from .commands.translate import score, translate
 
 
 COMMANDS = (
-    recipes, prepare, train, finetune, improve, translate, backtranslate, score, evaluate, compare, calibrate, parse,
-    evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
+    recipes, clean, prepare, train, finetune, improve, translate, backtranslate, score, evaluate, compare, calibrate,
+    parse, evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")
