@@ -35,7 +35,8 @@ from .translation import translate
 
 logger = logging.getLogger(__name__)
 OLD = "old"  # the test set of what the model could do before
-_RATE, _RATE_OF_ADAPTERS = 3e-4, 1e-3
+_UPDATES = 20_000  # the rate stays what it is after so many updates of the paper's schedule, equation 3
+_FOR_ADAPTERS = 3  # so many times that: they begin as nothing
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
@@ -139,10 +140,11 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     plain = VanillaTransformerConfig()
     shape = {name: getattr(config, name) for name in sorted(described - _OF_TRAINING)}
     shape = {name: value for name, value in shape.items() if value != getattr(plain, name)}
+    rate = (config.d_model * _UPDATES) ** -0.5
     training = {
         "max_tokens": 4096, "max_steps": 10_000, "warmup_steps": 100, "eval_steps": 250, "save_steps": 250,
         "average_last": 0, "early_stopping_patience": 5, "noam_factor": None,
-        "learning_rate": _RATE_OF_ADAPTERS if settings.lora_rank else _RATE,
+        "learning_rate": float(f"{rate * (_FOR_ADAPTERS if settings.lora_rank else 1):.1e}"),
         "lr_scheduler_type": "constant_with_warmup", "label_smoothing_factor": config.label_smoothing,
     }  # fmt: skip
     if settings.lora_rank:
@@ -253,8 +255,8 @@ def _report(rows: Sequence[Mapping], model: str, floors: Mapping[str, float], ad
         scores = [f"{row[each]['score']:.2f} ± {row[each]['interval'] or 0:.2f}" for each in ("before", "after")]
         low, high = row["difference_interval"]
         yield f"| {name} | {' | '.join(scores)} | {row['difference']:+.2f} [{low:+.2f}, {high:+.2f}] | {row['p']:.4f} |"
-    yield "\n± is half of the 95 % interval by bootstrap; that of the difference, in brackets, is by paired bootstrap, p"
-    yield f"by approximate randomisation. The score's signature: {rows[0]['signature']}"
+    yield "\n± is half of the 95 % interval by bootstrap; that of the difference, in brackets, is by paired bootstrap, and"
+    yield f"p by approximate randomisation. The score's signature: {rows[0]['signature']}"
     for name, floor in floors.items():
         yield f"\nNo checkpoint was chosen that scored less than {floor:.2f} BLEU on `{name}`."
     if not floors:

@@ -54,8 +54,15 @@ def split(path: Path, folder: Path, held_out: int) -> None:
 
 def words_of(name: str, arguments: argparse.Namespace, data: Path) -> list[str]:
     """The command of a way to adapt."""
-    captions = [[str((arguments.multi30k / f"{part}.{side}").resolve()) for side in ("en", "de")] for part in ("train", "val")]
-    words = ["adapt", str(arguments.model), "--output", str(arguments.output / name.replace(", ", "-").replace(" ", "_"))]
+    captions = [
+        [str((arguments.multi30k / f"{part}.{side}").resolve()) for side in ("en", "de")] for part in ("train", "val")
+    ]
+    words = [
+        "adapt",
+        str(arguments.model),
+        "--output",
+        str(arguments.output / name.replace(", ", "-").replace(" ", "_")),
+    ]
     for part, corpus in {"train": "train", "validation": "validation", "test.new_test": "test"}.items():
         words += [f"--data.{part}", json.dumps([str(data / f"{corpus}.{side}.gz") for side in ("en", "de")])]
     words += ["--old", *captions[1], "--training.max_steps", str(arguments.steps)]

@@ -234,7 +234,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if self.lora_rank < 0 or (self.lora_rank and (self.fsdp or self.deepspeed)):
             raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp and deepspeed, not {self.lora_rank}.")
         if self.lora_rank and self.weight_decay:
-            raise ValueError("weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0.")
+            raise ValueError(
+                "weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0."
+            )
         if self.floors:
             self._choose_above_floors()
         if self.metric_for_best_model in ("bleu", "eval_bleu") and not self.predict_with_generate:

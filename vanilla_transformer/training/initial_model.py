@@ -1,8 +1,8 @@
 """A run that begins with the weights and the vocabulary of another model, in place of random ones and a new one.
 
 The vocabulary may grow. A new piece begins as the mean of the pieces that the old vocabulary makes of it, in every
-matrix of embeddings and in the output layer. Of old pieces all logits stay as they were; their probabilities are divided
-by one number more, as there is more to choose from.
+matrix of embeddings and in the output layer. The logits of old pieces stay as they were, and so do the ratios of their
+probabilities.
 """
 
 import logging
@@ -16,7 +16,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.corpora import Corpus
 from ..data.growing import grow_tokenizer, parts_of
-from ..data.known_words import WordList, load_known_words
+from ..data.known_words import WordList, load_word_counts
 from ..data.prepared import PreparedCorpus
 from ..data.tokenizer import load_tokenizer
 from ..run.loading import find_model, load_model
@@ -87,7 +87,7 @@ def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | st
         FileNotFoundError: There is no model at `path`.
     """
     found = find_model(path)
-    tokenizer, known = load_tokenizer(found), load_known_words(found)
+    tokenizer, known = load_tokenizer(found), load_word_counts(found)
     if isinstance(corpus, PreparedCorpus) and corpus.tokenizer.get_vocab() != tokenizer.get_vocab():
         raise ValueError(
             f"{corpus.folder} was prepared with another vocabulary than that of initial_model ({path}): prepare it "
@@ -103,7 +103,7 @@ def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | st
         grow_tokenizer(folder, (text for pair in corpus.texts() for text in pair[:2]), growth)
     if known is not None:  # half a list would call words unknown that the model has learned
         words = WordList()
-        words.strings |= known
+        words.strings.update(known)
         for _ in words.reading(corpus.texts()):
             pass
         words.save(folder, tokenizer)

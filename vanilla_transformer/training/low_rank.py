@@ -33,7 +33,9 @@ def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
     for parameter in with_rows:
         parameter.requires_grad_(True)
         # Without a gradient Adam leaves a row as it is.
-        parameter.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:old_pieces]), gradient[old_pieces:]]))
+        parameter.register_hook(
+            lambda gradient: torch.cat([torch.zeros_like(gradient[:old_pieces]), gradient[old_pieces:]])
+        )
 
 
 def merged(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
