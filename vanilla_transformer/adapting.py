@@ -9,6 +9,7 @@ on the old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixi
 import dataclasses
 import json
 import logging
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -121,6 +122,8 @@ def adapt(
         return account.with_suffix(".md")
     account.unlink(missing_ok=True)
     train(recipe, folder.path, resume=True, device=device, **training)
+    if os.environ.get("RANK", "0") != "0":
+        return account.with_suffix(".md")  # the first of several processes writes it
     rows = list(_account(model, folder, recipe, before, device))
     tokenizer = load_its_tokenizer(folder.path)
     added = len(tokenizer) - tokenizer.init_kwargs.get(GROWN_FROM, len(tokenizer))
@@ -132,6 +135,11 @@ def adapt(
 def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:
     """The recipe of an adaptation, still without the floors, for which the model has to translate."""
     found = find_model(model)
+    if (found / "source.spm").is_file():
+        raise ValueError(
+            f"{model} has a vocabulary of SentencePiece, and a run trains models with one of ours: train it on by "
+            f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
+        )
     config = VanillaTransformerConfig.from_pretrained(found)
     first = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
     described = {field.name for field in dataclasses.fields(config)} - {
@@ -255,7 +263,7 @@ def _report(rows: Sequence[Mapping], model: str, floors: Mapping[str, float], ad
         scores = [f"{row[each]['score']:.2f} ± {row[each]['interval'] or 0:.2f}" for each in ("before", "after")]
         low, high = row["difference_interval"]
         yield f"| {name} | {' | '.join(scores)} | {row['difference']:+.2f} [{low:+.2f}, {high:+.2f}] | {row['p']:.4f} |"
-    yield "\n± is half of the 95 % interval by bootstrap; that of the difference, in brackets, is by paired bootstrap, and"
+    yield "\n± is half of the 95 % interval by bootstrap; that of the difference is by paired bootstrap, and"
     yield f"p by approximate randomisation. The score's signature: {rows[0]['signature']}"
     for name, floor in floors.items():
         yield f"\nNo checkpoint was chosen that scored less than {floor:.2f} BLEU on `{name}`."

@@ -53,15 +53,17 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
             "byte-pair encoding can grow: set grow_vocabulary to 0."
         )
     tokenizer = Tokenizer.from_file(str(path))
-    words = _counted_words(tokenizer, texts)
-    cut = [[token.value for token in tokenizer.model.tokenize(word)] for word in words]
-    most, fewest = (len(model["vocab"]), FEWEST_OF_AUTO) if growth == AUTO else (growth, 2)
-    merges = list(_more_merges(cut, list(words.values()), model["vocab"].keys(), most, fewest))
+    counts = _counted_words(tokenizer, texts)
+    words = [[token.id for token in tokenizer.model.tokenize(word)] for word in counts]
+    names = {number: piece for piece, number in tokenizer.get_vocab().items()}
+    most, fewest = (len(names), FEWEST_OF_AUTO) if growth == AUTO else (growth, 2)
     for added in content["added_tokens"]:  # tags stand behind the pieces, and keep their ids as new ones come behind
         model["vocab"].setdefault(added["content"], added["id"])
-    pieces = [a + b for a, b in merges]
-    model["vocab"] |= {piece: number for number, piece in enumerate(pieces, start=tokenizer.get_vocab_size())}
-    model["merges"] += [list(merge) for merge in merges]
+    pieces = []
+    for first, second in _more_merges(words, list(counts.values()), names, most, fewest):
+        pieces.append(names[first] + names[second])
+        model["vocab"][pieces[-1]] = len(model["vocab"])
+        model["merges"].append([names[first], names[second]])
     Tokenizer.from_str(json.dumps(content)).save(str(path))
     logger.info("The vocabulary has grown by %s pieces.", f"{len(pieces):,}")
     return pieces
@@ -82,37 +84,40 @@ def _counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 
 
 def _more_merges(
-    words: list[list[str]], counts: Sequence[int], known: Iterable[str], most: int, fewest: int
-) -> Iterator[tuple[str, str]]:
-    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals the first by name.
+    words: list[list[int]], counts: Sequence[int], names: dict[int, str], most: int, fewest: int
+) -> Iterator[tuple[int, int]]:
+    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals that of lower ids.
 
     Args:
-        words: Different words as pieces; changed in place.
+        words: Different words as ids; changed in place.
         counts: How often each comes.
-        known: Pieces that are not made once more.
+        names: The pieces by their ids, without gaps; it gets the new ones.
         most: How many merges.
         fewest: How often a pair must come.
     """
-    known, found = set(known), Counter()
+    known, found = set(names.values()), Counter()
     places = defaultdict(set)  # of a pair: the words that have it, or had it
     for number, (word, count) in enumerate(zip(words, counts, strict=True)):
         for pair in pairwise(word):
             found[pair] += count
             places[pair].add(number)
-    waiting = [(-count, pair) for pair, count in found.items() if "".join(pair) not in known]
+    waiting = [(-count, pair) for pair, count in found.items()]
     heapq.heapify(waiting)
     while waiting and most:
         count, pair = heapq.heappop(waiting)
-        if -count != found[pair] or "".join(pair) in known:
-            continue  # it has changed since, and waits with another count
+        piece = names[pair[0]] + names[pair[1]]
+        if -count != found[pair] or piece in known:  # it has changed since, and waits with another count
+            continue
         if -count < fewest:
             return
+        new = len(names)
+        names[new] = piece
+        known.add(piece)
         yield pair
         most -= 1
-        known.add("".join(pair))
         changed = set()
         for number in places.pop(pair):
-            before, words[number] = words[number], _merged(words[number], pair)
+            before, words[number] = words[number], _merged(words[number], pair, new)
             for each in pairwise(before):
                 found[each] -= counts[number]
                 changed.add(each)
@@ -124,12 +129,12 @@ def _more_merges(
             heapq.heappush(waiting, (-found[each], each))
 
 
-def _merged(word: Sequence[str], pair: tuple[str, str]) -> list[str]:
+def _merged(word: Sequence[int], pair: tuple[int, int], new: int) -> list[int]:
     """The word with every such pair, from the left, as one piece."""
-    merged: list[str] = []
+    merged: list[int] = []
     place = 0
     while place < len(word):
         together = tuple(word[place : place + 2]) == pair
-        merged.append("".join(pair) if together else word[place])
+        merged.append(new if together else word[place])
         place += 1 + together
     return merged
