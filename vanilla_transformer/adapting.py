@@ -7,7 +7,6 @@ on the old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixi
 """
 
 import dataclasses
-import json
 import logging
 import os
 import tempfile
@@ -23,7 +22,7 @@ from .data.corpora import naming_in_errors, read_corpus
 from .data.growing import AUTO
 from .data.readers import files_of
 from .evaluation.scores import compare_systems, score_translations
-from .files import read_json, write_json, write_text
+from .files import json_rows, read_json, text_lines, write_json, write_text
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 from .model.generation_vanilla_transformer import paper_generation_config
 from .run.folder import RunFolder
@@ -97,7 +96,7 @@ def adapt(
     """
     folder, model = RunFolder(output), str(model)
     recipe = adaptation_recipe(model, settings, overrides)
-    before: dict[str, list[str]] = {}  # what the model makes of each set
+    before: dict[str, list[str] | None] = {}  # what the model makes of each set, as far as that is known
     if folder.good_checkpoints() and folder.recipe.is_file():
         begun = load_recipe(folder.recipe)
         if begun.description != recipe.description:
@@ -107,15 +106,9 @@ def adapt(
             )
         floors = begun.training.get("floors", {})
     else:
-        floors = {}
+        floors = dict(recipe.training.get("floors", {}))
         if OLD in recipe.data.test and settings.floor is not None:
-            sources, references = _pairs(recipe, OLD)
-            beams = recipe.training.get("generation_num_beams")  # of validation
-            found = _translations(model, recipe, sources, device, **({"num_beams": beams} if beams else {}))
-            before |= {} if beams else {OLD: found}
-            [score] = score_translations(found, references, ["sacrebleu"], target_language="und")
-            floors = {OLD: max(0.0, score.value - settings.floor)}
-            logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, floors[OLD])
+            floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
     recipe = dataclasses.replace(recipe, training={**recipe.training, **({"floors": floors} if floors else {})})
     account = folder.path / "adaptation.json"
     if account.exists() and folder.finished.exists() and load_recipe(folder.recipe) == recipe:
@@ -208,6 +201,17 @@ def _old_validation(recipe: Recipe | None) -> Any:
 # ------------------------------------------------------------------------------------------------------------ account
 
 
+def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[float, list[str] | None]:
+    """The least BLEU on the old text, and its translations; without these if validation has a search of its own."""
+    sources, references = _pairs(recipe, OLD)
+    beams = recipe.training.get("generation_num_beams")
+    found = _translations(model, recipe, sources, device, **({"num_beams": beams} if beams else {}))
+    [score] = score_translations(found, references, ["sacrebleu"], target_language="und")
+    lowest = max(0.0, score.value - floor)
+    logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, lowest)
+    return lowest, None if beams else found
+
+
 def _pairs(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
     """Sources and references of a test set, or of `validation`."""
     data = recipe.data
@@ -227,13 +231,13 @@ def _translations(model: str, recipe: Recipe, sources: Sequence[str], device: st
 
 
 def _account(
-    model: str, folder: RunFolder, recipe: Recipe, before: Mapping[str, list[str]], device: str
+    model: str, folder: RunFolder, recipe: Recipe, before: Mapping[str, list[str] | None], device: str
 ) -> Iterator[dict]:
     """What each set has gained or lost, by the first metric of the recipe."""
     metric, language = recipe.evaluation.metrics[0], {"target_language": recipe.data.target_language}
     for name in ("validation", *recipe.data.test):
-        lines = (folder.translations / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
+        path = folder.translations / f"{name}.jsonl"
+        rows = [row for _, row in json_rows(path, text_lines(path))]
         sources, references, after = ([row[key] for row in rows] for key in ("source", "reference", "hypothesis"))
         systems = {"before": before.get(name) or _translations(model, recipe, sources, device), "after": after}
         scores = {

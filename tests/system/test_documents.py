@@ -38,8 +38,8 @@ PAGES = [
             "own-data", "little-text", "parse", "dirty-data", "clean-a-corpus", "robust", "many-gpus",
             "resume-and-crashes", "memory",
             "translate-files", "terms", "text-in-one-language", "speed-up-translation", "serve", "confidence",
-            "evaluate-and-compare",
-            "domain-check", "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention", "classify",
+            "evaluate-and-compare", "domain-check",
+            "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -126,7 +126,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-OTHERS = ("multi30k", "runs/captions", "runs/mine", " parse ", "parsing_", "opus-mt", "echo ")  # lines on models of other text
+OTHERS = (
+    "multi30k",
+    "runs/captions",
+    "runs/mine",
+    " parse ",
+    "parsing_",
+    "opus-mt",
+    "echo ",
+)  # lines on models of other text
 
 
 def sentences_in(text: str) -> list[str]:

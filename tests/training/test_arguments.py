@@ -15,7 +15,8 @@ from vanilla_transformer.training.arguments import check_sharding, cooldown, cre
 
 NEW = {
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
-    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
+    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha", "floors",
+    "lora_rank",
 }  # fmt: skip
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}

@@ -40,7 +40,8 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = next((path for path in checkpoints if path.name == best_of(final)), final)
-    if args.floors and (trainer_state(best)["best_metric"] or -1) < 0:
+    metric = trainer_state(best)["best_metric"] if args.floors else None
+    if args.floors and (metric is None or metric < 0):
         floors = ", ".join(f"{lowest:.2f} BLEU on {name}" for name, lowest in args.floors.items())
         raise ValueError(
             f"No checkpoint of {folder.path} is above its floors ({floors}), so there is no model: mix in more of the "
