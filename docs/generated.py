@@ -47,6 +47,8 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.data.terms": ("TermAnnotation", "TermLexicon", "learn_lexicon"),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
+    "vanilla_transformer.adapting": ("AdaptSettings", "adapt"),
+    "vanilla_transformer.evaluation.domain": ("Domain", "domain_of"),
     "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.evaluation.robustness": ("FormScore", "scores_by_form"),
     "vanilla_transformer.improving": ("improve", "ImproveSettings"),

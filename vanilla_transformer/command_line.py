@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import __version__
+from .commands.adapt import adapt
 from .commands.backtranslate import backtranslate
 from .commands.calibrate import calibrate
 from .commands.clean import clean
@@ -32,8 +33,8 @@ from .commands.translate import score, translate
 
 
 COMMANDS = (
-    recipes, clean, prepare, train, finetune, improve, translate, backtranslate, score, evaluate, compare, calibrate,
-    parse, evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
+    recipes, clean, prepare, train, finetune, adapt, improve, translate, backtranslate, score, evaluate, compare,
+    calibrate, parse, evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")

@@ -44,7 +44,7 @@ def test_words_are_what_the_tokenizer_takes_for_words(tmp_path):
 
 def test_the_same_text_gives_the_same_bytes_in_any_order(tmp_path):
     tokenizer, files = learned(), []
-    for number, texts in enumerate((TEXTS, TEXTS[::-1], TEXTS * 3)):
+    for number, texts in enumerate((TEXTS, TEXTS[::-1], TEXTS[1:] + TEXTS[:1])):
         (tmp_path / str(number)).mkdir()
         saved(tmp_path / str(number), tokenizer, texts)
         files.append((tmp_path / str(number) / KNOWN_WORDS).read_bytes())

@@ -37,8 +37,8 @@ PAGES = [
         for name in (
             "own-data", "little-text", "parse", "dirty-data", "clean-a-corpus", "robust", "many-gpus",
             "resume-and-crashes", "memory", "translate-files", "terms", "markup", "text-in-one-language", "improve",
-            "speed-up-translation", "serve", "confidence", "evaluate-and-compare",
-            "publish", "fine-tune", "convert-opus-mt", "read-attention", "classify",
+            "speed-up-translation", "serve", "confidence", "evaluate-and-compare", "domain-check",
+            "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -84,6 +84,8 @@ def run_command(line: str, folder: Path) -> None:
     if arguments[0] == "train":
         shorter = SHORTER | SHORTER_STILL[arguments[1]]
         arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
+    if arguments[0] == "adapt":
+        arguments += [word for name, value in SHORTER.items() for word in (f"--{name}", value)]
     if arguments[0] == "backtranslate":  # hardly a translation by a model of four updates ends before it is cut
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0 or "is left to use" in done.stderr, done.stderr
@@ -123,7 +125,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-OTHERS = ("multi30k", "runs/mine", " parse ", "parsing_", "opus-mt", "echo ")  # lines on models of other text
+OTHERS = (
+    "multi30k",
+    "runs/captions",
+    "runs/mine",
+    " parse ",
+    "parsing_",
+    "opus-mt",
+    "echo ",
+)  # lines on models of other text
 
 
 def sentences_in(text: str) -> list[str]:

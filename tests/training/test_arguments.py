@@ -15,7 +15,8 @@ from vanilla_transformer.training.arguments import check_sharding, cooldown, cre
 
 NEW = {
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
-    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
+    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha", "floors",
+    "lora_rank",
 }  # fmt: skip
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
@@ -104,6 +105,11 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"noam_factor": float("nan")}, "a factor above 0"),
         ({"learning_rate": 1e-3}, "learning_rate 0.001 has no effect under the Noam schedule: set noam_factor"),
         ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps fewer checkpoints than the 5 of aver"),
+        ({"floors": {"old": 101}}, "floors must be BLEU from 0 to 100, by name of the test set; old has 101"),
+        ({"floors": {"old": 1}}, "set average_last to 0"),
+        ({"floors": {"old": 1}, "metric_for_best_model": "loss"}, "leave metric_for_best_model"),
+        ({"lora_rank": -1}, "lora_rank must be at least 0, and 0 with fsdp and deepspeed, not -1"),
+        ({"lora_rank": 2, "weight_decay": 0.1}, "weight_decay would change rows"),
         ({"augmentation": {"uper": 0.1}}, "augmentation: there is no form 'uper': choose of upper, title, lower"),
         ({"augmentation": {"upper": 1.1}}, "augmentation: the share of upper must be a number from 0 to 1, not 1.1"),
         ({"augmentation": {"upper": "much"}}, "augmentation: the share of upper must be .* not 'much'"),

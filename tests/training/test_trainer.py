@@ -351,6 +351,28 @@ def test_best_and_last_checkpoints_are_kept_and_the_best_model_is_loaded(make_tr
     assert kept >= {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
 
 
+def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer, monkeypatch):
+    options = {**BEST, "floors": {"old": 30.0, "older": 10.0}, "average_last": 0, "predict_with_generate": True}
+    trainer = make_trainer(max_steps=5, early_stopping_patience=2, **options)
+    validation = trainer.eval_dataset
+    trainer.floor_datasets = {"old": "old", "older": "older"}
+    # Of each evaluation: validation, old, older. The third is too low on one, the fourth on the other.
+    found = iter([(5, 40, 20), (6, 30, 10), (9, 29.5, 20), (8, 40, 7), (1, 40, 20)])
+
+    def bleu(model, dataset, options):
+        nonlocal now
+        if dataset is validation:
+            now = dict(zip((None, "old", "older"), next(found), strict=True))
+        return now[None if dataset is validation else dataset]
+
+    now = {}
+    monkeypatch.setattr(trainer, "_bleu", bleu)
+    trainer.train()
+    assert logged(trainer, "eval_floored_bleu") == [5, 6, -0.5, -3]  # and it has waited long enough
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
+    assert logged(trainer, "eval_older_bleu") == [20, 10, 20, 7]
+
+
 def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
     (tmp_path / "recipe.yaml").write_text("description: x\n")
     trainer = make_trainer(max_steps=1, files_to_save=(tmp_path / "recipe.yaml",), **EVALUATED)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..evaluation.metrics import METRICS
-from .evaluate import aligned_columns, systems_table
+from .evaluate import aligned_columns, domain_lines, domain_records, systems_table
 from .process import UsageError
 from .translate import search_options
 
@@ -30,6 +30,7 @@ def compare(
     training_text: list[Path] | None = None,
     metrics: list[str] | None = None,
     examples: int = 5,
+    domain: bool = False,
     num_beams: int | None = None,
     plot: Path | None = None,
     json: bool = False,
@@ -53,6 +54,7 @@ def compare(
         metrics: Which scores, as for `evaluate`; sentences and groups are scored by the first. If they are not given:
             sacrebleu, chrf and ter.
         examples: Show this many sentences that a system translates better than the first one, and this many worse.
+        domain: Say of every model how far the test set lies outside what it has seen, as `evaluate --domain` does.
         num_beams: Hypotheses kept in beam search; each model's own setting if it is not given.
         plot: PNG file for a picture of the scores by length and rarest word.
         json: Print JSON instead of tables.
@@ -62,7 +64,7 @@ def compare(
     from ..files import text_lines
     from ..hub import is_of_the_hub
     from ..plots import plot_score_groups
-    from .test_sets import Languages, add_system, model_languages, read_set, read_systems, translate_set
+    from .test_sets import Languages, add_system, domains_of, model_languages, read_set, read_systems, translate_set
 
     if len(systems) < 2:
         raise UsageError("Give two systems or more to compare.")
@@ -77,6 +79,8 @@ def compare(
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
     if METRICS[chosen[0]].needs_sources:
         raise UsageError(f"Sentences and groups are not scored by {chosen[0]}: name another score first.")
+    if domain and not models:
+        raise UsageError("--domain is about models: give one, not only files of translations.")
     if plot is not None and scored_set.sources is None:
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
     options, translations = search_options(num_beams), {}
@@ -97,6 +101,7 @@ def compare(
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
     }
+    domains = {model: domains_of(Path(model), scored_set) for model in models} if domain else {}
     if plot is not None:
         plot_score_groups(groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
         logger.info("Drew %s.", plot)
@@ -106,10 +111,11 @@ def compare(
             "comparisons": [asdict(each) for each in tests],
             "groups": {heading: [asdict(each) for each in found] for heading, found in groups.items()},
             "differences": differences,
+            **domain_records(domains),
         }
         print(json_format.dumps(content, indent=2, ensure_ascii=False))
         return
-    print(systems_table(scores, tests))
+    print(systems_table(scores, tests), *domain_lines(domains), sep="\n")
     for heading, found in groups.items():
         rows = [["", "segments", *found[0].values]]
         rows += [

@@ -14,6 +14,7 @@ from .translate import search_options
 
 
 if TYPE_CHECKING:
+    from ..evaluation.domain import Domain
     from ..evaluation.robustness import FormScore
     from ..evaluation.scores import Comparison, Score
 
@@ -35,6 +36,7 @@ def evaluate(
     segments: bool = False,
     forms: tuple[str, ...] | None = None,
     picture: Path | None = None,
+    domain: bool = False,
     num_beams: int | None = None,
     device: str = "auto",
     verbose: bool = False,
@@ -62,6 +64,8 @@ def evaluate(
         forms: Let the model translate the test set in each of these forms, too, and show which share of its score it
             keeps; in all of them if none is named: FORMS.
         picture: With --forms: .png or .svg file for the scores as bars, by the first metric.
+        domain: Say how far the test set lies outside what the model has seen: unknown and rare words, and perplexity,
+            beside those of the validation set of its run. It costs as long as reading both sets once.
         num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         verbose: Print what the scores are made of, and the signatures of the tests, below the table.
@@ -70,6 +74,7 @@ def evaluate(
     from ..evaluation.scores import compare_systems, score_segments, score_translations
     from .test_sets import (
         Languages,
+        domains_of,
         model_languages,
         perplexity_of,
         read_set,
@@ -82,6 +87,8 @@ def evaluate(
         raise UsageError("Give --hypotheses FILE or --model MODEL.")
     if resamples < 0 or resamples == 1:
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
+    if domain and (model is None or len(model) > 1 or segments or forms is not None):
+        raise UsageError("--domain is about one model: give --model MODEL, and leave --segments and --forms out.")
     forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)
@@ -107,15 +114,16 @@ def evaluate(
     if model is not None:
         for found in scores.values():
             found += perplexity_of(model, scored_set, device)
+    domains = {str(model[0]): domains_of(model[0], scored_set, device)} if domain else {}
     comparisons = []
     if len(systems) > 1 and resamples:
         comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language)
     if json:
         records = [{"system": name, **asdict(score)} for name, found in scores.items() for score in found]
-        content = {"scores": records, "comparisons": [asdict(each) for each in comparisons]}
+        content = {"scores": records, "comparisons": [asdict(each) for each in comparisons], **domain_records(domains)}
         print(json_format.dumps(content, indent=2, ensure_ascii=False))
     else:
-        print(systems_table(scores, comparisons, verbose=verbose))
+        print(systems_table(scores, comparisons, verbose=verbose), *domain_lines(domains), sep="\n")
 
 
 evaluate.__doc__ = (
@@ -188,6 +196,28 @@ def systems_table(
         randomized = {each.metric: each.signatures[0] for each in comparisons}
         lines += ["", *aligned_columns([[f"{P_VALUES[0]} of", "signature"], *map(list, randomized.items())])]
     return "\n".join(lines)
+
+
+def domain_records(domains: Mapping[str, Sequence["Domain"]]) -> dict:
+    """What JSON has of a check of the domain; nothing if there was none."""
+    records = [{"system": name, **asdict(each)} for name, found in domains.items() for each in found]
+    return {"domain": records} if records else {}
+
+
+def domain_lines(domains: Mapping[str, Sequence["Domain"]]) -> list[str]:
+    """The same for people."""
+    lines = []
+    for name, found in domains.items():
+        rows = [["text", "words", "unknown", "rare", "perplexity per token"]]
+        for each in found:
+            shares = ["" if share is None else f"{100 * share:.1f} %" for share in (each.unknown, each.rare)]
+            rows.append([each.text, f"{each.words:,}", *shares, f"{each.perplexity:.2f}"])
+        lines += ["", f"How far that lies outside what {name} has seen:", *aligned_columns(rows)]
+        if most := found[0].most_unknown:
+            lines.append(f"Most frequent of the unknown words: {', '.join(most)}")
+        if found[0].unknown is None:
+            lines.append("The model came without a list of the words of its training text.")
+    return lines
 
 
 def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:

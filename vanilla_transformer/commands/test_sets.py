@@ -8,10 +8,14 @@ from itertools import islice
 from pathlib import Path
 
 from ..data.forms import FORMS, texts_in_form
+from ..data.known_words import load_word_counts
+from ..evaluation.domain import Domain, domain_of
 from ..evaluation.metrics import build_metric, lacks_spaces, metric_named
 from ..evaluation.robustness import CLEAN, FormScore, scores_by_form
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
+from ..files import json_rows, text_lines
+from ..run.folder import RunFolder
 from .process import UsageError
 from .translate import scores_of_pairs, translations_of
 
@@ -191,6 +195,27 @@ def scores_in_forms(
         resamples=resamples,
         **scored_set.language,
     )
+
+
+def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list[Domain]:
+    """How far the set lies outside what a model has seen, and, for comparison, its own validation set if that is here.
+
+    A run folder has that among its translations.
+    """
+    from ..run.loading import find_model, load_its_tokenizer
+
+    check_has_sources(scored_set)
+    found, sets = find_model(model), [scored_set]
+    counts, tokenizer = load_word_counts(found), load_its_tokenizer(found)
+    kept = RunFolder(model).translations / "validation.jsonl"
+    if kept.is_file():
+        rows = [row for _, row in json_rows(kept, text_lines(kept))]
+        sides = [Text("validation", [row[side] for row in rows]) for side in ("source", "reference")]
+        sets.append(ScoredSet("validation", [sides[1]], sides[0], scored_set.languages))
+    return [
+        domain_of(each.name, each.sources.segments, perplexity_of([model], each, device)[0].value, counts, tokenizer)
+        for each in sets
+    ]
 
 
 def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:

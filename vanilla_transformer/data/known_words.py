@@ -1,11 +1,13 @@
 """The words of a training text, kept with its vocabulary: translate warns of words that it did not have.
 
 Any text can be spelt in pieces, so a model makes something of every word, and of one that it has never read mostly
-nonsense. The list is made while the vocabulary is learned from the same text: a packed file, a word a line, sorted.
+nonsense. The list is made while the vocabulary is learned from the same text: a packed file, a word a line, sorted, and
+behind a word that came rarely a tab and how often.
 """
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -20,15 +22,16 @@ KNOWN_WORDS = "known_words.txt.gz"
 # Of a text with more different strings between blanks no list is kept: its model has learned to put new words together.
 MOST_WORDS = 1_000_000
 MOST_BYTES = 64_000_000  # unpacked; a list may come from strangers
+RARE = 10  # a word that comes less often is rare
 _NUMBER = "0"  # stands for all numbers, which are spelt in digits
 
 
 class WordList:
-    """The different strings between blanks that have been read so far. Of more than `most` no list is kept."""
+    """The strings between blanks that have been read so far, and how often. Of more than `most` no list is kept."""
 
     def __init__(self, most: int = MOST_WORDS):
         self.most = most
-        self.strings: set[str] | None = set()
+        self.strings: Counter[str] | None = Counter()
 
     def read(self, text: str) -> None:
         """Adds a text."""
@@ -51,8 +54,12 @@ class WordList:
         """
         if self.strings is None:
             return
-        words = sorted({word for string in self.strings for word in words_of(tokenizer, string)})
-        content = "".join(f"{word}\n" for word in words).encode()
+        counts: Counter[str] = Counter()
+        for string, count in self.strings.items():
+            for word in words_of(tokenizer, string):
+                counts[word] += count
+        words = sorted(counts.items())
+        content = "".join(f"{word}\t{count}\n" if count < RARE else f"{word}\n" for word, count in words).encode()
         if len(content) <= MOST_BYTES:
             (Path(folder) / KNOWN_WORDS).write_bytes(gzip.compress(content, mtime=0))
 
@@ -71,6 +78,15 @@ def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
 
 def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
     """The list in a model's folder or a tokenizer's; None if there is none. Raises ValueError if it is damaged."""
+    counts = load_word_counts(folder)
+    return None if counts is None else frozenset(counts)
+
+
+def load_word_counts(folder: str | PathLike[str]) -> dict[str, int] | None:
+    """The list with how often each word came; `RARE` stands for that and more, and for all in a list without numbers.
+
+    None and errors as for `load_known_words`.
+    """
     path = Path(folder) / KNOWN_WORDS
     if not path.is_file():
         return None
@@ -81,7 +97,8 @@ def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
             raise ValueError(f"more than {MOST_BYTES:,} bytes")
         if not content:
             raise ValueError("it is empty")
-        return frozenset(content.decode().removesuffix("\n").split("\n"))
+        lines = (line.partition("\t") for line in content.decode().removesuffix("\n").split("\n"))
+        return {word: int(count or RARE) for word, _, count in lines}
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is no list of words ({error}): remove it.") from error
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from . import significance
 from .metrics import build_metric, language_code, metric_named
 
@@ -57,6 +59,7 @@ class Comparison:
         bootstrap_p: One-sided p-value by paired bootstrap resampling: about half of the other (see
             `significance.bootstrap_p`). 1 for a single segment, whose samples are all alike.
         signatures: Of both tests in this order, with their numbers of samples and their seed.
+        interval: What the middle 95 % of the differences on the paired bootstrap's samples lie between.
     """
 
     system: str
@@ -66,6 +69,7 @@ class Comparison:
     randomization_p: float
     bootstrap_p: float
     signatures: tuple[str, str]
+    interval: tuple[float, float]
 
 
 def score_translations(
@@ -188,8 +192,10 @@ def compare_systems(
             by_bootstrap = significance.bootstrap_p(samples[baseline], samples[system], difference)
             by_randomization = significance.randomization_p(metric, rows[baseline], rows[system], difference, trials)
             by_bootstrap = by_bootstrap if len(rows[system]) > 1 else 1.0
+            low, high = np.percentile(samples[system] - samples[baseline], [2.5, 97.5])
+            tests = by_randomization, by_bootstrap
             comparisons.append(
-                Comparison(system, baseline, name, difference, by_randomization, by_bootstrap, signatures)
+                Comparison(system, baseline, name, difference, *tests, signatures, (float(low), float(high)))
             )
     return comparisons
 

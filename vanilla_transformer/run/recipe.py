@@ -19,6 +19,7 @@ from transformers import GenerationConfig
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.encoding import PairLimits
+from ..data.growing import check_growth
 from ..data.mixture import CorpusSettings, copies_of
 from ..data.terms import TERM_MARKERS, TERMS
 from ..data.tokenizer import TokenizerSettings
@@ -133,6 +134,8 @@ class Recipe:
         initial_model: A model to begin with instead of random weights: a run folder, a model's folder, or USER/NAME of
             the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
             what only training knows, such as dropout, may differ.
+        grow_vocabulary: With `initial_model`: how many pieces its vocabulary gets of the training text, at most; or
+            `auto`, all that come at least 100 times. Corpora with `vocabulary: false` give none.
     """
 
     description: str = field(default="", kw_only=True)
@@ -143,8 +146,15 @@ class Recipe:
     decoding: dict = field(default_factory=dict)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     initial_model: str | None = None
+    grow_vocabulary: int | str = 0
 
     def __post_init__(self):
+        check_growth(self.grow_vocabulary)
+        if self.grow_vocabulary and self.initial_model is None:
+            raise ValueError("grow_vocabulary needs initial_model: set tokenizer.vocab_size of a vocabulary to learn")
+        floors = self.training.get("floors") or {}
+        if isinstance(floors, Mapping) and (missing := sorted(floors.keys() - self.data.test.keys())):
+            raise ValueError(f"training.floors: there is no test set {missing[0]!r} in data.test")
         if "/" in (attention := self.model.get("attn_implementation") or ""):
             raise ValueError(
                 f"model.attn_implementation = {_shown(attention)} would be fetched from the Hub and run: choose eager "

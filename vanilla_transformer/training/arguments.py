@@ -37,6 +37,8 @@ UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_
 # Schedules of transformers that do not depend on how long the run is.
 _WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau", "greedy")
 
+# Validation BLEU; below 0 for a checkpoint that scores less on a set than its floor.
+FLOORED_BLEU = "eval_floored_bleu"
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 
 # What fields of `fsdp_config` must be if they are given, and why.
@@ -56,7 +58,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
     New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `cooldown_steps`, `average_last`, `ema_decay`,
-    `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`.
+    `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`, `floors`,
+    `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -128,6 +131,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             the other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;
             `max_tokens` counts each pair once. The log's `loss` then has the divergence in it: compare runs by
             `eval_loss`, which is never regularised.
+        floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
+            checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
+        lora_rank: Train low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al. 2021),
+            and of a vocabulary that has grown the new rows, and leave all else as it is: W + 2 B A, B and A of this
+            rank. Needs PEFT. The models that the run ends with are whole. 0: train everything.
 
     Raises:
         ValueError: A value makes no sense; the message names the argument.
@@ -146,6 +154,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     )
     bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
     r_drop_alpha: float = field(default=0.0, metadata={"help": "weight of R-Drop; 0 turns it off"})
+    floors: dict[str, float] = field(default_factory=dict, metadata={"help": "least BLEU on test sets"})
+    lora_rank: int = field(default=0, metadata={"help": "rank of LoRA adapters; 0 trains everything"})
 
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
@@ -221,6 +231,14 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                     "instead, or noam_factor: null to use learning_rate and lr_scheduler_type."
                 )
             self.learning_rate = 1.0  # what the schedule multiplies
+        if self.lora_rank < 0 or (self.lora_rank and (self.fsdp or self.deepspeed)):
+            raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp and deepspeed, not {self.lora_rank}.")
+        if self.lora_rank and self.weight_decay:
+            raise ValueError(
+                "weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0."
+            )
+        if self.floors:
+            self._choose_above_floors()
         if self.metric_for_best_model in ("bleu", "eval_bleu") and not self.predict_with_generate:
             self.metric_for_best_model = "loss"
         if self.greater_is_better is None and self.metric_for_best_model is not None:
@@ -243,6 +261,17 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self._share_out_update()
         if self.noam_factor is None:
             self._check_room_to_fall()
+
+    def _choose_above_floors(self):
+        """Makes the best checkpoint the one with the best BLEU of those above all floors."""
+        for name, lowest in self.floors.items():
+            if isinstance(lowest, bool) or not isinstance(lowest, (int, float)) or not 0 <= lowest <= 100:
+                raise ValueError(f"floors must be BLEU from 0 to 100, by name of the test set; {name} has {lowest!r}.")
+        if self.metric_for_best_model not in ("bleu", "eval_bleu", FLOORED_BLEU) or not self.predict_with_generate:
+            raise ValueError("floors choose by BLEU: leave metric_for_best_model and predict_with_generate out.")
+        if self.average_last or self.ema_decay:
+            raise ValueError("floors choose a checkpoint: set average_last to 0, and leave ema_decay out.")
+        self.metric_for_best_model = FLOORED_BLEU
 
     def __getstate__(self) -> dict:
         """Without the token: Trainer writes the arguments beside every checkpoint, and pushes them to the Hub."""

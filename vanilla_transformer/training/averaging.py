@@ -13,6 +13,7 @@ from ..data.known_words import KNOWN_WORDS
 from ..files import written_beside
 from ..run.digests import check_digests, write_digests
 from ..run.folder import WEIGHTS
+from .low_rank import merged
 
 
 # What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
@@ -31,7 +32,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
     """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
-    last checkpoint.
+    last checkpoint. Adapters are merged in before.
 
     Args:
         checkpoints: Folders of models, all of one architecture.
@@ -99,6 +100,6 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
     check_digests(path.parent, [path.name])
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            return merged({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  (not a dict)
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged ({error}): leave this checkpoint out.") from error

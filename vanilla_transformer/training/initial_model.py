@@ -1,14 +1,22 @@
-"""A run that begins with the weights and the vocabulary of another model, in place of random ones and a new one."""
+"""A run that begins with the weights and the vocabulary of another model, in place of random ones and a new one.
+
+The vocabulary may grow. A new piece begins as the mean of the pieces that the old vocabulary makes of it, in every
+matrix of embeddings and in the output layer. The logits of old pieces stay as they were, and so do the ratios of their
+probabilities.
+"""
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from transformers import PreTrainedModel
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.corpora import Corpus
-from ..data.known_words import WordList, load_known_words
+from ..data.growing import grow_tokenizer, parts_of
+from ..data.known_words import WordList, load_word_counts
 from ..data.prepared import PreparedCorpus
 from ..data.tokenizer import load_tokenizer
 from ..run.loading import find_model, load_model
@@ -20,41 +28,82 @@ logger = logging.getLogger(__name__)
 _OF_TRAINING = {"label_smoothing", "r_drop_alpha", "use_cache", "classifier_pooling"}
 
 
-def take_weights(model: PreTrainedModel, path: str) -> None:
+GROWN_FROM = "grown_from"  # in tokenizer_config.json: how many pieces it had before
+# What has a row for each piece, by the ends of the names.
+_ROWS = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "lm_head.bias")
+
+
+def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokenizerFast) -> None:
     """Gives a new model the weights of the one that `find_model` finds at `path`.
+
+    Args:
+        model: The new model.
+        path: The other one.
+        tokenizer: The vocabulary of the new model: that of the other one, or what `grow_tokenizer` has made of it.
 
     Raises:
         ValueError: That is a model of another shape; the message names a field that differs.
         FileNotFoundError: There is no model at `path`.
     """
-    initial, _ = load_model(path, "cpu")
+    initial, old = load_model(path, "cpu")
+    config = initial.config
+    if len(tokenizer) > len(old):
+        config.vocab_size += len(tokenizer) - len(old)
     names = {field.name for field in fields(model.config)} - {field.name for field in fields(PreTrainedConfig)}
     for name in sorted(names - _OF_TRAINING):
-        wanted, there = getattr(model.config, name), getattr(initial.config, name)
+        wanted, there = getattr(model.config, name), getattr(config, name)
         if wanted != there and not name.endswith(("dropout", "layerdrop")):
             raise ValueError(f"model.{name} is {wanted!r}, and in initial_model ({path}) {there!r}: make it the same.")
-    model.load_state_dict(initial.state_dict())
+    pieces = tokenizer.convert_ids_to_tokens(range(len(old), len(tokenizer)))
+    weights = with_new_rows(initial.state_dict(), parts_of(old.backend_tokenizer, pieces))
+    model.load_state_dict(weights)
     logger.info("The weights are those of %s to begin with.", path)
 
 
-def save_its_tokenizer(path: str, folder: Path, corpus: Corpus) -> None:
+def with_new_rows(weights: Mapping[str, torch.Tensor], parts: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+    """The weights of a model with a row more for each new piece, the mean of the rows of its parts.
+
+    Args:
+        weights: By their names; what has rows for pieces is (pieces, d_model), or (pieces,) for a bias.
+        parts: Of each new piece, the ids of the old ones that it is made of.
+    """
+    if not parts:
+        return dict(weights)
+    return {
+        name: torch.cat([weight, torch.stack([weight[each].mean(0) for each in parts])])
+        if name.endswith(_ROWS)
+        else weight
+        for name, weight in weights.items()
+    }
+
+
+def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | str = 0) -> None:
     """Copies the vocabulary of the model at `path`. The words that it knows and those of the corpus become one list.
+
+    With `growth`, see `grow_tokenizer`, it gets pieces of the corpus too.
 
     Raises:
         ValueError: Its tokenizer is none that a run can use, or the corpus was prepared with another.
         FileNotFoundError: There is no model at `path`.
     """
     found = find_model(path)
-    tokenizer, known = load_tokenizer(found), load_known_words(found)
+    tokenizer, known = load_tokenizer(found), load_word_counts(found)
     if isinstance(corpus, PreparedCorpus) and corpus.tokenizer.get_vocab() != tokenizer.get_vocab():
         raise ValueError(
             f"{corpus.folder} was prepared with another vocabulary than that of initial_model ({path}): prepare it "
             f"again with --tokenizer {found}."
         )
+    tokenizer.init_kwargs.pop(GROWN_FROM, None)  # in a run before
+    if growth:
+        tokenizer.init_kwargs[GROWN_FROM] = len(tokenizer)
     tokenizer.save_pretrained(folder)
+    if growth:
+        if isinstance(corpus, PreparedCorpus):
+            raise ValueError(f"{corpus.folder} holds token ids: give the text, or set grow_vocabulary to 0.")
+        grow_tokenizer(folder, (text for pair in corpus.texts() for text in pair[:2]), growth)
     if known is not None:  # half a list would call words unknown that the model has learned
         words = WordList()
-        words.strings |= known
+        words.strings.update(known)
         for _ in words.reading(corpus.texts()):
             pass
         words.save(folder, tokenizer)

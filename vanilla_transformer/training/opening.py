@@ -158,8 +158,8 @@ def _not_of_a_start(folder: RunFolder) -> list[Path]:
 def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
     """Compares with a recipe that the run has, its own or a checkpoint's."""
     old, new, path = dataclasses.asdict(before), dataclasses.asdict(now), begun.parent
-    for section in ("data", "tokenizer", "model", "training", "initial_model"):
-        fields = [each[section] if section != "initial_model" else {"": each[section]} for each in (old, new)]
+    for section in ("data", "tokenizer", "model", "training", "initial_model", "grow_vocabulary"):
+        fields = [each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (old, new)]
         for name in fields[0].keys() | fields[1].keys():
             values, field = [each.get(name) for each in fields], f"{section}.{name}".rstrip(".")
             if values[0] == values[1] or field in _MAY_CHANGE:

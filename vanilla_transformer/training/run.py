@@ -24,7 +24,8 @@ from ..run.loading import chosen_device
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import check_state, trainer_state
-from .initial_model import take_weights
+from .initial_model import GROWN_FROM, take_weights
+from .low_rank import add_adapters
 from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
@@ -132,17 +133,20 @@ def _make_trainer(
     folder: RunFolder, data: RunData, arguments: VanillaTransformerTrainingArguments, show_progress: bool
 ) -> VanillaTransformerTrainer:
     recipe = data.recipe
-    tokenizer, train_pairs, validation = data.encode(folder, arguments)
+    tokenizer, train_pairs, measured = data.encode(folder, arguments)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     model = VanillaTransformerForConditionalGeneration(config)
     if recipe.initial_model is not None and not folder.good_checkpoints():
-        take_weights(model, recipe.initial_model)
+        take_weights(model, recipe.initial_model, tokenizer)
+    if arguments.lora_rank:
+        add_adapters(model, arguments.lora_rank, tokenizer.init_kwargs.get(GROWN_FROM, len(tokenizer)))
     model.generation_config = paper_generation_config(config, **recipe.decoding)
     trainer = VanillaTransformerTrainer(
         model,
         arguments,
         train_dataset=train_pairs,
-        eval_dataset=validation,
+        eval_dataset=measured["validation"],
+        floor_datasets={name: measured[name] for name in arguments.floors},
         processing_class=tokenizer,
         callbacks=[LogFile(folder.log), *([ProgressBar()] if show_progress and arguments.process_index == 0 else [])],
         files_to_save=(folder.recipe, *([words] if (words := folder.tokenizer / KNOWN_WORDS).is_file() else [])),
@@ -152,6 +156,9 @@ def _make_trainer(
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
+    if arguments.lora_rank:
+        learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
+        logger.info("%s parameters learn: adapters, and the rows of new pieces.", f"{learning:,}")
     logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", trainer.describe_updates())
     logger.info("%s", trainer.describe_choice())
     return trainer

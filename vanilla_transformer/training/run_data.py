@@ -121,7 +121,7 @@ class RunData:
             if self.recipe.initial_model is None:
                 self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
             else:
-                save_its_tokenizer(self.recipe.initial_model, beside, self.train)
+                save_its_tokenizer(self.recipe.initial_model, beside, self.train, self.recipe.grow_vocabulary)
             if self.recipe.term_markers:
                 marker_ids(load_tokenizer(beside))  # another's may have none
                 if not (beside / TERM_LEXICON).is_file():
@@ -130,8 +130,8 @@ class RunData:
 
     def encode(
         self, folder: RunFolder, arguments: VanillaTransformerTrainingArguments
-    ) -> tuple[PreTrainedTokenizerFast, Dataset | TokenBatchStream, Dataset]:
-        """Tokenizer, training pairs and validation pairs as ids; the account of them goes into the folder."""
+    ) -> tuple[PreTrainedTokenizerFast, Dataset | TokenBatchStream, dict[str, Dataset]]:
+        """Tokenizer, and as ids training pairs and the sets that are measured; the account goes into the folder."""
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
         # A pair that is too long may come after days.
@@ -152,7 +152,7 @@ class RunData:
             world_size=arguments.world_size,
             collate=TranslationCollator(),
         )
-        encoded, reports = {"train": train}, {"train": report}
+        encoded, reports = {}, {"train": report}
         for name, corpus in self.measured.items():  # nothing is left out of what is measured
             encoded[name], reports[name] = corpus.encoded(tokenizer)
         records = {}
@@ -165,4 +165,4 @@ class RunData:
         if arguments.should_save:
             write_json(folder.data, records)
         del self.train  # with all of its text
-        return tokenizer, train, encoded["validation"]
+        return tokenizer, train, encoded

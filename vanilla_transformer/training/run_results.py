@@ -27,7 +27,7 @@ from ..run.recipe import Recipe
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints, copy_model, is_of_a_model
-from .checkpoints import best_of, is_regular, set_aside
+from .checkpoints import best_of, is_regular, set_aside, trainer_state
 from .ema import EMA_WEIGHTS
 
 
@@ -40,6 +40,13 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = next((path for path in checkpoints if path.name == best_of(final)), final)
+    metric = trainer_state(best)["best_metric"] if args.floors else None
+    if args.floors and (metric is None or metric < 0):
+        floors = ", ".join(f"{lowest:.2f} BLEU on {name}" for name, lowest in args.floors.items())
+        raise ValueError(
+            f"No checkpoint of {folder.path} is above its floors ({floors}), so there is no model: mix in more of the "
+            "old text, train with a lower rate, or set lower floors, in another output folder."
+        )
     regular = [c for c in checkpoints if c == final or is_regular(c, args.save_steps)]
     last = regular[-args.average_last :] if args.average_last else []
     ema = [final] if args.ema_decay else []
@@ -99,6 +106,8 @@ def score(
     translations: dict[Path, dict[str, list[str]]] = {}
     last = folder.good_checkpoints()[-1]
     models = {"averaged": folder.averaged, "ema": folder.ema, "best": folder.best, "last": last}
+    if recipe.training.get("floors") or recipe.training.get("lora_rank"):
+        del models["last"]  # it may be below a floor; or it is no model by itself
     for model_name, path in models.items():
         if not (path / WEIGHTS).exists():
             continue

@@ -53,6 +53,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
         limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
+        floor_datasets: Rows like those of validation for every set of `args.floors`.
         term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
 
     Attributes:
@@ -78,6 +79,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         run_id: str | None = None,
         limits: PairLimits | None = None,
         term_lexicon: TermLexicon | None = None,
+        floor_datasets: dict[str, Dataset] | None = None,
         **kwargs,
     ):
         if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
@@ -101,6 +103,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model.config.label_smoothing = args.label_smoothing_factor
         model.config.r_drop_alpha = args.r_drop_alpha
         self.label_smoother = None
+        self.floor_datasets = floor_datasets or {}
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
         self.train_batches = None
@@ -290,6 +293,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 metrics = {"loss": loss, "perplexity": perplexity(loss)}
                 if self.args.predict_with_generate:
                     metrics["bleu"] = self._bleu(model, dataset, generate_options)
+                if eval_dataset is None and self.args.floors:
+                    metrics |= self._floored(model, metrics["bleu"], generate_options)
             metrics["runtime"] = round(time.perf_counter() - started, 3)
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in metrics.items()}
             self.log(metrics)
@@ -310,6 +315,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model.train(was_training)
         nats, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         return nats / tokens
+
+    def _floored(self, model: PreTrainedModel, bleu: float, generate_options: dict) -> dict[str, float]:
+        """BLEU of each set with a floor; and of validation, or what is missing to the floors, as a negative number."""
+        found = {name: self._bleu(model, rows, generate_options) for name, rows in self.floor_datasets.items()}
+        missing = min(found[name] - lowest for name, lowest in self.args.floors.items())
+        return {**{f"{name}_bleu": each for name, each in found.items()}, "floored_bleu": min(missing, 0.0) or bleu}
 
     def _bleu(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> float:
         """Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""

@@ -1,0 +1,102 @@
+"""The command adapt: a small model of the phrasebook learns what it has never read."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from vanilla_transformer import phrasebook, score_translations, translate
+from vanilla_transformer.command_line import run_command
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.run.recipe import load_recipe
+
+from .conftest import json_of, lines_of, losses, written
+
+
+@pytest.fixture(scope="module")
+def domain(tmp_path_factory):
+    """Files of pairs with a word that the phrasebook lacks."""
+    folder = tmp_path_factory.mktemp("domain")
+    for name, pairs in (("train", 300), ("dev", 12)):
+        rows = list(islice(phrasebook("train" if name == "train" else "validation"), pairs))
+        for language, word in (("en", "steamboat"), ("de", "Donaudampfer")):
+            written(folder / f"{name}.{language}", (f"{word} {row[language]}" for row in rows))
+    return folder
+
+
+def words(run, domain, output, *more):
+    """The command line."""
+    files = {name: json.dumps([str(domain / f"{name}.{side}") for side in ("en", "de")]) for name in ("train", "dev")}
+    words = ["adapt", run, "--output", output, "--data.train", files["train"], "--data.validation", files["dev"]]
+    words += ["--training.max_steps", 24, "--training.eval_steps", 8, "--training.save_steps", 8]
+    words += ["--training.logging_steps", 1, "--training.warmup_steps", 2, "--training.learning_rate", 0.003]
+    return [str(word) for word in (*words, "--device", "cpu", *more)]
+
+
+@pytest.fixture(scope="module")
+def adapted(run, corpus, domain, tmp_path_factory):
+    output = tmp_path_factory.mktemp("adapted") / "run"
+    replay = ("--replay", corpus / "train.en", corpus / "train.de", "--replay-weight", "0.5", "--floor", "100")
+    return output, words(run, domain, output, *replay), run_command(words(run, domain, output, *replay))
+
+
+def test_it_says_what_was_gained_and_lost(adapted, run, corpus):
+    output, _, status = adapted
+    assert status == 0
+    account = json_of(output / "adaptation.json")
+    new, old = account["sets"]
+    assert (new["set"], old["set"]) == ("validation", "old")
+    for row in (new, old):
+        kept = [json.loads(line) for line in lines_of(output / "translations" / f"{row['set']}.jsonl")]
+        model, tokenizer = load_model(run)
+        before = translate(model, tokenizer, [each["source"] for each in kept], num_beams=2)
+        assert row["before"]["score"] == pytest.approx(score(before, kept))
+        assert row["after"]["score"] == pytest.approx(score([each["hypothesis"] for each in kept], kept))
+        assert row["difference"] == pytest.approx(row["after"]["score"] - row["before"]["score"])
+        low, high = row["difference_interval"]
+        assert low <= high
+    assert [row["source"] for row in kept] == lines_of(corpus / "validation.en")  # of the model's own recipe
+    recipe = load_recipe(output / "recipe.yaml")
+    assert [each.vocabulary for each in recipe.data.mixture] == [True, False]
+    assert account["pieces"] == len(load_model(output)[1]) - 400 > 0
+    assert "ĠDonaudampfer" in load_model(output)[1].get_vocab()
+    assert f"grown by {account['pieces']} pieces" in (output / "adaptation.md").read_text(encoding="utf-8")
+
+
+def score(texts, rows):
+    return score_translations(texts, [row["reference"] for row in rows], ["sacrebleu"], target_language="de")[0].value
+
+
+def test_what_is_done_is_not_done_again(adapted, capsys):
+    output, command, _ = adapted
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+    assert run_command(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+    assert "| new (validation) |" in capsys.readouterr().out
+    assert run_command([*command, "--floor", "3"]) == 1
+    assert "was begun as" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--lora-rank", "4")])
+def test_what_is_broken_off_goes_on_as_if_it_were_not(run, domain, tmp_path, more):
+    options = ("--no-floor", "--grow-vocabulary", "7", *more)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert run_command(words(run, domain, whole, *options)) == 0
+    assert run_command(words(run, domain, broken, *options, "--training.max_steps", "11")) == 0
+    assert run_command(words(run, domain, broken, *options)) == 0
+    assert len(losses(whole)) == 24
+    assert losses(broken) == losses(whole)
+    for weights in ("model.safetensors", "checkpoints/checkpoint-24/model.safetensors"):
+        assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
+    load_model(whole)  # which has all weights of a plain model, whatever was trained
+
+
+def test_without_a_checkpoint_above_the_floor_there_is_no_model(run, corpus, domain, tmp_path, capsys):
+    # A floor of its own, as the small model has nothing to lose.
+    old = json.dumps([str(corpus / f"validation.{side}") for side in ("en", "de")])
+    floor = ("--no-floor", "--data.test.old", old, "--training.floors", "{old: 50}", "--training.max_steps", "8")
+    assert run_command(words(run, domain, tmp_path / "run", *floor)) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "is above its floors" in said
+    assert "BLEU on old" in said
+    assert not (tmp_path / "run" / "model.safetensors").exists()

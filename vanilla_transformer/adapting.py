@@ -1,0 +1,275 @@
+"""From a model and pairs of a domain to a model for that domain, with an account of what it has gained and forgotten.
+
+The training is a run like any other, which begins with the model: `OUTPUT` is its folder, and its recipe says all. What
+makes it an adaptation: the vocabulary grows by pieces of the new text; old text is mixed in, if it is given; the
+checkpoint is the one that translates the new validation text best among those that have not lost more than `floor` BLEU
+on the old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixing).
+"""
+
+import dataclasses
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers.configuration_utils import PreTrainedConfig
+
+from .data.corpora import naming_in_errors, read_corpus
+from .data.growing import AUTO
+from .data.readers import files_of
+from .evaluation.scores import compare_systems, score_translations
+from .files import json_rows, read_json, text_lines, write_json, write_text
+from .model.configuration_vanilla_transformer import VanillaTransformerConfig
+from .model.generation_vanilla_transformer import paper_generation_config
+from .run.folder import RunFolder
+from .run.loading import find_model, load_its_tokenizer, load_model
+from .run.recipe import Recipe, load_recipe
+from .training.initial_model import GROWN_FROM
+from .training.run import train
+from .translation import translate
+
+
+logger = logging.getLogger(__name__)
+OLD = "old"  # the test set of what the model could do before
+_UPDATES = 20_000  # the rate stays what it is after so many updates of the paper's schedule, equation 3
+_FOR_ADAPTERS = 3  # so many times that: they begin as nothing
+_OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
+
+
+@dataclass(frozen=True)
+class AdaptSettings:
+    """What `adapt` is asked for beside fields of the recipe.
+
+    Attributes:
+        replay: Pairs like those that the model has learned from, in any form that `load_corpus` reads, to be mixed in;
+            None for none.
+        replay_weight: How often each of them comes, relative to each new pair.
+        old: Validation text of what the model could do before. None: that of the recipe that lies with the model, if
+            its files are here.
+        floor: How much BLEU it may lose on that; None for any.
+        grow_vocabulary: How many pieces the vocabulary may get; or `auto`.
+        lora_rank: Rank of LoRA adapters, which alone are trained then; 0 for the whole model.
+    """
+
+    replay: Any = None
+    replay_weight: float = 1.0
+    old: Any = None
+    floor: float | None = 1.0
+    grow_vocabulary: int | str = AUTO
+    lora_rank: int = 0
+
+    def __post_init__(self):
+        if self.floor is not None and not 0 <= self.floor <= 100:
+            raise ValueError(f"floor must be from 0 to 100 BLEU, not {self.floor}")
+
+
+def adapt(
+    model: str | Path,
+    output: str | Path,
+    settings: AdaptSettings,
+    overrides: Mapping[str, str],
+    *,
+    device: str = "auto",
+    **training: Any,
+) -> Path:
+    """Trains the model on, into the run folder `output`, and writes `adaptation.json` and `adaptation.md` there.
+
+    Called again with the same arguments it goes on with what was interrupted.
+
+    Args:
+        model: A run folder, a model's folder, or USER/NAME of the Hub.
+        output: The run folder.
+        settings: What to do.
+        overrides: Fields of the recipe by dotted name, as they are typed: `data.train` and `data.validation` at least.
+        device: As for `train`.
+        **training: More arguments of `train`.
+
+    Returns:
+        The account, as Markdown.
+
+    Raises:
+        ValueError: As `train`; or the folder was begun with other settings, or no checkpoint is above the floor.
+    """
+    folder, model = RunFolder(output), str(model)
+    recipe = adaptation_recipe(model, settings, overrides)
+    before: dict[str, list[str] | None] = {}  # what the model makes of each set, as far as that is known
+    if folder.good_checkpoints() and folder.recipe.is_file():
+        begun = load_recipe(folder.recipe)
+        if begun.description != recipe.description:
+            raise ValueError(
+                f"{folder.path} was begun as {begun.description!r}, not {recipe.description!r}: give the same again, "
+                "or choose another output folder."
+            )
+        floors = begun.training.get("floors", {})
+    else:
+        floors = dict(recipe.training.get("floors", {}))
+        if OLD in recipe.data.test and settings.floor is not None:
+            floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
+    recipe = dataclasses.replace(recipe, training={**recipe.training, **({"floors": floors} if floors else {})})
+    account = folder.path / "adaptation.json"
+    if account.exists() and folder.finished.exists() and load_recipe(folder.recipe) == recipe:
+        return account.with_suffix(".md")
+    account.unlink(missing_ok=True)
+    train(recipe, folder.path, resume=True, device=device, **training)
+    if os.environ.get("RANK", "0") != "0":
+        return account.with_suffix(".md")  # the first of several processes writes it
+    rows = list(_account(model, folder, recipe, before, device))
+    tokenizer = load_its_tokenizer(folder.path)
+    added = len(tokenizer) - tokenizer.init_kwargs.get(GROWN_FROM, len(tokenizer))
+    write_text(account.with_suffix(".md"), "\n".join(_report(rows, model, floors, added)) + "\n")
+    write_json(account, {"model": model, "settings": asdict(settings), "floors": floors, "pieces": added, "sets": rows})
+    return account.with_suffix(".md")
+
+
+def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:
+    """The recipe of an adaptation, still without the floors, for which the model has to translate."""
+    found = find_model(model)
+    if (found / "source.spm").is_file():
+        raise ValueError(
+            f"{model} has a vocabulary of SentencePiece, and a run trains models with one of ours: train it on by "
+            f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
+        )
+    config = VanillaTransformerConfig.from_pretrained(found)
+    first = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
+    described = {field.name for field in dataclasses.fields(config)} - {
+        field.name for field in dataclasses.fields(PreTrainedConfig)
+    }
+    plain = VanillaTransformerConfig()
+    shape = {name: getattr(config, name) for name in sorted(described - _OF_TRAINING)}
+    shape = {name: value for name, value in shape.items() if value != getattr(plain, name)}
+    rate = (config.d_model * _UPDATES) ** -0.5
+    training = {
+        "max_tokens": 4096, "max_steps": 10_000, "warmup_steps": 100, "eval_steps": 250, "save_steps": 250,
+        "average_last": 0, "early_stopping_patience": 5, "noam_factor": None,
+        "learning_rate": float(f"{rate * (_FOR_ADAPTERS if settings.lora_rank else 1):.1e}"),
+        "lr_scheduler_type": "constant_with_warmup", "label_smoothing_factor": config.label_smoothing,
+    }  # fmt: skip
+    if settings.lora_rank:
+        training["lora_rank"] = settings.lora_rank
+    content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
+    content["grow_vocabulary"] = settings.grow_vocabulary
+    content["description"] = f"{model} adapted, which may lose {_floor_said(settings)}"
+    if first is not None:
+        languages = {name: getattr(first.data, name) for name in ("source_language", "target_language")}
+        content |= {"data": languages, "evaluation": asdict(first.evaluation)}
+        training |= {name: first.training[name] for name in ("max_tokens", "bf16") if name in first.training}
+        if attention := first.model.get("attn_implementation"):
+            shape["attn_implementation"] = attention
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "adapt.yaml"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        recipe = load_recipe(path, overrides)
+    data = recipe.data
+    if settings.replay is not None:
+        new = data.train if data.mixture else [{"corpus": data.train}]
+        old = {"corpus": settings.replay, "weight": settings.replay_weight, "vocabulary": False}
+        data = dataclasses.replace(data, train=[*new, old])
+    if (old := settings.old or _old_validation(first)) is not None:
+        data = dataclasses.replace(data, test={OLD: old, **data.test})
+    elif settings.floor is not None:
+        logger.warning("Nothing says what the model forgets: give --old with validation text of what it has learned.")
+    return dataclasses.replace(recipe, data=data)
+
+
+def _floor_said(settings: AdaptSettings) -> str:
+    return "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
+
+
+def _decoding(model: Path) -> dict:
+    """The decoding of a model as a recipe has it."""
+    path = model / "generation_config.json"
+    fields = read_json(path, "Save the model again.") if path.is_file() else {}
+    return {name: value for name, value in fields.items() if not name.endswith(("_token_id", "_version"))}
+
+
+def _old_validation(recipe: Recipe | None) -> Any:
+    """The validation text of a recipe, wherever it is read from now; None if it is not here."""
+    if recipe is None:
+        return None
+    where, folder = recipe.data.validation, Path(recipe.data.folder).resolve()
+    if isinstance(where, Mapping) or str(where).startswith("phrasebook:"):
+        return where
+    if not files_of(where, folder):
+        return None
+    return str(folder / where) if isinstance(where, str) else [str(folder / part) for part in where]
+
+
+# ------------------------------------------------------------------------------------------------------------ account
+
+
+def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[float, list[str] | None]:
+    """The least BLEU on the old text, and its translations; without these if validation has a search of its own."""
+    sources, references = _pairs(recipe, OLD)
+    beams = recipe.training.get("generation_num_beams")
+    found = _translations(model, recipe, sources, device, **({"num_beams": beams} if beams else {}))
+    [score] = score_translations(found, references, ["sacrebleu"], target_language="und")
+    lowest = max(0.0, score.value - floor)
+    logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, lowest)
+    return lowest, None if beams else found
+
+
+def _pairs(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
+    """Sources and references of a test set, or of `validation`."""
+    data = recipe.data
+    where = data.validation if name == "validation" else data.test[name]
+    with naming_in_errors(f"data.test.{name}"):
+        corpus = read_corpus(where, data.source_language, data.target_language, folder=data.folder)
+    sources, references = zip(*corpus.pairs, strict=True)
+    return list(sources), list(references)
+
+
+def _translations(model: str, recipe: Recipe, sources: Sequence[str], device: str, **decoding: int) -> list[str]:
+    """By the recipe's decoding, as the run's own models translate in the end; or by what is given."""
+    logger.info("%s translates %s lines.", model, f"{len(sources):,}")
+    found, tokenizer = load_model(model, device)
+    found.generation_config = paper_generation_config(found.config, **{**recipe.decoding, **decoding})
+    return translate(found, tokenizer, sources)
+
+
+def _account(
+    model: str, folder: RunFolder, recipe: Recipe, before: Mapping[str, list[str] | None], device: str
+) -> Iterator[dict]:
+    """What each set has gained or lost, by the first metric of the recipe."""
+    metric, language = recipe.evaluation.metrics[0], {"target_language": recipe.data.target_language}
+    for name in ("validation", *recipe.data.test):
+        path = folder.translations / f"{name}.jsonl"
+        rows = [row for _, row in json_rows(path, text_lines(path))]
+        sources, references, after = ([row[key] for row in rows] for key in ("source", "reference", "hypothesis"))
+        systems = {"before": before.get(name) or _translations(model, recipe, sources, device), "after": after}
+        scores = {
+            system: score_translations(texts, references, [metric], resamples=1000, **language)[0]
+            for system, texts in systems.items()
+        }
+        [test] = compare_systems(systems, references, [metric], **language)
+        yield {
+            "set": name,
+            "segments": len(rows),
+            "metric": metric,
+            **{system: {"score": each.value, "interval": each.confidence} for system, each in scores.items()},
+            "difference": test.difference,
+            "difference_interval": test.interval,
+            "p": test.randomization_p,
+            "signature": scores["after"].signature,
+        }
+
+
+def _report(rows: Sequence[Mapping], model: str, floors: Mapping[str, float], added: int) -> Iterator[str]:
+    grown = f", whose vocabulary has grown by {added:,} pieces" if added else ""
+    yield f"{model}{grown}, trained on.\n"
+    yield f"| text | {rows[0]['metric']} before | after | difference | p |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        name = "new (validation)" if row["set"] == "validation" else row["set"]
+        scores = [f"{row[each]['score']:.2f} ± {row[each]['interval'] or 0:.2f}" for each in ("before", "after")]
+        low, high = row["difference_interval"]
+        yield f"| {name} | {' | '.join(scores)} | {row['difference']:+.2f} [{low:+.2f}, {high:+.2f}] | {row['p']:.4f} |"
+    yield "\n± is half of the 95 % interval by bootstrap; that of the difference is by paired bootstrap, and"
+    yield f"p by approximate randomisation. The score's signature: {rows[0]['signature']}"
+    for name, floor in floors.items():
+        yield f"\nNo checkpoint was chosen that scored less than {floor:.2f} BLEU on `{name}`."
+    if not floors:
+        yield "\nNo floor held the old text up."

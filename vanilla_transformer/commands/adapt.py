@@ -1,0 +1,74 @@
+"""From a model to one for a domain."""
+
+import logging
+import shlex
+import sys
+from pathlib import Path
+
+from .process import UsageError, is_first_process, prepare_for_training
+
+
+logger = logging.getLogger(__name__)
+
+
+def adapt(
+    model: str,
+    *,
+    output: Path,
+    replay: list[str] | None = None,
+    replay_weight: float = 1.0,
+    old: list[str] | None = None,
+    floor: float = 1.0,
+    no_floor: bool = False,
+    grow_vocabulary: str = "auto",
+    lora_rank: int = 0,
+    device: str = "auto",
+    plain_process: bool = False,
+    overrides: dict | None = None,
+) -> None:
+    """Trains a model on for a domain, and says what it has gained there and forgotten of the rest.
+
+    Give the domain's text as fields of a recipe: --data.train "[new.en, new.de]" --data.validation "[dev.en, dev.de]".
+    Any other field can be set in the same way: --training.learning_rate 1e-4
+
+    Run it again to go on with what was interrupted. The output is a run folder, with adaptation.md beside the model.
+
+    Args:
+        model: One of our models: a run folder, a model's folder, or USER/NAME of the Hub.
+        output: Folder for the new run.
+        replay: Pairs like those that the model was trained on, to be mixed in: one file of pairs, or two of lines.
+        replay_weight: How often each of them comes, relative to each new pair.
+        old: Validation pairs like those; if they are not given, those that the model's recipe names, if they are here.
+        floor: A checkpoint that has lost more BLEU than this on the old validation pairs is not chosen.
+        no_floor: Choose by the new validation pairs alone.
+        grow_vocabulary: Give the vocabulary this many pieces of the new text at most; auto: all that come at least
+            100 times there.
+        lora_rank: Train LoRA adapters of this rank, and the rows of new pieces, alone; 0 trains the whole model.
+        device: Where to train: cpu, cuda, mps, or auto, the best there is.
+        plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
+    """
+    from ..adapting import AdaptSettings
+    from ..adapting import adapt as adapt_model
+    from ..sharing.publishing import publish
+
+    growth: int | str = int(grow_vocabulary) if grow_vocabulary.isdecimal() else grow_vocabulary
+    corpora = {}
+    for name, words in (("replay", replay), ("old", old)):
+        if words is not None and len(words) > 2:
+            raise UsageError(f"--{name} takes one file of pairs, or two of lines, not {len(words)}.")
+        corpora[name] = words[0] if words is not None and len(words) == 1 else words
+    settings = AdaptSettings(
+        **corpora,
+        replay_weight=replay_weight,
+        floor=None if no_floor else floor,
+        grow_vocabulary=growth,
+        lora_rank=lora_rank,
+    )
+    if not plain_process and (done := prepare_for_training(device)):
+        logger.info("%s", done)
+    command = shlex.join(["vanilla-transformer", *sys.argv[1:]])
+    told = {"command": command, "command_to_resume": command, "publish": publish, "show_progress": True}
+    account = adapt_model(model, output, settings, overrides or {}, device=device, **told)
+    if is_first_process():
+        print(account.read_text(encoding="utf-8"))
+        print(f"The model is in {output}, the account in {account}.")

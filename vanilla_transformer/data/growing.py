@@ -1,0 +1,140 @@
+"""A vocabulary of byte-pair encoding grown by pieces that new text needs: learning its merges goes on where it ended.
+
+The new merges rank behind all old ones. So every text is first cut as before, and only then are its pieces put together
+to new ones: text without a new piece keeps its ids.
+"""
+
+import heapq
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+# A new piece has a row of numbers to learn; of what comes less often `auto` makes none.
+FEWEST_OF_AUTO = 100
+
+
+def check_growth(growth: int | str) -> None:
+    """Raises ValueError for what is neither a number of pieces nor `auto`."""
+    if growth != AUTO and (isinstance(growth, str) or growth < 0):
+        raise ValueError(f"grow_vocabulary is {growth!r}; choose a number of pieces, {AUTO!r}, or 0 for none")
+
+
+def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: int | str) -> list[str]:
+    """Adds pieces to the tokenizer saved in a folder, behind all that it has, and returns them.
+
+    A merge of a and b is added while it is the most frequent pair of neighbours in the new text, unless the vocabulary
+    has the piece ab already: old merges could then go on with it, and cut old text anew.
+
+    Args:
+        folder: Where `save_pretrained` has saved it; its `tokenizer.json` is replaced.
+        texts: The new text, source and target alike; read once.
+        growth: How many pieces at most; or `auto`: all that come at least 100 times.
+
+    Raises:
+        ValueError: The vocabulary is not one of byte-pair encoding.
+    """
+    check_growth(growth)
+    path = Path(folder) / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    model = content["model"]
+    if model["type"] != "BPE":
+        raise ValueError(
+            f"The vocabulary is of the kind {model['type']}, where new pieces would cut old words anew; only that of "
+            "byte-pair encoding can grow: set grow_vocabulary to 0."
+        )
+    tokenizer = Tokenizer.from_file(str(path))
+    counts = _counted_words(tokenizer, texts)
+    words = [[token.id for token in tokenizer.model.tokenize(word)] for word in counts]
+    names = {number: piece for piece, number in tokenizer.get_vocab().items()}
+    most, fewest = (len(names), FEWEST_OF_AUTO) if growth == AUTO else (growth, 2)
+    for added in content["added_tokens"]:  # tags stand behind the pieces, and keep their ids as new ones come behind
+        model["vocab"].setdefault(added["content"], added["id"])
+    pieces = []
+    for first, second in _more_merges(words, list(counts.values()), names, most, fewest):
+        pieces.append(names[first] + names[second])
+        model["vocab"][pieces[-1]] = len(model["vocab"])
+        model["merges"].append([names[first], names[second]])
+    Tokenizer.from_str(json.dumps(content)).save(str(path))
+    logger.info("The vocabulary has grown by %s pieces.", f"{len(pieces):,}")
+    return pieces
+
+
+def parts_of(old: Tokenizer, pieces: Sequence[str]) -> list[list[int]]:
+    """The ids of the pieces of which an old vocabulary makes each new one."""
+    return [[token.id for token in old.model.tokenize(piece)] for piece in pieces]
+
+
+def _counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    """The words of a text as the tokenizer cuts and spells them."""
+    words: Counter[str] = Counter()
+    for text in texts:
+        normalized = tokenizer.normalizer.normalize_str(text)
+        words.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized))
+    return words
+
+
+def _more_merges(
+    words: list[list[int]], counts: Sequence[int], names: dict[int, str], most: int, fewest: int
+) -> Iterator[tuple[int, int]]:
+    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals that of lower ids.
+
+    Args:
+        words: Different words as ids; changed in place.
+        counts: How often each comes.
+        names: The pieces by their ids, without gaps; it gets the new ones.
+        most: How many merges.
+        fewest: How often a pair must come.
+    """
+    known, found = set(names.values()), Counter()
+    places = defaultdict(set)  # of a pair: the words that have it, or had it
+    for number, (word, count) in enumerate(zip(words, counts, strict=True)):
+        for pair in pairwise(word):
+            found[pair] += count
+            places[pair].add(number)
+    waiting = [(-count, pair) for pair, count in found.items()]
+    heapq.heapify(waiting)
+    while waiting and most:
+        count, pair = heapq.heappop(waiting)
+        piece = names[pair[0]] + names[pair[1]]
+        if -count != found[pair] or piece in known:  # it has changed since, and waits with another count
+            continue
+        if -count < fewest:
+            return
+        new = len(names)
+        names[new] = piece
+        known.add(piece)
+        yield pair
+        most -= 1
+        changed = set()
+        for number in places.pop(pair):
+            before, words[number] = words[number], _merged(words[number], pair, new)
+            for each in pairwise(before):
+                found[each] -= counts[number]
+                changed.add(each)
+            for each in pairwise(words[number]):
+                found[each] += counts[number]
+                places[each].add(number)
+                changed.add(each)
+        for each in changed:
+            heapq.heappush(waiting, (-found[each], each))
+
+
+def _merged(word: Sequence[int], pair: tuple[int, int], new: int) -> list[int]:
+    """The word with every such pair, from the left, as one piece."""
+    merged: list[int] = []
+    place = 0
+    while place < len(word):
+        together = tuple(word[place : place + 2]) == pair
+        merged.append(new if together else word[place])
+        place += 1 + together
+    return merged

@@ -1,0 +1,51 @@
+"""LoRA in a run: low-rank adapters learn, and the rows of new pieces; what a run ends with has them merged in.
+
+    W' = W + 2 B A      B (out, r), A (r, in), B = 0 at first      (Hu et al. 2021, equation 3, alpha = 2 r)
+
+The layers are PEFT's, put into the model itself: checkpoints hold everything, as those of any run do.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from transformers import PreTrainedModel
+
+
+_SCALE = 2.0
+_LAYERS = ["q_proj", "v_proj"]
+_BASE, _A, _B = ".base_layer.weight", ".lora_A.default.weight", ".lora_B.default.weight"
+
+
+def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
+    """Puts adapters into the model; nothing else learns but, in matrices with a row for each piece, the new rows.
+
+    Raises:
+        ImportError: PEFT is not installed.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise ImportError("training.lora_rank needs PEFT: pip install 'vanilla-transformer[finetune]'") from error
+    pieces = model.config.vocab_size
+    with_rows = [each for each in model.parameters() if len(each) == pieces] if old_pieces < pieces else []
+    model.requires_grad_(False)
+    inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=round(_SCALE * rank), target_modules=_LAYERS), model)
+    for parameter in with_rows:
+        parameter.requires_grad_(True)
+        # Without a gradient Adam leaves a row as it is.
+        parameter.register_hook(
+            lambda gradient: torch.cat([torch.zeros_like(gradient[:old_pieces]), gradient[old_pieces:]])
+        )
+
+
+def merged(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights of a model without adapters that is the same function; those of one without are returned as is."""
+    plain = {}
+    for name, weight in weights.items():
+        if name.endswith(_BASE):
+            layer = name.removesuffix(_BASE)
+            update = weights[layer + _B].double() @ weights[layer + _A].double()
+            plain[f"{layer}.weight"] = (weight.double() + _SCALE * update).to(weight.dtype)
+        elif not name.endswith((_A, _B)):
+            plain[name.replace(".base_layer.", ".")] = weight
+    return plain
