@@ -5,7 +5,7 @@
     first      a model of it: what all this is to improve on
     reverse    a model of the other direction
     back       what that makes of text in the target language (Sennrich et al. 2016)
-    teacher-N  models of both, each with another seed
+    teacher-N  models of both, each with another seed; without such text `first` is the first of them
     distilled  what the teachers, as an ensemble, make of the sources (Kim and Rush 2016)
     student    a model of that, in the shape that the recipe names
     export     the student for CTranslate2, in 8 bits
@@ -227,10 +227,8 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         write_text(output / "recipe.yaml", plan.to_yaml())
         return
     before = read_json(path, "Restore it, or choose another folder.")
-    for section in now:
-        old, new = (
-            {"": each.get(section)} if not isinstance(now[section], dict) else each[section] for each in (before, now)
-        )
+    for section in before.keys() & now.keys():  # a version before may have had fewer fields
+        old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
         for name in old.keys() | new.keys():
             if old.get(name) != new.get(name):
                 where = f"{section}.{name}".rstrip(".")
@@ -296,9 +294,9 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
             {"corpus": pairs, "weight": settings.pairs_weight},
             {"corpus": files, "tag": BACK_TRANSLATED},
         ]
-    teachers = [f"teacher-{number}" for number in range(1, settings.teachers + 1)]
-    for number, name in enumerate(teachers):
-        yield training(name, {"data.train": learned, "training.seed": plan.training.get("seed", 42) + number})
+    for number, name in enumerate(teachers := teachers_of(settings)):
+        if name != "first":
+            yield training(name, {"data.train": learned, "training.seed": plan.training.get("seed", 42) + number})
     distilled = []
     for text in filter(None, (pairs[0], settings.source_text)):
         stage, files = translating("distilled", teachers, text, source, "--forward")
@@ -308,6 +306,12 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     if settings.quantization is not None:
         words = ["export", str(output / "student"), "--output", str(output / "export")]
         yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")
+
+
+def teachers_of(settings: ImproveSettings) -> list[str]:
+    """The names of their stages."""
+    names = [f"teacher-{number}" for number in range(1, settings.teachers + 1)]
+    return names if settings.target_text is not None else ["first", *names[1:]]
 
 
 def _corpus_words(plan: Recipe) -> list[str]:
@@ -333,8 +337,8 @@ def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Map
     source, target = plan.data.source_language, plan.data.target_language
     lines, references = (list(text_lines(output / "pairs" / f"validation.{each}.gz")) for each in (source, target))
     metric, translations, rows = plan.evaluation.metrics[0], {}, []
-    teachers = [output / f"teacher-{number}" for number in range(1, settings.teachers + 1)]
-    systems = [System("first", [output / "first"]), System("teacher-1", teachers[:1])]
+    teachers = [output / name for name in teachers_of(settings)]
+    systems = [System(name, [output / name]) for name in dict.fromkeys(("first", teachers[0].name))]
     systems += [System("ensemble", teachers)] * (len(teachers) > 1) + [System("student", [output / "student"])]
     systems += [System("export", [output / "export"], "ctranslate2")] * (settings.quantization is not None)
     for system in systems:

@@ -32,7 +32,18 @@ def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
 def test_the_commands_that_run_a_model_have_the_option():
     having = {each.__name__ for each in COMMANDS if "device" in inspect.signature(each).parameters}
     assert having == {
-        *("clean", "train", "improve", "translate", "backtranslate", "score", "evaluate", "calibrate", "parse"),
+        *(
+            "clean",
+            "train",
+            "adapt",
+            "improve",
+            "translate",
+            "backtranslate",
+            "score",
+            "evaluate",
+            "calibrate",
+            "parse",
+        ),
         "serve",
     }
 

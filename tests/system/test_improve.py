@@ -100,12 +100,8 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
 
 def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
     recipe, settings = load_recipe_with(recipe_of(tmp_path, teachers=1, quantization=None), improve=ImproveSettings)
-    assert [stage.name for stage in stages_of(tmp_path, recipe, settings)] == [
-        "first",
-        "teacher-1",
-        "distilled",
-        "student",
-    ]
+    names = [stage.name for stage in stages_of(tmp_path, recipe, settings)]
+    assert names == ["first", "distilled", "student"]  # a teacher of the same pairs and seed would be the same
 
 
 def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
@@ -141,11 +137,11 @@ def test_a_chain_ends_with_an_account_and_is_not_done_again(tmp_path):
     done = subprocess.run(improving(path, output), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     systems = json.loads((output / "account.json").read_text(encoding="utf-8"))["systems"]
-    assert [row["system"] for row in systems] == ["first", "teacher-1", "student"]
-    assert [row.get("against") for row in systems] == [None, "first", "teacher-1"]
+    assert [row["system"] for row in systems] == ["first", "student"]
+    assert [row.get("against") for row in systems] == [None, "first"]
     assert all(row["megabytes"] > 0 and row["sentences_per_second"] > 0 for row in systems)
     assert (output / "account.png").stat().st_size > 5000
-    assert f"| student | {systems[2]['score']:.2f} ± " in done.stdout
+    assert f"| student | {systems[1]['score']:.2f} ± " in done.stdout
 
     made = {file: file.stat().st_mtime_ns for file in output.glob("*/*") if file.is_file()}
     assert run_command(improving(path, output)[3:]) == 0
