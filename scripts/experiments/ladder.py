@@ -284,7 +284,7 @@ def draw(found: dict[str, Result], path: Path) -> None:
         axes.plot(scores, [place] * len(scores), "o", color=COLORS[0], alpha=0.5, markeredgewidth=0)
         axes.plot([statistics.mean(scores)], [place], "|", color=COLORS[1], markersize=18, markeredgewidth=2)
     finish_axes(axes, whole_numbers=False)
-    axes.set_yticks(range(len(found)), [f"{name}: {result.rung.adds}" for name, result in found.items()])
+    axes.set_yticks(range(len(found)), list(found))
     axes.set_xlabel("lower-cased tokenised BLEU; a dot is a seed, a bar their mean")
     save(figure, path)
 
