@@ -60,7 +60,6 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.translation.decoding": ("Decoding",),
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
     "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
-    "vanilla_transformer.translation.markup": ("Markup", "plain_text"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }  # fmt: skip
 

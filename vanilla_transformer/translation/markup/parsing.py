@@ -28,7 +28,7 @@ PLACEHOLDER = re.compile(
     r"|%%|(?<!\d)%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@](?![^\W_])"  # %s, not 5%off
     r"|(?:\b(?:https?|ftp)://|\bwww\.)(?:(?!&(?:quot|apos|lt|gt|nbsp|#\w+);|\$\{)[^\s<>\"'{}])*"
     r"(?:&amp;|(?!\$\{)[^\s<>\"'{}.,;:!?)\]»”…&](?![\w]*;))"
-    r"|[\w.+-]{0,63}\w@\w[\w-]*(?:\.[\w-]*\w)+"
+    r"|[\w.+-]*\w@\w[\w-]*(?:\.[\w-]*\w)+"
 )
 _NUMBER = r"|(?<![\w.,])\d+(?:[.,:/]\d+)*(?!\w)"
 _UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: what it stands for is elsewhere
