@@ -26,8 +26,8 @@ PLACEHOLDER = re.compile(
     r"|[$#%]?\{\w*(?:\.\w+|\[\w+\])*(?:![rsa])?(?::[^{}\s]*)?\}"  # {0} {name} {x.y!r:>9} ${x} #{x} %{x}
     r"|%(?:\(\w+\)|\d+\$)[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]"  # %(name)s %1$s
     r"|%%|(?<!\d)%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@](?![^\W_])"  # %s, not 5%off
-    r"|(?:\b(?:https?|ftp)://|\bwww\.)(?:(?!&(?:quot|apos|lt|gt|nbsp|#\w+);|\$\{)[^\s<>\"'{}])*"
-    r"(?:&amp;|(?!\$\{)[^\s<>\"'{}.,;:!?)\]»”…&](?![\w]*;))"
+    r"|(?:\b(?:https?|ftp)://|\bwww\.)(?:(?!&(?:quot|apos|lt|gt|nbsp|#\w+);)[^\s<>\"'{}])*"
+    r"(?:&amp;|[^\s<>\"'{}.,;:!?)\]»”…&](?![\w]*;))"
     r"|[\w.+-]*\w@\w[\w-]*(?:\.[\w-]*\w)+"
 )
 _NUMBER = r"|(?<![\w.,])\d+(?:[.,:/]\d+)*(?!\w)"
@@ -226,8 +226,7 @@ def _joined(text: str, between: Sequence[Node | tuple[Node]], more: str) -> str:
 def as_text(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
     """A line whose tags are text; placeholders are taken out all the same."""
     marked = take_apart(line, "placeholders", keep_numbers)
-    if kind == "placeholders":
-        return marked
-    for node in marked.root.children:
-        node.before = escape(node.before, quote=False)
-    return replace(marked, kind=kind, line=escape(line, quote=False))
+    if kind != "placeholders":
+        for node in marked.root.children:
+            node.before = escape(node.before, quote=False)
+    return replace(marked, kind=kind)
