@@ -7,7 +7,7 @@ this package in requirements.txt, it shows the model that the Space's variable M
 import base64
 import os
 import tempfile
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from vanilla_transformer.run.loading import calibration_of, find_model, known_wo
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.translation import Glossary, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
-from vanilla_transformer.translation.markup import KINDS, plain_text
 
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
@@ -39,7 +38,6 @@ MOST_CHARACTERS = MOST_TOKENS = 1000  # of a text, and of a translation: other u
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
 ATTENTIONS = {"decoder on the source": "cross", "encoder": "encoder", "decoder on itself": "decoder"}
 BEAM_SEARCH, SAMPLING = "beam search", "sampling"
-NO_MARKUP = "none"
 ALL_HEADS = "all"
 MOST_BYTES = 100_000  # of a request
 LANGUAGES = {
@@ -84,7 +82,7 @@ class Demo:
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
-        terms: str = "hard", markup: str = NO_MARKUP,
+        terms: str = "hard",
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
@@ -101,7 +99,6 @@ class Demo:
             wanted: How many translations.
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
             terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
-            markup: What is taken out of the text and put back into its translation: one of `KINDS`, or `NO_MARKUP`.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -130,15 +127,12 @@ class Demo:
                 raise ValueError("Each line of the glossary is a source term, = and its target term.")
             entries = [line.partition("=")[::2] for line in lines]
             options |= {"glossary": Glossary(entries) if entries else None, "terms": terms}
-            words_of = str
-            if markup != NO_MARKUP:
-                options["markup"], words_of = markup, partial(plain_text, kind=markup)
             [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
         rows = [[rank, scores[rank - 1], each.text] for rank, each in enumerate(found, start=1)]
-        return found[0].text, rows, (words_of(text), words_of(found[0].text))
+        return found[0].text, rows, (text, found[0].text)
 
     def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
@@ -308,9 +302,7 @@ def _options(num_beams: int, length_penalty: float | None, knows_terms: bool) ->
         glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
         about = "hard: only translations with them are looked for; soft: the model reads them, and mostly follows"
         terms = gradio.Radio(["hard", "soft"], value="hard", label="Terms", info=about, visible=knows_terms)
-        about = "tags, and placeholders such as {name} and %s, go where the words beside them go"
-        markup = gradio.Radio([NO_MARKUP, *KINDS], value=NO_MARKUP, label="Markup", info=about)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms, markup]
+    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

@@ -7,21 +7,19 @@ import shutil
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from threading import Event
 
 import httpx
 import pytest
-from fastapi import HTTPException
 
 from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, phrasebook, translate
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
-from vanilla_transformer.serving.server import Limits, TranslationRequest, _wish_of
+from vanilla_transformer.serving.server import Limits
 
 from ..model.conftest import build_model, sharpened
 from ..scripts.conftest import figures_of
@@ -310,19 +308,6 @@ def test_a_glossary(random_translator, sources, tmp_path):
         assert (answer.status_code, "no glossary" in answer.json()["error"]) == (422, True)
 
 
-def test_markup(random_translator, sources):
-    texts = [f"<b>{sources[0]}</b>", "<b>x"]
-    options = {"markup": "html", "num_beams": 1, "max_new_tokens": 20}
-    expected = translate(*load_model(random_translator), texts, **options)
-    assert (expected[0][:3], expected[0][-4:]) == ("<b>", "</b>")
-    backend = load_backend("torch", str(random_translator), num_beams=1, max_tokens=20)
-    asked = TranslationRequest(texts=texts, markup="html")
-    answers = backend.translate(texts, _wish_of(asked, backend, LIMITS))
-    assert [each["translations"] for each in answers] == expected
-    with pytest.raises(HTTPException, match="keeps no markup"):
-        _wish_of(asked, replace(backend, aligns=False), LIMITS)
-
-
 def test_soft_terms(sources, tmp_path):
     tokenizer = learn_tokenizer(sources * 2, TokenizerSettings(vocab_size=300), tags=TERM_MARKERS)
     model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
@@ -343,7 +328,6 @@ def test_ctranslate2(random_translator, sources, tmp_path):
     backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
     for texts, translations in ((["", *sources, " "], ["", *expected, ""]), ([""], [""])):
         assert backend.translate(texts, Wish()) == [{"translations": text} for text in translations]
-    assert not backend.aligns
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path):

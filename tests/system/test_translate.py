@@ -170,17 +170,6 @@ def test_which_words_were_looked_at(run):
     assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
 
 
-def test_tags_stay_with_their_words(run, sentences):
-    first, *words = sentences[0].split()
-    lines = [f"<b>{first}</b> {' '.join(words)}<br>", sentences[0], "<b>x"]
-    done = finished("translate", "--model", run, "--markup", "html", *lines)
-    marked, plain, _ = done.stdout.splitlines()
-    assert re.sub(r"</?b>|<br>", "", marked).split() == plain.split()
-    assert [marked.count(tag) for tag in ("<b>", "</b>", "<br>")] == [1, 1, 1]
-    assert "Line 3: broken markup, translated as text: <b> is not closed in this line." in done.stderr
-    assert "Line 1" not in done.stderr  # of words that the model has not learned: tags are none
-
-
 def test_words_that_the_training_text_did_not_have(run, tmp_path):
     """They are named on standard error, once a line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")
@@ -302,9 +291,6 @@ def test_options_that_make_no_sense_together(tmp_path):
         ("--backend ctranslate2 --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--sample --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--num-beams 1 --glossary terms.tsv", "--glossary needs a beam search by torch"),
-        ("--markup markdown", "--markup is xml, html or placeholders, not 'markdown'"),
-        ("--keep-numbers", "--keep-numbers is for --markup"),
-        ("--backend ctranslate2 --markup html", "--markup is for --backend torch"),
         ("--terms soft", "--terms soft needs a --glossary"),
         ("--terms medium --glossary terms.tsv", "--terms are hard or soft, not 'medium'"),
         ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import functools
 import json as json_format
 import logging
 import math
@@ -48,8 +47,6 @@ def translate(
     attention: bool = False,
     glossary: Path | None = None,
     terms: str = "hard",
-    markup: str | None = None,
-    keep_numbers: bool = False,
     confidence: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -87,21 +84,16 @@ def translate(
         terms: How the glossary is kept to. hard: every translation of a line with such a term has it; it is a beam
             search by torch. soft: the model reads the term beside the word, and mostly follows, by any search and
             backend; it must have been trained so (`training.augmentation`, terms), and reads the first target only.
-        markup: xml, html or placeholders: take tags and placeholders out of the lines, and put them back into the
-            translations beside the words that they stood beside. Placeholders, such as {name}, %s and URLs, are kept
-            with all three. A line whose tags do not fit together is reported, and translated as text.
-        keep_numbers: With --markup: numbers come out as they are, too.
         confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
             `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
             has not learned.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
-            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence, no
-            --markup and no ensembles. In float32 greedy translations are the same. Its beam search only knows the
-            length penalty |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there
-            are hypotheses, of which the best by the model's own penalty are written; one in a thousand may differ from
-            torch's.
+            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence and no
+            ensembles. In float32 greedy translations are the same. Its beam search only knows the length penalty
+            |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there are hypotheses,
+            of which the best by the model's own penalty are written; one in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
@@ -118,12 +110,6 @@ def translate(
         raise UsageError(f"--terms are hard or soft, not {terms!r}.")
     if terms == "soft" and not glossary:
         raise UsageError("--terms soft needs a --glossary.")
-    if markup not in (None, "xml", "html", "placeholders"):
-        raise UsageError(f"--markup is xml, html or placeholders, not {markup!r}.")
-    if keep_numbers and not markup:
-        raise UsageError("--keep-numbers is for --markup.")
-    if markup and backend != "torch":
-        raise UsageError("CTranslate2 does not say which words were looked at: --markup is for --backend torch.")
     if glossary and terms == "hard" and (backend != "torch" or sample or num_beams == 1):
         remedy = "no --backend, no --sample, no --num-beams 1; or --terms soft, if the model was trained so."
         raise UsageError(f"--glossary needs a beam search by torch: {remedy}")
@@ -134,8 +120,8 @@ def translate(
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, glossary=entries, terms=terms, markup=markup, keep_numbers=keep_numbers,
-            calibration=calibration, workers=workers, batch_tokens=batch_tokens, **search,
+            prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration, workers=workers,
+            batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
@@ -235,15 +221,10 @@ def translations_of(
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
         warnings = UnknownWordsWarnings(unknown_words(models, tokenizer)) if warn else None
-        words_of = str
-        if options.get("markup") is not None:
-            from ..translation.markup import plain_text
-
-            words_of = functools.partial(plain_text, kind=options["markup"])
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
-                warnings.look_at(words_of(source))
+                warnings.look_at(source)
             yield source, hypotheses
         if warnings is not None:
             warnings.sum_up()

@@ -21,14 +21,13 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
-    the model is of them, and that markup is kept.
+    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, and how
+    sure the model is of them.
     """
 
     glossary: Glossary | None = None
     confidence: bool = False
     terms: str = "hard"
-    markup: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Backend:
     """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
 
     The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
-    `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `aligns`, for markup.
+    `knows_terms`, for soft ones, and `is_calibrated`, for confidence.
     """
 
     translate: Callable[[Sequence[str], Wish], list[dict]]
@@ -44,7 +43,6 @@ class Backend:
     has_beams: bool = False
     knows_terms: bool = False
     is_calibrated: bool = False
-    aligns: bool = False
 
 
 def load_backend(
@@ -73,7 +71,7 @@ def load_backend(
             logger.warning("%s", error)
 
     def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
-        asked = {"glossary": wish.glossary, "terms": wish.terms, "markup": wish.markup}
+        asked = {"glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         answers = []
@@ -91,7 +89,6 @@ def load_backend(
     has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
     knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
-    can["aligns"] = kind == "torch"
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
 
 

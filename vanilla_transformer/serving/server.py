@@ -61,7 +61,6 @@ class TranslationRequest(BaseModel):
     glossary: list[GlossaryEntry] | None = None
     terms: Literal["hard", "soft"] = "hard"
     confidence: bool = False
-    markup: Literal["xml", "html", "placeholders"] | None = None
 
 
 class TermUse(BaseModel):
@@ -221,10 +220,8 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     """What a request wants beside translations. HTTPException says with a status which rule that breaks."""
     if asked.confidence and not backend.is_calibrated:
         raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
-    if asked.markup is not None and not backend.aligns:
-        raise HTTPException(422, "This server's engine aligns no words, and so keeps no markup: leave markup out.")
     if not asked.glossary:
-        return Wish(confidence=asked.confidence, markup=asked.markup)
+        return Wish(confidence=asked.confidence)
     if asked.terms == "soft" and not backend.knows_terms:
         raise HTTPException(422, "The model was not trained with terms, so it has no soft ones: leave terms out.")
     if asked.terms == "hard" and not backend.has_beams:
@@ -235,7 +232,7 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
         raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
     try:
-        return Wish(Glossary(pairs), asked.confidence, asked.terms, asked.markup)
+        return Wish(Glossary(pairs), asked.confidence, asked.terms)
     except ValueError as error:
         raise HTTPException(422, str(error)) from error
 
@@ -273,11 +270,6 @@ must have been trained so. Without, the search looks only for translations that 
 <p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
 that each translation is good; <code>words</code>, those of each translation with their probabilities; and
 <code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>
-<p>With <code>"markup": "html"</code>, or <code>"xml"</code>, the tags of the texts are in their translations, beside
-the words that they stood beside; with these and with <code>"placeholders"</code> such as <code>{{name}}</code>,
-<code>%s</code> and URLs come out as they are. A text whose tags do not fit together is translated as text.</p>
-<pre>{{"texts": ["The &lt;b&gt;dog&lt;/b&gt; is old."], "markup": "html"}}
-{{"translations":["Der &lt;b&gt;Hund&lt;/b&gt; ist alt."]}}</pre>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

@@ -36,7 +36,6 @@ def translate(
     *,
     glossary: Glossary | None = None,
     terms: str = "hard",
-    markup: str | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -54,9 +53,6 @@ def translate(
         terms: How the glossary is kept to. `"hard"`: by the beam search of one of our models, which looks only for
             translations that have the terms. `"soft"`: the model reads the terms beside the words, and mostly follows,
             by any search and engine; it must have been trained with `augmentation: {terms: ...}`.
-        markup: `"xml"`, `"html"` or `"placeholders"`: tags and placeholders are taken out of the sentences and put back
-            into their translations, by word alignment, which needs one of our models. Placeholders, which are taken out
-            with all three, are such as `{name}` and `%s`, and addresses of the web and of mail.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -70,7 +66,7 @@ def translate(
     Raises:
         ValueError: The engine or the model cannot do what is asked of it.
     """
-    options = {"glossary": glossary, "terms": terms, "markup": markup, **generate_options}
+    options = {"glossary": glossary, "terms": terms, **generate_options}
     options |= {"batch_tokens": batch_tokens, "on_progress": on_progress}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
@@ -86,8 +82,6 @@ def translate_lines(
     align: bool = False,
     glossary: Glossary | None = None,
     terms: str = "hard",
-    markup: str | None = None,
-    keep_numbers: bool = False,
     calibration: Calibration | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -97,10 +91,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, glossary, terms, markup, batch_tokens, on_progress: As for [`translate`]. With a glossary
-            hypotheses have `terms`. With markup a line whose tags do not fit together is logged as a warning, and is
-            translated as text; all but the hypotheses' `text` is of the text without markup.
-        keep_numbers: With markup: whether numbers are placeholders too.
+        model, tokenizer, glossary, terms, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses
+            have `terms`.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -124,11 +116,6 @@ def translate_lines(
     """
     if terms not in ("hard", "soft"):
         raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
-    marked = None
-    if markup is not None:
-        from .markup import Markup  # most who translate have none
-
-        marked = Markup(markup, keep_numbers)
     if soft := glossary is not None and terms == "soft":
         marker_ids(tokenizer)  # that it has them
     config = getattr(model, "config", None)
@@ -140,7 +127,7 @@ def translate_lines(
         model.generation_config,
         positions=positions,
         prefix=given,
-        align=align or marked is not None,
+        align=align,
         constrained=glossary is not None and not soft,
         calibration=calibration,
     )
@@ -152,7 +139,7 @@ def translate_lines(
     done = 0
     with engine.at_work(workers):
         for block in blocks:
-            lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
+            lines = [pieces_of(line) for line in block]
             pieces = [piece for line in lines for piece in line]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
@@ -163,9 +150,7 @@ def translate_lines(
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                if calibration is not None:
-                    hypotheses = [each.judged_by(calibration) for each in hypotheses]
-                yield hypotheses if marked is None else marked.put_back(hypotheses, align)
+                yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
 
 
 def _translations(
