@@ -10,8 +10,8 @@ It prints the alignment error rate (Och and Ney 2003) of each way, best first. T
 - a file in the format of Pharaoh (`0-0 1-2 2?1`), whose texts have blanks between words;
 - those that the phrasebook's lexicon gives: nouns, adjectives, verbs and names that the lexicon translates by one
   another, each once in its sentence, are sure links; of the other words any link is possible;
-- without either, what eflomal (Ostling and Tiedemann 2016; `pip install eflomal`) says, as a stand-in: links in both its
-  directions are sure, those in one are possible.
+- without either, what eflomal (Ostling and Tiedemann 2016; `pip install eflomal`) says, as a stand-in: links in both
+  its directions are sure, those in one are possible.
 
 Aligners learn from the --corpus and the pairs themselves. eflomal is one of them where it is installed, or give its
 links of the corpus and the pairs after it with --links FORWARD BACKWARD.
@@ -83,7 +83,7 @@ def phrasebook_gold(count: int) -> Iterator[tuple[str, str, GoldAlignment]]:
         once.append({j for _, j in all_links if sum(j == y for _, y in all_links) == 1})
         sure = {(i, j) for i, j in all_links if i in once[0] and j in once[1]}
         taken = {i for i, _ in sure}, {j for _, j in sure}
-        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0] | set()}
+        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0]}
         possible = sure | {(i, j) for i, j in rest if j not in taken[1]}
         yield " ".join(source), " ".join(target), GoldAlignment(frozenset(sure), frozenset(possible))
 
@@ -178,7 +178,8 @@ def main(words: list[str] | None = None) -> None:
         more = [(pair["en"], pair["de"]) for pair in islice(phrasebook("train"), 20_000)]
     else:
         keep = (lambda text: text) if arguments.alignments else (lambda text: " ".join(split_words(text)))
-        pairs = list(zip(*(map(keep, text_lines(file)) for file in (arguments.sources, arguments.targets)), strict=True))
+        texts = (map(keep, text_lines(file)) for file in (arguments.sources, arguments.targets))
+        pairs = list(zip(*texts, strict=True))
         gold = list(read_alignments(arguments.alignments)) if arguments.alignments else None
         more = []
     if arguments.corpus:

@@ -1,8 +1,8 @@
 """Aligns the words of parallel text with one another, without a translation model.
 
-IBM Model 2 with a prior that favours the diagonal, learned by variational EM (Dyer, Chahuneau and Smith 2013, "A Simple,
-Fast, and Effective Reparameterization of IBM Model 2", known as fast_align). Word j of n target words comes from word i
-of m source words with probability
+IBM Model 2 with a prior that favours the diagonal, learned by variational EM (Dyer, Chahuneau and Smith 2013, "A
+Simple, Fast, and Effective Reparameterization of IBM Model 2", known as fast_align). Word j of n target words comes
+from word i of m source words with probability
 
     p(i | j) t(target_j | source_i),   p(0 | j) = 0.08,   p(i | j) = 0.92 exp(-4 |i/m - j/n|) / Z_j
 
