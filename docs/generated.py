@@ -18,7 +18,9 @@ from transformers import GenerationConfig, Seq2SeqTrainingArguments
 import vanilla_transformer
 from vanilla_transformer import _HOMES
 from vanilla_transformer.command_line import COMMANDS, command_parser
+from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.mixture import CorpusSettings
+from vanilla_transformer.evaluation.comet import MODEL as COMET_MODEL
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
@@ -32,17 +34,24 @@ PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 # What the page on Python shows beside them: useful, and documented where it lies.
 ALSO_DOCUMENTED = {
     "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
+    "vanilla_transformer.data.augmentation": ("Augmentation",),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
     "vanilla_transformer.data.corpora": ("Corpus", "PairStream", "TextCorpus"),
     "vanilla_transformer.data.encoding": ("PairLimits",),
+    "vanilla_transformer.data.forms": ("Form", "texts_in_form"),
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
+    "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
+    "vanilla_transformer.evaluation.robustness": ("FormScore", "scores_by_form"),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
     "vanilla_transformer.parsing.parse": ("parse",),
     "vanilla_transformer.parsing.trees": ("Tree",),
     "vanilla_transformer.run.recipe": ("DataSettings", "EvaluationSettings"),
+    "vanilla_transformer.translation.calibrating": ("Judged", "Measured", "calibrate", "judged_translations"),
     "vanilla_transformer.translation.decoding": ("Decoding",),
+    "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
+    "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }
 
@@ -205,6 +214,8 @@ def _of_metric(row) -> str:
 
 
 def _signature(row) -> str:
+    if row.needs_sources:  # its program is not installed here
+        return f"nrefs:1|model:{COMET_MODEL}|scale:100|version:vanilla-transformer-{vanilla_transformer.__version__}"
     metric, text = build_metric(row.name, "de"), "(S (NP PRP )NP . )S" if row.of_trees else "Das ist ein Test ."
     metric.corpus_score([text], [[text]])  # sacreBLEU counts the references only then
     return metric.get_signature().format()
@@ -213,6 +224,20 @@ def _signature(row) -> str:
 def _sentence(text: str) -> str:
     text = _escaped(text)
     return f"{text[0].upper()}{text[1:]}." if re.match("[a-z]+ ", text) else f"{text}."
+
+
+# --------------------------------------------------------------------------------------------------------------- forms
+
+
+def forms() -> str:
+    """The table of forms, each with an example."""
+    example = "Zwei Männer stehen am Bahnhof."
+    rows = ["| form | changes | what it does | an example |", "| --- | --- | --- | --- |"]
+    for form in FORMS.values():
+        sides = "both sides" if form.both_sides else "the source"
+        [changed] = texts_in_form(form.name, [example])
+        rows.append(f"| `{form.name}` | {sides} | {form.description} | {_escaped(changed)} |")
+    return "\n".join(rows)
 
 
 # -------------------------------------------------------------------------------------------------------------- python
@@ -380,5 +405,6 @@ PARTS = {
     "generation_of_the_paper": generation_of_the_paper,
     "generation_fields": generation_fields,
     "metrics": metrics,
+    "forms": forms,
     "python": python,
 }

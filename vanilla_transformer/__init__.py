@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "model.configuration_vanilla_transformer": ("VanillaTransformerConfig",),
+    "model.confidence_vanilla_transformer": ("Calibration", "load_calibration"),
     "model.classification_vanilla_transformer": ("VanillaTransformerForSequenceClassification",),
     "model.conversion_vanilla_transformer": ("from_marian", "to_marian"),
     "model.modeling_vanilla_transformer": ("VanillaTransformerForConditionalGeneration", "VanillaTransformerModel"),
@@ -28,10 +29,12 @@ _HOMES = {
     "export.onnx": ("to_onnx",),
     "translation": (
         "ExportedModel",
+        "Glossary",
         "Hypothesis",
         "OnnxTranslator",
         "PairScore",
         "in_blocks",
+        "load_glossary",
         "score_pairs",
         "translate",
         "translate_lines",

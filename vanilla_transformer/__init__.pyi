@@ -17,6 +17,8 @@ from .export.onnx import to_onnx as to_onnx
 from .model.classification_vanilla_transformer import (
     VanillaTransformerForSequenceClassification as VanillaTransformerForSequenceClassification,
 )
+from .model.confidence_vanilla_transformer import Calibration as Calibration
+from .model.confidence_vanilla_transformer import load_calibration as load_calibration
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig as VanillaTransformerConfig
 from .model.conversion_vanilla_transformer import from_marian as from_marian
 from .model.conversion_vanilla_transformer import to_marian as to_marian
@@ -35,10 +37,12 @@ from .training.arguments import noam as noam
 from .training.averaging import average_checkpoints as average_checkpoints
 from .training.trainer import VanillaTransformerTrainer as VanillaTransformerTrainer
 from .translation import ExportedModel as ExportedModel
+from .translation import Glossary as Glossary
 from .translation import Hypothesis as Hypothesis
 from .translation import OnnxTranslator as OnnxTranslator
 from .translation import PairScore as PairScore
 from .translation import in_blocks as in_blocks
+from .translation import load_glossary as load_glossary
 from .translation import score_pairs as score_pairs
 from .translation import translate as translate
 from .translation import translate_lines as translate_lines

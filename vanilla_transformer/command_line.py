@@ -12,6 +12,7 @@ from typing import Any
 
 from . import __version__
 from .commands.backtranslate import backtranslate
+from .commands.calibrate import calibrate
 from .commands.compare import compare
 from .commands.env import env
 from .commands.evalb import evalb
@@ -29,8 +30,8 @@ from .commands.translate import score, translate
 
 
 COMMANDS = (
-    recipes, prepare, train, finetune, translate, backtranslate, score, evaluate, compare, parse, evalb, tokenizer,
-    average, convert, export, publish, plot, demo, serve, env,
+    recipes, prepare, train, finetune, translate, backtranslate, score, evaluate, compare, calibrate, parse, evalb,
+    tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")
@@ -122,7 +123,7 @@ def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Paramete
     kind, many = _kind(parameter.annotation)
     required = parameter.default is inspect.Parameter.empty
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-        many_of = ("+" if many else None) if required else ("*" if many else "?")
+        many_of = many if required else ("*" if many else "?")
         command.add_argument(parameter.name, type=kind, nargs=many_of, help=help)
         return
     flag = f"--{parameter.name.replace('_', '-')}"
@@ -134,17 +135,22 @@ def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Paramete
     default = None if required else parameter.default
     several = {}
     if many:  # `--option A --option B`, and `--option A B` where words that follow can only be the option's
-        several = {"action": "append"} if takes_words else {"action": "extend", "nargs": "+"}
+        several = {"action": "append"} if takes_words else {"action": "extend", "nargs": many}
     command.add_argument(flag, type=kind, required=required, default=default, help=help, **several)
 
 
-def _kind(annotation: Any) -> tuple[type, bool]:
-    """The type of a parameter's values and whether it takes several: `list[Path] | None` is (Path, True)."""
+def _kind(annotation: Any) -> tuple[type, str | None]:
+    """The type of a parameter's values and argparse's sign for how many: (Path, "+") of `list[Path] | None`.
+
+    An option that makes sense without any value, too, is annotated as a tuple: (str, "*") of `tuple[str, ...] | None`.
+    """
     if isinstance(annotation, types.UnionType):
         [annotation] = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
     if typing.get_origin(annotation) is list:
-        return typing.get_args(annotation)[0], True
-    return annotation, False
+        return typing.get_args(annotation)[0], "+"
+    if typing.get_origin(annotation) is tuple:
+        return typing.get_args(annotation)[0], "*"
+    return annotation, None
 
 
 def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str, str]:

@@ -7,15 +7,20 @@ this package in requirements.txt, it shows the model that the Space's variable M
 import base64
 import os
 import tempfile
+from functools import cached_property
+from html import escape
 from pathlib import Path
 
 import torch
 
 from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.data.known_words import UnknownWords
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
-from vanilla_transformer.run.loading import find_model, load_model
+from vanilla_transformer.run.loading import calibration_of, find_model, known_words_of, load_model
 from vanilla_transformer.run.recipe import load_recipe
-from vanilla_transformer.translation import translate_lines
+from vanilla_transformer.translation import Glossary, translate_lines
+from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
 
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
@@ -49,6 +54,13 @@ STYLE = """
 #attention img { max-width: 100%; height: auto }
 @media (max-width: 600px) { #attention img { max-width: none; width: 640px } }  /* scrolled, not too small to read */
 """
+# How sure the model is of a word, from this probability on: shown by colour, and by the line below it.
+SURENESS = ((0.9, "sure"), (0.5, "fairly-sure"), (0.0, "guessed"))
+STYLE += """
+#confidence .words { font-size: 1.1rem; line-height: 2 }
+#confidence .fairly-sure { background: #fff0b3; color: #000; border-bottom: 2px dotted #000 }
+#confidence .guessed { background: #ffc9a8; color: #000; border-bottom: 3px double #000 }
+"""
 # While it translates the button is pale: gradio's own sign of it would show an error a second time.
 BUSY = "(...inputs) => { document.querySelector('#translate').classList.add('busy'); return inputs }"
 NOT_BUSY = "() => { document.querySelector('#translate').classList.remove('busy'); return [] }"
@@ -68,7 +80,7 @@ class Demo:
 
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
-        top_p: float, seed: float, max_tokens: float, wanted: float,
+        top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
@@ -83,6 +95,7 @@ class Demo:
             seed: Makes the draws repeatable; 0: they are not.
             max_tokens: Tokens of a translation; 0: the model's own limit.
             wanted: How many translations.
+            glossary: Lines of source term, `=`, target term, for the beam search; see [`Glossary`].
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -104,6 +117,13 @@ class Demo:
                 raise ValueError(f"{wanted:g} translations need as many hypotheses.")
             if search == SAMPLING and seed:
                 torch.manual_seed(int(seed))
+            if len(glossary) > MOST_CHARACTERS:
+                raise ValueError(f"The glossary has {len(glossary):,} characters: {MOST_CHARACTERS:,} at most.")
+            lines = [line for line in glossary.splitlines() if line.strip()]
+            if not all("=" in line for line in lines):
+                raise ValueError("Each line of the glossary is a source term, = and its target term.")
+            entries = [line.partition("=")[::2] for line in lines]
+            options["glossary"] = Glossary(entries) if entries else None
             [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
@@ -134,6 +154,37 @@ class Demo:
             plot_attention_maps(weights, queries, keys, path, heads=heads, sides=sides, title=title)
             picture = base64.b64encode(path.read_bytes()).decode("ascii")
         return f'<img src="data:image/png;base64,{picture}" alt="{title}">'
+
+    def confidence(self, pair: tuple[str, str] | None, wanted: bool) -> str:
+        """How sure the model is of a translation and of each of its words, as HTML; nothing if it is not wanted.
+
+        Args:
+            pair: Text and translation.
+            wanted: Whether to look.
+        """
+        if pair is None or not wanted:
+            return ""
+        text, translation = pair
+        calibration, options = self._calibration, {}
+        if calibration is not None:
+            options = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
+        [found] = likelihoods(self.model, self.tokenizer, [pair], **options)
+        said = "The model is not calibrated: what the probabilities of its words are worth is not known."
+        if calibration is not None:
+            good = f"that the translation is good (chrF of {calibration.threshold:.0f} or more)"
+            said = f"<b>{calibration.confidence(found.tokens, found.samples):.0%}</b> is the probability {good}."
+        if unknown := UnknownWords(self.tokenizer, known_words_of([self.path]))(text):
+            said += f" The model has not learned: <b>{escape(', '.join(unknown))}</b>."
+        legend = (("sure", "90 % or more"), ("fairly-sure", "50 to 90 %"), ("guessed", "less than 50 %"))
+        legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for name, of in legend)
+        return f'<p class="words">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
+
+    @cached_property
+    def _calibration(self) -> Calibration | None:
+        try:
+            return calibration_of([self.path])
+        except (FileNotFoundError, ValueError):
+            return None
 
     def layers_and_heads(self, attention: str) -> tuple[gradio.Dropdown, gradio.Dropdown]:
         """The layers and heads to choose from."""
@@ -169,6 +220,8 @@ class Demo:
                         label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
                         elem_id="translation",
                     )  # fmt: skip
+                    sure = gradio.Checkbox(False, label="Confidence of each word")
+                    judged = gradio.HTML(elem_id="confidence")
                     table = gradio.Dataframe(
                         headers=["rank", "score", "translation"],
                         label="Translations",
@@ -192,15 +245,32 @@ class Demo:
             )  # fmt: skip
             asked.success(None, js=NOT_BUSY)
             asked.success(**drawing, api_name="attention")
+            judging = {"fn": self.confidence, "inputs": [pair, sure], "outputs": judged, **alone}
+            asked.success(**judging, api_name="confidence")
+            sure.input(**judging, api_visibility="private")
             # An error shows once, as a message, and clears the translation before it.
             asked.failure(
-                lambda: ("", [], None, ""), None, [best, table, pair, picture], api_visibility="private",
+                lambda: ("", [], None, "", ""), None, [best, table, pair, picture, judged], api_visibility="private",
                 show_progress="hidden", js=NOT_BUSY,
             )  # fmt: skip
             chosen = attention.input(self.layers_and_heads, attention, [layer, head], api_visibility="private")
             chosen.then(**drawing, api_visibility="private")
             gradio.on([layer.input, head.input], **drawing, api_visibility="private")
         return page
+
+
+def _marked(translation: str, found: Likelihood) -> str:
+    """A translation as HTML, in which each word says how sure the model is of it."""
+    parts, end = [], 0
+    for each in found.words:
+        start = translation.find(each.word, end)
+        if start < 0:  # written in other characters than the text has: say, blanks within it
+            continue
+        kind = next(name for least, name in SURENESS if each.probability >= least)
+        parts.append(escape(translation[end:start]))
+        end = start + len(each.word)
+        parts.append(f'<span class="{kind}" title="{each.probability:.0%}">{escape(each.word)}</span>')
+    return "".join(parts) + escape(translation[end:])
 
 
 def _options(num_beams: int, length_penalty: float | None) -> list[gradio.components.Component]:
@@ -224,7 +294,9 @@ def _options(num_beams: int, length_penalty: float | None) -> list[gradio.compon
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
             )
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
+        info = "source = target, a line each; target1|target2: one of them; nothing behind the =: the term stays"
+        glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
+    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

@@ -37,7 +37,8 @@ from vanilla_transformer.commands.process import configure_logging
 from vanilla_transformer.commands.serve import serve
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.files import text_lines
-from vanilla_transformer.serving.server import Limits, load_backend
+from vanilla_transformer.serving.backend import Wish, load_backend
+from vanilla_transformer.serving.server import Limits
 
 
 STARTING_SECONDS = 120
@@ -230,7 +231,7 @@ def main() -> None:
     lines = text_lines(arguments.sources) if arguments.sources else (row["en"] for row in phrasebook("test"))
     sources = list(islice((line for line in lines if line.strip()), arguments.requests))
     backend = load_backend(arguments.backend, arguments.model, arguments.num_beams, arguments.max_tokens)
-    expected = [backend.translate([source])[0] for source in sources]
+    expected = [backend.translate([source], Wish())[0]["translations"] for source in sources]
     options = [arguments.model, "--backend", arguments.backend]
     options += ["--num-beams", str(arguments.num_beams)] if arguments.num_beams else []
     options += ["--max-tokens", str(arguments.max_tokens)] if arguments.max_tokens else []

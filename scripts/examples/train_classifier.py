@@ -117,7 +117,7 @@ def parsed_options() -> argparse.Namespace:
 
 
 class Runs:
-    """A folder of runs: `results.json`, the tokenizer, and a model for each pooling and seed.
+    """A folder of runs: `results.json`, and a model with its tokenizer for each pooling and seed.
 
     Raises:
         ValueError: The folder was begun with other settings, or has a results file of something else.
@@ -143,12 +143,9 @@ class Runs:
             raise ValueError(f"{self.file} is no results file of this script: choose another --output.") from error
 
     def tokenizer(self, train: LabelledSentences) -> PreTrainedTokenizerBase:
-        """Learned from the training part alone."""
-        if not (self.folder / "tokenizer").exists():
-            chosen = TokenizerSettings(vocab_size=self.settings.vocab_size, pretokenized=True)
-            with written_beside(self.folder / "tokenizer") as beside:
-                learn_tokenizer(train.sentences, chosen).save_pretrained(beside)
-        return AutoTokenizer.from_pretrained(self.folder / "tokenizer")
+        """Learned from the training part alone, which gives the same one every time."""
+        chosen = TokenizerSettings(vocab_size=self.settings.vocab_size, pretokenized=True)
+        return learn_tokenizer(train.sentences, chosen)
 
     def train(self, pooling: str, seed: int, tokenizer: PreTrainedTokenizerBase, parts: dict) -> None:
         """One run, unless it is there; of its epochs the one that is best on the validation part is kept."""

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -145,8 +146,17 @@ def translations(folder: RunFolder, test_set: str = "validation") -> tuple[list[
     return [row["hypothesis"] for row in rows], [row["reference"] for row in rows]
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    return score_translations(hypotheses, references, [METRIC], target_language="de")[0].value
+def bleu(hypotheses: Sequence[str], references: Sequence[str], metric: str = METRIC) -> float:
+    return score_translations(hypotheses, references, [metric], target_language="de")[0].value
+
+
+def paired_p(
+    below: Sequence[list[str]], this: Sequence[list[str]], references: Sequence[list[str]], metric: str = METRIC
+) -> float:
+    """The p-value of approximate randomisation over the translations of several seeds, a list for each."""
+    systems = {"below": list(chain(*below)), "this": list(chain(*this))}
+    [found] = compare_systems(systems, list(chain(*references)), [metric], target_language="de")
+    return found.randomization_p
 
 
 def minutes(folder: RunFolder) -> float:
@@ -170,16 +180,10 @@ class Result:
         """Difference from another rung on the seeds of both, and its p-value; None if they have no seed in common."""
         if not (seeds := [seed for seed in self.runs if seed in other.runs]):
             return None
-        texts: dict[str, list[str]] = {"below": [], "this": [], "references": []}
-        for seed in seeds:
-            this, references = translations(self.runs[seed])
-            texts["this"] += this
-            texts["below"] += translations(other.runs[seed])[0]
-            texts["references"] += references
-        systems = {name: texts[name] for name in ("below", "this")}
-        [found] = compare_systems(systems, texts["references"], [METRIC], target_language="de")
+        these, references = zip(*(translations(self.runs[seed]) for seed in seeds), strict=True)
+        below = [translations(other.runs[seed])[0] for seed in seeds]
         difference = statistics.mean(self.scores[seed] - other.scores[seed] for seed in seeds)
-        return difference, found.randomization_p
+        return difference, paired_p(below, these, references)
 
 
 def results(rungs: dict[str, Rung], output: Path) -> dict[str, Result]:
@@ -239,7 +243,7 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
             for test_set in names:
                 if (name, seed, test_set) in done:
                     continue
-                sources, references = (list(text_lines(_file(data, test_set, language))) for language in ("en", "de"))
+                sources, references = (list(text_lines(file_of(data, test_set, language))) for language in ("en", "de"))
                 model, tokenizer = load_model(folder.path, "cpu")
                 score = bleu(translate(model, tokenizer, sources), references)
                 now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -250,7 +254,7 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
     return tests
 
 
-def _file(data: Path, name: str, language: str) -> Path:
+def file_of(data: Path, name: str, language: str) -> Path:
     plain = data / f"{name}.{language}"
     return plain if plain.exists() else plain.with_name(f"{plain.name}.gz")
 

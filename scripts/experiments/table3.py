@@ -4,9 +4,9 @@
 
 All widths of the paper (d_model, d_ff, d_k, d_v) are divided by --narrower; layers, heads, dropout and label smoothing
 are the paper's. All rows have one vocabulary, the same batches of a seed, the same number of updates (big three times
-as many, as in the paper) and equation 3 with the peak that it has at 4,000 updates of warm-up, reached after 15 % of
-the updates. Measured is what the paper measures: perplexity per word piece and BLEU (sacreBLEU, beam search of section
-6.1, no averaging) on the development set.
+as many, as in the paper) and equation 3 with --peak times the rate that it has at 4,000 updates of warm-up, reached
+after 15 % of the updates; over the last share of them, --cooldown, it falls to 0. Measured is what the paper measures:
+perplexity per word piece and BLEU (sacreBLEU, beam search of section 6.1, no averaging) on the development set.
 
 The number of updates is --updates, or else what fits into --minutes of processor time, found by timing each row for a
 few updates. It is kept in OUTPUT/results.jsonl beside every finished run; table3_results.py prints their table at any
@@ -125,7 +125,8 @@ def make_trainer(
         max_tokens=settings.tokens,
         max_steps=updates,
         warmup_steps=warmup,
-        noam_factor=math.sqrt(warmup / 4000),
+        noam_factor=settings.peak * math.sqrt(warmup / 4000),
+        cooldown_steps=round(settings.cooldown * updates),
         label_smoothing_factor=ROWS[row].label_smoothing,
         seed=seed,
         eval_strategy="no",
@@ -251,6 +252,8 @@ def main() -> None:
     parser.add_argument("--narrower", type=int, default=8, help="what the paper's widths are divided by")
     parser.add_argument("--tokens", type=int, default=1024, help="of a batch, on either side")
     parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--peak", type=float, default=1.0, help="multiplies the learning rate")
+    parser.add_argument("--cooldown", type=float, default=0.0, help="share of the updates in which it falls to 0")
     parser.add_argument("--sentences", type=int, default=1014, help="development sentences to measure on, at most")
     parser.add_argument("--full-size", action="store_true", help="print the commands for the paper's sizes and data")
     arguments = parser.parse_args()
@@ -259,6 +262,8 @@ def main() -> None:
     for name in ("narrower", "tokens", "vocabulary", "sentences", "seeds", "workers"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be 1 or more, not {getattr(arguments, name)}.")
+    if not 0 < arguments.peak < math.inf or not 0 <= arguments.cooldown < 1 - RISE:
+        parser.error(f"--peak must be above 0, and --cooldown at least 0 and below {1 - RISE}.")
     if not arguments.data.is_dir():
         parser.error(
             f"There is no folder {arguments.data}: give Multi30k's train.en, train.de, val.en and val.de by --data."
@@ -279,7 +284,8 @@ def reproduce(arguments: argparse.Namespace) -> None:
         corpora = load_text(arguments.data, arguments.languages)
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
-    chosen = {name: getattr(arguments, name) for name in ("narrower", "tokens", "vocabulary", "sentences")}
+    names = ("narrower", "tokens", "vocabulary", "sentences", "peak", "cooldown")
+    chosen = {name: getattr(arguments, name) for name in names}
     chosen["languages"] = "-".join(arguments.languages)
     chosen["text"] = "".join(corpus.fingerprint[:32] for corpus in corpora.values())
     begun = results.settings

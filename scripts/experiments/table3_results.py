@@ -62,6 +62,8 @@ class Settings:
         languages: Source and target, with a hyphen between them.
         text: Half of the SHA-256 of the training pairs, and half of that of the development pairs.
         updates: Of every row but big, which has three times as many.
+        peak: What the learning rate at the end of the warm-up is multiplied by.
+        cooldown: Share of the updates, the last ones, over which the learning rate falls to 0.
     """
 
     narrower: int
@@ -71,6 +73,8 @@ class Settings:
     languages: str
     text: str
     updates: int
+    peak: float = 1.0
+    cooldown: float = 0.0
 
     def updates_of(self, row: str) -> int:
         return self.updates * (3 if row == "big" else 1)

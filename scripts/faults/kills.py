@@ -109,7 +109,8 @@ def unfinished(folder: Path) -> set[str]:
 def state_of(folder: Path, since: float) -> dict:
     """What a kill left of a session that began at that time: whole checkpoints, and what it was doing."""
     run = RunFolder(folder)
-    whole, damaged = run.good_checkpoints(), run.bad_checkpoints()
+    whole = run.good_checkpoints()
+    damaged = [path for path in run.checkpoint_folders() if path not in whole]
     # Saving adds the newest folder and removing takes from an old one, whichever file comes first.
     newest = max((int(path.name.split("-")[1]) for path in (*whole, *damaged)), default=None)
     names = [{file.name for file in path.iterdir()} for path in whole]

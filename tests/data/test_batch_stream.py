@@ -12,6 +12,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vanilla_transformer.data.augmentation import Augmentation
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.corpora import PairStream, open_stream
@@ -22,6 +23,7 @@ from vanilla_transformer.hub import StreamLostError
 
 
 ROWS = 40
+REWRITTEN = {"augmentation": {"noise": 0.2, "upper": 0.3}, "bpe_dropout": 0.3}
 
 
 def unit_of(number: int):
@@ -44,9 +46,10 @@ def tokenizer():
 def new(tokenizer):
     def build(pairs=None, **choices):
         choices = {"buffer_pairs": 150, "seed": 3, "passes": 2, **choices}
-        p = choices.pop("bpe_dropout", None)
+        makes = {"augmentation": Augmentation, "bpe_dropout": BPEDropout}
+        rewriters = [makes[name](tokenizer, choices.pop(name)) for name in makes if name in choices]
         stream = TokenBatchStream(pairs or made_up(), tokenizer, choices.pop("max_tokens", 200), **choices)
-        stream.bpe_dropout = BPEDropout(tokenizer, p) if p else None
+        stream.rewriters = rewriters
         return stream
 
     return build
@@ -102,26 +105,57 @@ def dropped(new):
     return [as_text(batch) for batch in new(bpe_dropout=0.3)]
 
 
-def test_bpe_dropout_cuts_every_pass_anew_and_leaves_all_texts(new, tokenizer, whole, dropped):
+@pytest.fixture(scope="module")
+def rewritten(new):
+    return [as_text(batch) for batch in new(**REWRITTEN)]
+
+
+def test_every_pass_is_rewritten_anew_and_bpe_dropout_leaves_all_texts(new, tokenizer, whole, dropped, rewritten):
     def texts(batches):
         return sorted(tokenizer.decode(ids) for batch in batches for pair in batch for ids in pair)
 
     assert texts(dropped) == texts(whole)
-    assert len(dropped) == len(whole)
-    passes = [Counter(itertools.chain(*half)) for half in np.split(np.array(dropped, dtype=object), 2)]
-    assert passes[0] != passes[1]
-    assert [as_text(batch) for batch in new(bpe_dropout=0.3)] == dropped
-    assert [as_text(batch) for batch in new(bpe_dropout=0.3, rank=1, world_size=2)] != dropped
+    changed = Counter(texts(rewritten)) - Counter(texts(whole))
+    assert 0.3 < changed.total() / len(texts(whole)) < 0.6
+    assert any("A" in text for text in changed)
+    for choices, found in (({"bpe_dropout": 0.3}, dropped), (REWRITTEN, rewritten)):
+        assert len(found) == len(whole)
+        passes = [Counter(itertools.chain(*half)) for half in np.split(np.array(found, dtype=object), 2)]
+        assert passes[0] != passes[1]
+        assert [as_text(batch) for batch in new(**choices)] == found
+        assert [as_text(batch) for batch in new(**choices, rank=1, world_size=2)] != found
 
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_stopped_anywhere_any_number_of_times(new, whole, dropped, data):
-    p, expected = data.draw(st.sampled_from([(None, whole), (0.3, dropped)]))
+def test_stopped_anywhere_any_number_of_times(new, whole, dropped, rewritten, data):
+    cases = ({}, whole), ({"bpe_dropout": 0.3}, dropped), (REWRITTEN, rewritten)
+    choices, expected = data.draw(st.sampled_from(cases))
     stops = data.draw(st.lists(st.integers(0, len(whole) // 3), min_size=1, max_size=3))
-    found, last = with_stops(lambda: new(readers=data.draw(st.integers(1, 3)), bpe_dropout=p), stops)
+    found, last = with_stops(lambda: new(readers=data.draw(st.integers(1, 3)), **choices), stops)
     assert found == expected
     assert last.report.pairs == 2 * 12 * ROWS
+
+
+def test_passes_are_counted_and_go_on_from_any_place(new):
+    # A pool has 150 pairs, and nothing is dropped: in every pass pools end after 150, 300, 450 and 480.
+    ends = [*range(150, 480, 150), *range(480, 960, 150), 960]
+    for pairs, at_ends in (
+        (12 * ROWS, [pairs / 480 for pairs in ends]),
+        (None, [(pairs // 480) + (pairs % 480 - 1) // ROWS / 12 if pairs % 480 else pairs / 480 for pairs in ends]),
+    ):
+        stream, given, passes = new(made_up(pairs=pairs)), 0, {}
+        for batch in stream:
+            given += len(batch)
+            passes[given] = stream.passes_done
+        assert [passes[pairs] for pairs in ends] == pytest.approx(at_ends)
+        assert sorted(passes.values()) == [*passes.values()]
+        first = new(made_up(pairs=pairs))
+        for _ in zip(range(len(passes) // 3), first, strict=False):
+            state = first.state_dict()
+        resumed = new(made_up(pairs=pairs))
+        resumed.load_state_dict(state)
+        assert [resumed.passes_done for _ in resumed] == [*passes.values()][len(passes) // 3 :]
 
 
 def corpora():
@@ -258,7 +292,7 @@ def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
     choices = (
         {"seed": 4}, {"buffer_pairs": 151}, {"max_tokens": 201}, {"world_size": 2}, {"limits": limits},
-        {"bpe_dropout": 0.3},
+        {"bpe_dropout": 0.3}, {"augmentation": {"upper": 0.1}},
     )  # fmt: skip
     others = {next(iter(choice)): new(**choice) for choice in choices}
     others["corpus"] = new(made_up(13))
@@ -266,8 +300,9 @@ def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
     for what, other in others.items():
         with pytest.raises(ValueError, match=f"cannot go on from where it was: {what} was"):
             other.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"cannot go on from where it was: bpe_dropout was 0\.3 and is None now"):
-        new().load_state_dict(new(bpe_dropout=0.3).state_dict())
+    for choice, was in (({"bpe_dropout": 0.3}, "bpe_dropout was 0.3"), (REWRITTEN, "augmentation was {'noise'")):
+        with pytest.raises(ValueError, match=f"cannot go on from where it was: {was}.* and is None now"):
+            new().load_state_dict(new(**choice).state_dict())
 
 
 def test_what_is_dropped_is_counted(new):

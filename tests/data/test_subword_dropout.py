@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.subword_dropout import BPEDropout
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
@@ -159,27 +158,3 @@ def test_what_cannot_be_dropped_is_refused(tokenizer):
     pieces = learn_tokenizer(TEXTS, TokenizerSettings("wordpiece", 550))
     with pytest.raises(ValueError, match=r"needs a tokenizer of kind bpe, of bytes, and this one \(WordPiece\)"):
         BPEDropout(pieces, 0.1)
-
-
-def test_windows_have_the_same_pairs_in_as_many_batches_of_like_lengths(tokenizer):
-    texts = [tokenizer(f"{text} " * times).input_ids for text in TEXTS for times in range(1, 9)]
-    pairs = [{"input_ids": ids, "labels": ids} for ids in texts]
-    budget = max(map(len, texts)) * 3
-    batches = [[pairs[i] for i in batch] for batch in TokenBatchSampler(*[list(map(len, texts))] * 2, budget)] * 3
-    dropout, tokens = BPEDropout(tokenizer, 0.3), 40_000  # of which four batches are a window
-    found = list(dropout.windows(batches, (7,), tokens))
-
-    def decoded(batches):
-        return sorted(tokenizer.decode(pair["labels"]) for batch in batches for pair in batch)
-
-    def cells(batches):
-        return sum(len(batch) * max(len(pair["labels"]) for pair in batch) for batch in batches)
-
-    assert len(found) == len(batches) > 8
-    for start in range(0, len(batches), 4):
-        assert decoded(found[start : start + 4]) == decoded(batches[start : start + 4])
-    in_one_window = list(dropout.windows(batches, (7,), max_tokens=budget))
-    assert cells(in_one_window) < cells([dropout(batch, (7, place)) for place, batch in enumerate(batches)])
-    for start in range(len(batches) + 1):  # from anywhere on, as after an interrupt
-        assert list(dropout.windows(batches, (7,), tokens, start)) == found[start:]
-    assert list(dropout.windows(batches, (8,), tokens)) != found

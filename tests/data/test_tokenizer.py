@@ -287,10 +287,10 @@ def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence
         learn_tokenizer(CORPUS, TokenizerSettings(kind))
     most = int(re.search(r"at most (\d+)", str(error.value)).group(1))
     for size in (smallest, smallest + 1, smallest + 77, most):
-        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size))
+        tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size), show_progress=True)
         assert len(tokenizer) == tokenizer.vocab_size == size
         assert sorted(tokenizer.get_vocab().values()) == list(range(size))
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("", "")  # of no terminal
     with pytest.raises(ValueError, match=f"at most {most};"):
         learn_tokenizer(CORPUS, TokenizerSettings(kind, most + 1))
     with pytest.raises(ValueError, match=f"vocab_size is {smallest - 1}; {kind} needs at least {smallest}"):

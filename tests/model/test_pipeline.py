@@ -1,9 +1,13 @@
 """`pipeline("translation")`: the inputs and outputs it had in transformers 4, for any translation model."""
 
+import re
+
 import pytest
 from transformers import pipeline
 
+from vanilla_transformer import Glossary
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
+from vanilla_transformer.run.recipe import DataSettings, Recipe
 
 from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
@@ -36,6 +40,19 @@ def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
         assert again(TEXTS) == translator(TEXTS)
 
 
+def test_languages_that_the_recipe_does_not_have_are_refused(model, tokenizer, tmp_path):
+    for saved in (model, tokenizer):
+        saved.save_pretrained(tmp_path)
+    for source, target in (("en", "de"), ("no", "pt_BR")):  # in YAML a bare no is not a text
+        recipe = Recipe(DataSettings(source, target, "a.tsv", "b.tsv"))
+        (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+        for task in ("translation", f"translation_{source}_to_{target}", f"translation_{source}_to_{target[:2]}"):
+            pipeline(task, model=str(tmp_path))
+        for task in (f"translation_{target}_to_{source}", f"translation_{source}_to_fr"):
+            with pytest.raises(ValueError, match=f"translates {source} to {target}, not .*_{source}_to_{target}"):
+                pipeline(task, model=str(tmp_path))
+
+
 def test_other_removed_tasks_stay_removed(model):
     with pytest.raises(KeyError, match="summarization"):
         pipeline("summarization", model=model)
@@ -52,6 +69,24 @@ def test_a_generator_gives_an_iterator_and_nothing_gives_nothing(translator):
     found = translator(text for text in TEXTS)
     assert list(found) == [translator(text) for text in TEXTS]
     assert translator([]) == []
+
+
+def test_constraints_and_glossaries(translator, model, tokenizer):
+    glossary = Glossary([("dog", "Hund|Tier"), ("girl", None)])
+    options = {"num_beams": 4, "max_new_tokens": 40}
+    expected = [translator(text, **options, glossary=glossary)[0] for text in TEXTS]
+    texts = [record["translation_text"] for record in expected]
+    assert re.search("Hund|Tier", texts[0])
+    assert re.search("Hund|Tier", texts[2])
+    assert "girl" in texts[2]
+    assert texts[1] == translator(TEXTS[1], **options)[0]["translation_text"]
+    for size in (2, 3):
+        assert translator(TEXTS, **options, glossary=glossary, batch_size=size) == expected
+    ids = tokenizer("Hund", add_special_tokens=False).input_ids
+    forced = translator(TEXTS, **options, force_words_ids=[ids], batch_size=3)
+    assert all(" Hund" in f" {record['translation_text']}" for record in forced)
+    with pytest.raises(ValueError, match="MarianMTModel cannot keep to a glossary"):
+        pipeline("translation", model=tiny_marian(), tokenizer=tokenizer)(TEXTS, glossary=glossary)
 
 
 def test_several_translations_and_their_scores(translator, model, tokenizer):

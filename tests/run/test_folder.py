@@ -30,8 +30,7 @@ def checkpoint(run, step, state=None):
 def test_checkpoints_are_sorted_by_number(tmp_path):
     expected = [checkpoint(tmp_path, step) for step in (9, 10, 100, 1000)]
     checkpoint(tmp_path, "1-backup", '{"global_step": 1}')  # somebody's copy is none
-    assert RunFolder(tmp_path).good_checkpoints() == expected
-    assert RunFolder(tmp_path).bad_checkpoints() == []
+    assert RunFolder(tmp_path).good_checkpoints() == RunFolder(tmp_path).checkpoint_folders() == expected
 
 
 def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
@@ -45,7 +44,7 @@ def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
     (checkpoint(tmp_path, 21) / "trainer_state.json").unlink()
     run = RunFolder(tmp_path)
     assert run.good_checkpoints() == [good]
-    assert len(run.bad_checkpoints()) == 12
+    assert len(run.checkpoint_folders()) == 13
     assert RunFolder(tmp_path / "missing").good_checkpoints() == []
 
 

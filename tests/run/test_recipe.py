@@ -179,18 +179,21 @@ def test_several_corpora(write):
     for train, message in (
         ({"corpus": "a.tsv"}, r"data\.train: \{corpus: \.\.\.\} is one of a list"),
         ([{"corpus": "a.tsv"}, "b.tsv"], r"data\.train\[1\] must be a mapping, not 'b\.tsv'"),
-        ([["a.en", "a.de"], ["b.en", "b.de"]], r"data\.train\[0\] must be a mapping"),
+        (
+            [["a.en", "a.de"], ["b.en", "b.de"]],
+            r"data\.train\[0\] must be a mapping, not \['a\.en', 'a\.de'\]: write \{corpus: \['a\.en', 'a\.de'\]\}",
+        ),
         ([{"corpus": "a.tsv"}, {"weight": 2}], r"data\.train\[1\]\.corpus is missing"),
         ([{"corpus": "a.tsv", "wieght": 2}], r"data\.train\[0\]\.wieght is unknown; did you mean .*\.weight\?"),
-        ([{"corpus": "a.tsv", "weight": 0}], r"data\.train: the weight of 'a\.tsv' is 0; choose a number above 0"),
-        ([{"corpus": "a.tsv", "weight": -1.5}], r"data\.train: the weight of 'a\.tsv' is -1\.5"),
+        ([{"corpus": "a.tsv", "weight": 0}], r"data\.train\[0\]: weight is 0; choose a number above 0"),
+        ([{"corpus": "b.tsv"}, {"corpus": "a.tsv", "weight": -1.5}], r"data\.train\[1\]: weight is -1\.5"),
         ([{"corpus": "a.tsv", "weight": "much"}], r"data\.train\[0\]\.weight must be float, not 'much'"),
         ([{"corpus": "a.tsv", "weight": float("inf")}], r"data\.train\[0\]\.weight must be finite"),
         ([{"corpus": "a.tsv"}, {"corpus": "b.tsv", "weight": 0.001}], r"data\.train: the weights 1\.0, 0\.001 are no"),
-        ([{"corpus": "a.tsv", "tag": "<b t>"}], r"data\.train: the tag '<b t>' cannot be a token"),
-        ([{"corpus": "a.tsv", "tag": "</s>"}], r"data\.train: the tag '</s>' cannot be a token"),
+        ([{"corpus": "a.tsv", "tag": "<b t>"}], r"data\.train\[0\]: the tag '<b t>' cannot be a token"),
+        ([{"corpus": "a.tsv", "tag": "</s>"}], r"data\.train\[0\]: the tag '</s>' cannot be a token"),
         ([{"corpus": "a.tsv", "tag": 2}], r"data\.train\[0\]\.tag must be null or str, not 2"),
-        ([{"corpus": {"prepared": "folder"}}], r"data\.train: corpus = \{'prepared': 'folder'\} holds token ids"),
+        ([{"corpus": {"prepared": "folder"}}], r"data\.train\[0\]: corpus = \{'prepared': 'folder'\} holds token ids"),
         ([{"corpus": "a.tsv", "vocabulary": False}], r"data\.train: vocabulary is false for every corpus"),
     ):
         with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
@@ -212,6 +215,8 @@ def test_several_corpora(write):
         ("decoding", {"num_return_sequences": 9}, "decoding.num_return_sequences: "),
         ("model", {"d_model": 100, "encoder_attention_heads": 3, "decoder_attention_heads": 3},
          r"model\.d_model \(100\) is not a multiple of encoder_attention_heads \(3\): choose another number of heads"),
+        ("model", {"decoder_attention_heads": 3, "encoder_attention_heads": 3, "d_model": 100},
+         r"model\.d_model \(100\) is not a multiple of encoder_attention_heads"),
         ("model", {"activation_function": "rulu"}, "model.activation_function must be one of .*relu"),
         ("model", {"layer_norm_eps": float("inf")}, "model.layer_norm_eps must be finite, not inf"),
         ("decoding", {"num_beams": 4, "watermarking_config": 3}, "decoding.watermarking_config"),
@@ -237,6 +242,13 @@ def test_bpe_dropout_needs_bpe(write):
         load_recipe(write(training=dropout, tokenizer={"kind": "wordpiece"}))
 
 
+def test_augmentation_is_not_for_trees(write):
+    augmentation = {"augmentation": {"upper": 0.1}}
+    assert load_recipe(write(training=augmentation)).training == augmentation
+    with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
+        load_recipe(write(training=augmentation, evaluation={"metrics": ["evalb"]}))
+
+
 def test_types_are_known_after_another_parser_changed_the_fields(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
     with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):
@@ -260,6 +272,8 @@ def test_override_replaces_one_value(write):
         ("training.max_steps", "2000", 2000),
         ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
+        ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
+        ("training.augmentation.typos", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float
         ("training.bf16", "true", True),
         ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),
@@ -288,6 +302,7 @@ def test_override_keeps_what_is_beside_it(write):
 def test_override_is_checked_like_the_file(write):
     for name, text, message in (
         ("training.max_step", "3", r"training.max_step is unknown; did you mean training.max_steps\?"),
+        ("training.augmentation", "upper", r"training.augmentation must be dict, not 'upper'"),
         ("training.max_steps", "many", r"training.max_steps must be int, not 'many'"),
         ("description.length", "3", r"description.length is unknown: description has no fields"),
         ("data.train", "[a", r"data.train: '\[a' is not a YAML value"),

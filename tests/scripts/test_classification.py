@@ -113,6 +113,8 @@ def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
             printed_by(train_classifier, polarity, "--output", tmp_path / options, *options.split())
         assert message in f"{ended.value}{capsys.readouterr().err}"
         assert not (tmp_path / options / "results.json").exists()
+    folder = tmp_path / "--attention_heads 3 --vocab_size 290"  # of a start that failed: another size begins anew
+    assert len(train_classifier.Runs(folder, train_classifier.Settings(vocab_size=265)).tokenizer(DATA)) == 265
 
 
 def test_another_file_of_that_name_stays(polarity, tmp_path, printed_by):

@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 
@@ -16,9 +18,11 @@ import httpx
 import pytest
 
 from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation import translate_lines
+from vanilla_transformer.translation.likelihood import likelihoods
 
 from ..system.conftest import RECIPE, command
 from ..warm_python import CLI, PACKAGE
@@ -79,10 +83,12 @@ def client(url, tmp_path_factory):
     return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
 
 
-def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2):
+def asked(
+    client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2, terms=""
+):
     """The best translation and the rows of the table."""
     best, table = client.predict(
-        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, api_name="/translate"
+        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms, api_name="/translate"
     )
     return best, table["data"]
 
@@ -95,6 +101,13 @@ def test_it_translates_as_the_library_does(client, random_translator):
     assert best == expected[0].text
     assert [row[2] for row in rows] == [each.text for each in expected]
     assert [float(row[1]) for row in rows] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_a_glossary(client):
+    best, rows = asked(client, terms="dog = Hund|Tier\n\nball =", beams=6, tokens=20)
+    for text in (best, *(row[2] for row in rows)):
+        assert re.search("Hund|Tier", text)
+        assert "ball" in text
 
 
 def test_samples_are_drawn_anew_or_again(client):
@@ -112,6 +125,10 @@ def test_what_is_wrong_is_said(client):
         ({"text": " \n"}, "no text"),
         ({"text": "a " * 600}, "1,200 characters: 1,000 at most"),
         ({"beams": 2, "n": 3}, "3 translations need as many hypotheses"),
+        ({"terms": "dog Hund"}, "a source term, = and its target term"),
+        ({"terms": "dog = Hund\ndog ="}, "entry 2: 'dog' is in entry 1 already"),
+        ({"terms": "dog = Hund", "search": SAMPLING}, "A glossary needs a beam search"),
+        ({"terms": "a" * 1001}, "1,001 characters: 1,000 at most"),
     ):
         with pytest.raises(AppError, match=message):
             asked(client, **options)
@@ -138,6 +155,34 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
     for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
         layer, head = shown.layers_and_heads(attention)
         assert (len(layer.choices), len(head.choices) - 1) == expected
+
+
+def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
+    shown = demo.Demo(random_translator)
+    pair = (TEXT, "<b>Der Hund</b> & das Ding.")
+    assert (shown.confidence(pair, False), shown.confidence(None, True)) == ("", "")
+    html = shown.confidence(pair, True)
+    assert "not calibrated" in html
+    sentence = html[: html.index("</p>")]
+    marked = re.findall(r'<span class="([\w-]+)" title="(\d+)%">([^<]+)</span>', sentence)
+    [found] = likelihoods(shown.model, shown.tokenizer, [pair])
+    assert [unescape(word) for *_, word in marked] == [each.word for each in found.words]
+    assert unescape(re.sub("<[^>]+>", "", sentence)) == pair[1]  # nothing of it becomes a tag
+    for (kind, share, _), each in zip(marked, found.words, strict=True):
+        assert share == f"{100 * each.probability:.0f}"
+        assert kind == ("sure" if each.probability >= 0.9 else "fairly-sure" if each.probability >= 0.5 else "guessed")
+    for name in ("fairly-sure", "guessed"):  # a line below, each of its own kind, and a legend
+        assert re.search(
+            rf"\.{name} {{[^}}]*border-bottom: 2px dotted|\.{name} {{[^}}]*border-bottom: 3px double", demo.STYLE
+        )
+        assert f'<span class="{name}">' in html[html.index("</p>") :]
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
+    (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
+    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence(pair, True)
+    assert "The model has not learned: <b>日本</b>" in shown.confidence(("日本", "a"), True)
+    asked(client)
+    assert "not calibrated" in client.predict(True, api_name="/confidence")
 
 
 def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):
@@ -205,6 +250,12 @@ def test_in_a_browser(url, browser):
     assert page.locator("#translation textarea").input_value()
     page.locator("td, [role=gridcell]").nth(3 * 4 - 1).wait_for()
     first = picture.get_attribute("src")
+    assert page.locator("#confidence .words").count() == 0
+    page.get_by_label("Confidence of each word").check()
+    page.locator("#confidence .words").wait_for()
+    text_shown = page.locator("#confidence .words").inner_text()
+    best = page.locator("#translation textarea").input_value().replace("\0", "")  # which HTML cannot have
+    assert text_shown.split() == best.split()
 
     page.get_by_label("encoder", exact=True).check()
     changed = "before => ![before, undefined].includes(document.querySelector('#attention img')?.getAttribute('src'))"

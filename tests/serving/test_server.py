@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,9 +14,11 @@ from threading import Event
 import httpx
 import pytest
 
-from vanilla_transformer import phrasebook, translate
+from vanilla_transformer import Glossary, phrasebook, translate
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
-from vanilla_transformer.serving.server import Backend, Batcher, Limits, load_backend
+from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
+from vanilla_transformer.serving.server import Limits
 
 from ..scripts.conftest import figures_of
 from ..system.conftest import output_of
@@ -31,13 +34,14 @@ OF_THE_SEARCH = ["--max-tokens", "30"]  # the model ends nothing by itself
 
 
 class Translator:
-    """Turns texts round; it notes its batches, and waits with the first one until it may go on."""
+    """Turns texts round; it notes its batches and their wishes, and waits with the first until it may go on."""
 
     def __init__(self):
-        self.batches, self.begun, self.may_go_on = [], Event(), Event()
+        self.batches, self.wishes, self.begun, self.may_go_on = [], [], Event(), Event()
 
-    def __call__(self, texts):
+    def __call__(self, texts, wish):
         self.batches.append(list(texts))
+        self.wishes.append(wish)
         self.begun.set()
         assert self.may_go_on.wait(timeout=20)
         if "bad" in texts:
@@ -87,6 +91,22 @@ def test_what_is_cancelled_is_not_translated(batcher, translator):
     translator.may_go_on.set()
     assert answers(futures[1:]) == ["dc"]
     assert translator.batches == [["first"], ["cd"]]
+
+
+def test_each_wish_has_a_batch_of_its_own(translator):
+    translator.may_go_on.set()
+    batcher = Batcher(Backend(translator, len), texts=6, tokens=99, seconds=1)
+    none, sure, first, second = (
+        Wish(),
+        Wish(confidence=True),
+        Wish(Glossary([("a", "b")])),
+        Wish(Glossary([("a", "b")])),
+    )
+    asked = (("ab", none), ("cd", first), ("ef", second), ("gh", first), ("ij", none), ("kl", sure))
+    assert answers([batcher.submit(*each) for each in asked]) == ["ba", "dc", "fe", "hg", "ji", "lk"]
+    batcher.close()
+    assert translator.batches == [["ab", "ij"], ["cd", "gh"], ["ef"], ["kl"]]
+    assert translator.wishes == [none, first, second, sure]
 
 
 def test_a_failure_is_told_and_survived(batcher, translator):
@@ -147,6 +167,25 @@ def test_a_request_of_several_texts(server, expected, sources):
     answer = post(server, ["", *sources[:8], " "])
     assert answer.status_code == 200
     assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
+
+
+def test_how_sure_the_model_is(server, random_translator, expected, sources, tmp_path):
+    asked = {"texts": ["", *sources[:3], "日本"], "confidence": True}
+    refused = httpx.post(f"{server}/translate", json=asked, timeout=60, trust_env=False)
+    assert (refused.status_code, "not calibrated" in refused.json()["error"]) == (422, True)
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
+    (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
+    by_command = output_of("translate", "--model", model, *OF_THE_SEARCH, "--json", "--confidence", *asked["texts"])
+    best = [json.loads(line)["translations"][0] for line in by_command.splitlines()]
+    with serving(str(model), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+        found = httpx.post(f"{url}/translate", json=asked, timeout=60, trust_env=False).json()
+        assert post(url, sources[:1]).json() == {"translations": [expected[sources[0]]]}
+    assert found["translations"] == [each["text"] for each in best]
+    assert found["confidences"] == [None, *(pytest.approx(each["confidence"], abs=1e-5) for each in best[1:])]
+    words = [[[word["word"], pytest.approx(word["probability"], rel=1e-3)] for word in each["words"]] for each in best]
+    assert found["words"] == words
+    assert found["unknown_words"] == [[], [], [], [], ["日本"]]
 
 
 def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):
@@ -223,12 +262,52 @@ def test_what_is_under_way_is_answered_before_the_end(random_translator, expecte
             post(url, sources[:1])
 
 
+def test_a_glossary(random_translator, sources, tmp_path):
+    text, entries = sources[0], [{"source": sources[0].split()[0], "target": "Hund|Katze"}, {"source": "zebra"}]
+    lines = tmp_path / "glossary.tsv"
+    lines.write_text(f"{sources[0].split()[0]}\tHund|Katze\nzebra\t\n", encoding="utf-8")
+    words = ("--num-beams", "3", *OF_THE_SEARCH)
+    found = output_of("translate", "--model", random_translator, *words, "--glossary", lines, "--json", text, "x")
+    expected = [json.loads(line)["translations"][0] for line in found.splitlines()]
+    assert expected[0]["terms"] == [
+        {"source": text.split()[0], "targets": ["Hund", "Katze"], "used": expected[0]["terms"][0]["used"]}
+    ]
+    assert expected[0]["terms"][0]["used"] in ("Hund", "Katze")
+    with serving(str(random_translator), *words, "--max-terms", "3") as (url, _):
+
+        def ask(glossary):
+            body = {"texts": [text, "x"], "glossary": glossary}
+            return httpx.post(f"{url}/translate", json=body, timeout=60, trust_env=False)
+
+        assert ask(entries).json() == {
+            "translations": [each["text"] for each in expected],
+            "terms": [each["terms"] for each in expected],
+        }
+        assert set(ask([]).json()) == set(ask(None).json()) == {"translations"}
+        for wrong, status, said in (
+            ([{"source": "a", "target": "b|c|d|e"}], 413, "3 at most"),
+            ([{"source": "a"}] * 4, 413, "3 at most"),
+            ([{"source": "a" * 101}], 413, "100 characters"),
+            ([{"source": "a"}, {"source": "A"}], 422, "entry 2: 'A' is in entry 1 already"),
+            ([{"source": " "}], 422, "empty source term"),
+            ([{"target": "a"}], 422, "glossary.0.source"),
+            ("dog", 422, "glossary"),
+        ):
+            answer = ask(wrong)
+            assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+    with serving(str(random_translator), "--num-beams", "1", *OF_THE_SEARCH) as (url, _):
+        answer = httpx.post(
+            f"{url}/translate", json={"texts": [text], "glossary": entries}, timeout=60, trust_env=False
+        )
+        assert (answer.status_code, "no glossary" in answer.json()["error"]) == (422, True)
+
+
 def test_ctranslate2(random_translator, sources, tmp_path):
     output_of("export", random_translator, "--output", tmp_path / "exported")
     expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
     backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
-    assert backend.translate(["", *sources, " "]) == ["", *expected, ""]
-    assert backend.translate([""]) == [""]
+    for texts, translations in ((["", *sources, " "], ["", *expected, ""]), ([""], [""])):
+        assert backend.translate(texts, Wish()) == [{"translations": text} for text in translations]
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path):

@@ -89,7 +89,7 @@ def refused(*arguments, status: int = 1, **options) -> str:
     done = command(*arguments, **options)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
-    assert done.stdout.strip() == ""  # where tokenizers ends its progress bars
+    assert done.stdout == ""
     assert ("usage: " in done.stderr) == (status == 2)
     return done.stderr.splitlines()[-1]
 
@@ -114,8 +114,12 @@ def losses(folder: Path) -> dict[int, float]:
 
 
 def assert_same_run(folder: Path, expected: Path) -> None:
-    """Every update had the same loss, and the models are the same bit by bit."""
+    """Every update had the same loss in the same epoch, and the models are the same bit by bit."""
     assert losses(folder) == losses(expected)
+    found, epochs = (
+        [record["epoch"] for record in map(json.loads, lines_of(each / "log.jsonl"))] for each in (folder, expected)
+    )
+    assert found == epochs == sorted(epochs)
     for weights in [
         f"{model}/model.safetensors" for model in ("averaged", "best", "ema") if (expected / model).exists()
     ]:

@@ -78,14 +78,17 @@ def test_plot(run, tmp_path):
             ["curves", run, run],
             ["schedule", "512:4000", "256:100"],
             ["positions"],
-            ["attention", run, "The dog is old."],
+            ["attention", run, "The dog is old, Rumpelstilzchen."],
             ["attention", run, "The dog is old.", "Der Hund ist alt.", "--attention", "decoder", "--lines"],
             ["attention", run, "The dog.", "Der Hund.", "--layer", "1", "--head", "2", "--query", "Hund", "--words"],
             ["attention", run, "A dog.", "--layer", "1", "--lines", "--query", "1", "--query", "</s>"],
         )
     ):
         picture = tmp_path / f"{number}.svg"
-        assert finished("plot", *words, "--output", picture).stderr.endswith(f"Drew {picture}.\n")
+        said = finished("plot", *words, "--output", picture).stderr
+        assert said.endswith(f"Drew {picture}.\n")
+        unknown = 'Line 1: the model has not learned "Rumpelstilzchen": the translation may be wrong.'
+        assert (unknown in said) == ("Rumpelstilzchen" in str(words))
         assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 

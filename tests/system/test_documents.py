@@ -1,5 +1,6 @@
 """What README and docs/ tell people to type and to run works as it stands there."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -13,13 +14,14 @@ from vanilla_transformer.command_line import COMMANDS
 from vanilla_transformer.data.known_words import UnknownWords, WordList, load_known_words
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.parsing.trees import read_tree
 from vanilla_transformer.sharing.model_card import bare_card, model_card
 from vanilla_transformer.sharing.publishing import publish
 
 from ..scripts.conftest import load_script, write_files_like_multi30ks
 from ..warm_python import PACKAGE
-from .conftest import command, finished, write_marian
+from .conftest import command, finished, refused, write_marian
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +35,10 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "parse", "dirty-data", "many-gpus", "resume-and-crashes", "memory", "translate-files",
-            "text-in-one-language", "speed-up-translation", "serve", "evaluate-and-compare", "publish", "fine-tune",
-            "convert-opus-mt", "read-attention", "classify",
+            "own-data", "little-text", "parse", "dirty-data", "robust", "many-gpus", "resume-and-crashes", "memory",
+            "translate-files", "terms", "text-in-one-language", "speed-up-translation", "serve", "confidence",
+            "evaluate-and-compare",
+            "publish", "fine-tune", "convert-opus-mt", "read-attention", "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
@@ -84,6 +87,11 @@ def run_command(line: str, folder: Path) -> None:
     if arguments[0] == "backtranslate":  # hardly a translation by a model of four updates ends before it is cut
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0 or "is left to use" in done.stderr, done.stderr
+    elif arguments[0] == "calibrate":  # none of its translations is good
+        assert "none is good of the 5 translations" in refused(*arguments, cwd=folder)
+        model = folder / arguments[1]
+        found = Calibration(50.0, 0.0, {"mean_surprisal": -1.0}, weights_sha256=sha256_of_weights(model))
+        (model / "confidence.json").write_text(json.dumps(found.to_json()), encoding="utf-8")
     else:
         finished(*arguments, *MORE.get(arguments[0], []), cwd=folder)
 
@@ -201,6 +209,6 @@ def test_quickstart_in_a_fresh_clone(tmp_path):
     options = {"cwd": tmp_path / "clone", "capture_output": True, "text": True, "timeout": 1800}
     done = subprocess.run(words, check=False, **options)
     assert done.returncode == 0, done.stderr
-    [exact] = re.findall(r"averaged +phrasebook +exact_match +([\d.]+)", done.stdout)
+    [exact] = re.findall(r"averaged[ *]+phrasebook +exact_match +([\d.]+)", done.stdout)
     assert float(exact) >= 96.5  # 97.2 to 98.2 with four seeds
     assert len(re.findall(r"^    \w.*\.$", done.stdout, flags=re.MULTILINE)) >= 4

@@ -9,6 +9,7 @@ import sys
 import pytest
 import sacrebleu
 
+from vanilla_transformer.data.forms import FORMS
 from vanilla_transformer.evaluation.scores import score_segments
 
 from .conftest import command, finished, lines_of, output_of, refused, written
@@ -154,6 +155,32 @@ class TestEvaluate:
         options = ("--model", run, "--metrics", "chrf")
         assert values_of(*options, "--test-set", path) == values_of(*options, *files)
 
+    def test_a_model_on_a_set_in_other_forms(self, run, corpus, tmp_path):
+        """Scores of a form are those of files in that form, translated as any others."""
+        sources, references = corpus / "test.en", corpus / "test.de"
+        options = ("--model", run, "--metrics", "chrf", "--resamples", "0")
+        picture = tmp_path / "forms.png"
+        words = (*options, "--sources", sources, "--references", references, "--forms", "upper", "lower")
+        clean, upper, lower = evaluated(*words, "--picture", picture)["scores"]
+        assert [each["form"] for each in (clean, upper, lower)] == ["clean", "upper", "lower"]
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        for form, found in (("upper", upper), ("lower", lower)):
+            changed = [
+                written(tmp_path / path.name, [getattr(line, form)() for line in lines_of(path)])
+                for path in (sources, references)
+            ]
+            files = ("--sources", changed[0], "--references", changed[1] if form == "upper" else references)
+            by_hand = evaluated(*options, *files)["scores"][0]
+            assert found["value"] == by_hand["value"]
+            assert found["kept"] == pytest.approx(100 * found["value"] / clean["value"])
+            assert found["signature"] == f"{by_hand['signature']}|form:{form}|form_seed:12345"
+            assert found["test_set"] == f"test.de ({form})"
+        table = command("evaluate", *options, "--sources", sources, "--references", references, "--forms").stdout
+        caption, heading, *rows = table.splitlines()
+        assert caption == "Scores on test.de, as it is and in other forms:"
+        assert heading.split("  ")[0] == "form"
+        assert [row.split()[0] for row in rows] == ["clean", *FORMS]
+
 
 class TestCompare:
     def test_two_files(self, corpus, worse, tmp_path):
@@ -248,6 +275,11 @@ REFUSED = (
     (f"{OF_LANGUAGES} ../nowhere", 1, "There is no corpus ../nowhere: give"),
     (f"{OF_LANGUAGES} user/name:config:test:more", 1, "There is no corpus user/name:config:test:more: give"),
     ("evaluate --model RUN --sources test.en --references test.de --target-language fr", 1, "language is to be 'fr'"),
+    ("evaluate --model RUN --sources test.en --references test.de --forms capitals", 2, "no form 'capitals'"),
+    ("evaluate --model RUN --references test.de --forms upper", 2, "--sources FILE"),
+    ("evaluate --model RUN --sources test.en --references test.de --picture x.png", 2, "--picture draws"),
+    ("evaluate --model RUN --sources test.en --references test.de --forms --picture x.pdf", 1, "in .png or .svg"),
+    ("evaluate --hypotheses test.de --references test.de --forms", 2, "give --model MODEL"),
     ("compare test.de --references test.de", 2, "two systems"),
     ("compare test.de test.de --plot x.png --references test.de", 2, "--sources"),
     ("compare test.de somebody/model --references test.de", 1, "the Hub"),

@@ -191,6 +191,7 @@ WRONG = [
     (("--do_eval", "--do_predict"), {}, "translate --model"),
     (("--do_train", "--merge_adapter"), {}, "--merge_adapter needs adapters: give --lora_rank."),
     (("--do_eval", "--metric", "blue"), {}, "unknown metric 'blue'"),
+    (("--do_train", "--r_drop_alpha=-1"), {}, "--r_drop_alpha must be at least 0 and finite, not -1.0."),
     (("--do_train", "--new_tokens", "ä"), {}, "The vocabulary has ä already: leave that out of"),
     (("--do_train",), {"target_language": "fr"}, "train.jsonl, line 1 has no text for 'fr'"),
     (("--do_train",), {"max_source_length": 2}, "No pair is left to train on: raise --max_source_length"),
@@ -204,6 +205,21 @@ def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, cap
         assert main(finetune(tmp_path / "out", *arguments, **options)) == 1
         assert told in capsys.readouterr().err.splitlines()[-1]
         assert not (tmp_path / "out").exists()
+
+
+def test_r_drop_is_on_only_where_it_is_asked_for(pulled, tuned, tmp_path, monkeypatch):
+    monkeypatch.chdir(pulled)
+    base = shutil.copytree(pulled / "base", tmp_path / "base")
+    config = json_of(base / "config.json")
+    (base / "config.json").write_text(json.dumps({**config, "r_drop_alpha": 5.0}), encoding="utf-8")
+    first = {}
+    for alpha, more in ((0.0, ()), (3.0, ("--r_drop_alpha", "3"))):
+        output = tmp_path / str(alpha)
+        options = {"model_name_or_path": base, "max_steps": 1, "save_strategy": "no", **IN_OTHER_ORDER}
+        assert main(finetune(output, "--do_train", *more, **options)) == 0
+        assert json_of(output / "config.json")["r_drop_alpha"] == alpha
+        [first[alpha]] = losses(output)
+    assert first[0.0] == losses(tuned)[0] < first[3.0]
 
 
 def test_without_peft_the_remedy_is_named(pulled, tmp_path, monkeypatch):

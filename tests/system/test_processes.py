@@ -38,7 +38,8 @@ REGULARISED = ("--training.r_drop_alpha=5", "--model.source_word_dropout=0.1", "
 # Each process skips layers of its own; not where layers are shared out.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
 EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "12")  # the stop falls into its fall
-EVERYTHING = DROPPED + REGULARISED + SKIPPING + EMA
+AUGMENTED = ("--training.augmentation", "{upper: 0.1, typos: 0.2, noise: 0.1}")
+EVERYTHING = AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA
 
 
 @pytest.fixture(scope="module")

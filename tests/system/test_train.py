@@ -1,5 +1,6 @@
 """`train` and `prepare` as processes: what lies in a run folder, and which mistakes are found when."""
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -103,6 +104,32 @@ def test_the_moving_average_is_one_more_model_that_may_be_chosen(train, run, tmp
     run_results.score(folder, recipe, corpora_of(sources, said), show_progress=False)
     assert {s["model"] for s in json_of(folder.scores) if s["chosen"]} == {"ema"}
     assert (folder.path / WEIGHTS).read_bytes() == (folder.ema / WEIGHTS).read_bytes()
+
+
+def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another_model(train, run, tmp_path):
+    folder, initial = RunFolder(tmp_path / "run"), shutil.copytree(run, tmp_path / "initial")
+    (initial / "known_words.txt.gz").write_bytes(gzip.compress(b"Esperanto\n"))
+    hardly = ("--training.noam_factor", "1e-12", "--training.max_steps", "8", "--model.dropout", "0.3")
+    options = (*hardly, "--initial_model", initial, "--tokenizer.vocab_size", "300")
+    finished(*train, *options)
+    before = load_file(initial / WEIGHTS)
+    for name, weight in load_file(folder.good_checkpoints()[0] / WEIGHTS).items():
+        torch.testing.assert_close(weight, before[name], atol=1e-6, rtol=0)
+    assert (folder.tokenizer / "tokenizer.json").read_bytes() == (initial / "tokenizer.json").read_bytes()
+    words = gzip.decompress((folder.path / "known_words.txt.gz").read_bytes()).decode().split()
+    assert {"Esperanto", "dog"} <= set(words)
+    assert f"Trained from the weights of {initial}." in model_card(folder.path, title="").replace("\\", "")
+    shutil.rmtree(initial)  # what goes on needs it no more
+    more = [*train, *options, "--resume", "--training.max_steps", "9"]
+    finished(*more)
+    assert "was begun with initial_model = " in refused(*more, "--initial_model", run)
+    fresh = [*train[:-1], tmp_path / "other", "--initial_model", run]
+    assert "model.d_model is 64, and in initial_model" in refused(*fresh, "--model.d_model", "64")
+    assert "There is no model in nowhere" in refused(*fresh[:-1], "nowhere")
+    prepared = tmp_path / "prepared"
+    finished("prepare", *train[1:4], "--output", prepared, "--tokenizer.vocab_size", "300")
+    said = refused(*fresh, "--data.train", f"{{prepared: {prepared}}}", "--tokenizer.vocab_size", "300")
+    assert f"prepare it again with --tokenizer {run}" in said
 
 
 def test_the_best_may_be_the_lowest_score():
@@ -217,7 +244,7 @@ def test_debug_shows_the_traceback():
 def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
     options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
     done = finished("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
-    assert done.stderr == "Learned a vocabulary of 400 pieces.\n"
+    assert done.stderr == "Learned a bpe vocabulary of 400 pieces.\n"
     assert "of 600 pairs kept" in done.stdout
     assert "target over 20 tokens" in done.stdout
     prepared = tmp_path / "prepared"

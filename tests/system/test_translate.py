@@ -288,6 +288,9 @@ def test_options_that_make_no_sense_together(tmp_path):
         ("--backend ctranslate2 --model other", "CTranslate2 has no ensembles"),
         ("--backend ctranslate2 --sample --seed 1 --workers 2", "depends on the worker: give --seed or --workers"),
         ("--backend ctranslate2 --quantize int8", "--quantize is for --backend torch"),
+        ("--backend ctranslate2 --glossary terms.tsv", "--glossary needs a beam search by torch"),
+        ("--sample --glossary terms.tsv", "--glossary needs a beam search by torch"),
+        ("--num-beams 1 --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),
     ):
         assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)

@@ -15,7 +15,7 @@ from vanilla_transformer.training.arguments import check_sharding, cooldown, cre
 
 NEW = {
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
-    "early_stopping_patience", "max_skipped_updates", "bpe_dropout", "r_drop_alpha",
+    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
 }  # fmt: skip
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
@@ -104,6 +104,12 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"noam_factor": float("nan")}, "a factor above 0"),
         ({"learning_rate": 1e-3}, "learning_rate 0.001 has no effect under the Noam schedule: set noam_factor"),
         ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps fewer checkpoints than the 5 of aver"),
+        ({"augmentation": {"uper": 0.1}}, "augmentation: there is no form 'uper': choose of upper, title, lower"),
+        ({"augmentation": {"upper": 1.1}}, "augmentation: the share of upper must be a number from 0 to 1, not 1.1"),
+        ({"augmentation": {"upper": "much"}}, "augmentation: the share of upper must be .* not 'much'"),
+        ({"augmentation": {"noise": float("nan")}}, "augmentation: the share of noise must be .* not nan"),
+        ({"augmentation": {"upper": 0.7, "title": 0.4}}, "augmentation: the shares sum to 1.1, .* lower them to 1"),
+        ({"augmentation": ["upper"]}, "augmentation must be a mapping of forms to their shares, not"),
         ({"bpe_dropout": 1.0}, "bpe_dropout must be at least 0 and below 1, not 1.0"),
         ({"bpe_dropout": -0.1}, "bpe_dropout must be at least 0 and below 1, not -0.1"),
         ({"bpe_dropout": float("nan")}, "bpe_dropout must be at least 0 and below 1, not nan"),

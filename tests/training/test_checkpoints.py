@@ -66,7 +66,7 @@ def test_what_was_saved_on_request_counts_for_nothing_and_goes_after_the_next_re
         folder = run(*steps)
         recover(folder, arguments(2))
         assert [path.name.removeprefix("checkpoint-") for path in folder.good_checkpoints()] == left
-        assert folder.bad_checkpoints() == []
+        assert folder.checkpoint_folders() == folder.good_checkpoints()
         shutil.rmtree(folder.path)
 
 

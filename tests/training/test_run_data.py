@@ -1,6 +1,7 @@
 """The words of the training text are kept with the vocabulary, in whatever form the text comes."""
 
 import dataclasses
+import re
 from itertools import islice
 
 import pytest
@@ -10,6 +11,7 @@ from vanilla_transformer.data.known_words import KNOWN_WORDS, load_known_words
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.preparing import prepare
 from vanilla_transformer.data.tokenizer import TokenizerSettings, load_tokenizer
+from vanilla_transformer.files import write_json
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import DataSettings, Recipe
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
@@ -56,3 +58,42 @@ def test_a_vocabulary_that_was_given_has_no_list(recipe, tmp_path):
     again = vocabulary_of(with_data(recipe, train={"prepared": "two"}), tmp_path / "again")
     assert (again / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
     assert not (again / KNOWN_WORDS).exists()
+
+
+def test_a_resume_with_other_corpora_says_what_has_changed(recipe, tmp_path):
+    first, second = {"corpus": ["train.de", "train.en"]}, {"corpus": "phrasebook:train:9", "weight": 0.5, "tag": "<bt>"}
+
+    def data_of(train):
+        arguments = VanillaTransformerTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+        return RunData.open(with_data(recipe, train=train), RunFolder(tmp_path), arguments)
+
+    begun = data_of([first, second]).train
+    write_json(tmp_path / "data.json", {"train": {"fingerprint": begun.fingerprint, "corpus": begun.identity}})
+    data_of([first, second]).check_same(RunFolder(tmp_path))
+    for train, message in (
+        ([first, {**second, "weight": 1}], "was begun with weights of 2 to 1 in data.train, not 1 to 1: go on with"),
+        ([first, {**second, "tag": None}], "was begun with data.train[1].tag = '<bt>', not None: go on with"),
+        ([{**first, "vocabulary": False}, second], "was begun with data.train[0].vocabulary = True, not False: go on"),
+        ([first, second, second], "was begun with 2 corpora in data.train, not 3: go on with"),
+        (first["corpus"], "was begun with 2 corpora in data.train, not 1: go on with"),
+        ([first, {**second, "corpus": "phrasebook:train:8"}], "The train text is not the one that"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            data_of(train).check_same(RunFolder(tmp_path))
+
+
+def test_what_is_wrong_with_a_corpus_names_its_field(recipe, tmp_path):
+    (tmp_path / "empty.tsv").write_text("")
+    good, missing, empty = ["train.de", "train.en"], "nowhere.tsv", "empty.tsv"
+    for fields, message in (
+        ({"train": missing}, "data.train: There is no corpus "),
+        ({"train": empty, "stream": True, "validation": missing}, "data.validation: There is no corpus "),
+        ({"train": []}, "data.train: [] is no corpus: give "),
+        ({"train": [{"corpus": good}, {"corpus": missing}]}, "data.train[1].corpus: There is no corpus "),
+        ({"train": [{"corpus": good}, {"corpus": empty}]}, "data.train[1].corpus: The corpus empty.tsv is empty."),
+        ({"train": [{"corpus": ""}, {"corpus": good}]}, "data.train[0].corpus: "),
+        ({"train": [{"corpus": good}, {"corpus": []}], "stream": True}, "data.train[1].corpus: [] is no corpus: give "),
+        ({"train": good, "test": {"other": empty}}, "data.test.other: The corpus empty.tsv is empty."),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match="^" + re.escape(message)):
+            vocabulary_of(with_data(recipe, **fields), tmp_path / "run")

@@ -16,6 +16,7 @@ from .conftest import Work
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+DROPPED = {"bpe_dropout": 0.3}
 BEST = {**EVALUATED, "load_best_model_at_end": True}
 
 
@@ -117,14 +118,17 @@ def test_every_epoch_has_another_order(make_trainer):
     assert first != second
 
 
-def test_bpe_dropout_cuts_every_epoch_anew_and_validation_never(make_trainer, make_model, tokenizer, pairs_of_words):
+@pytest.mark.parametrize("rewriting", [DROPPED, DROPPED | {"augmentation": {"upper": 0.4}}])
+def test_every_epoch_is_rewritten_anew_and_validation_never(
+    make_trainer, make_model, tokenizer, pairs_of_words, rewriting
+):
     seen = {}
     for name, options in (
         ("without", {}),
-        ("with", {"bpe_dropout": 0.3}),
-        ("again", {"bpe_dropout": 0.3}),
-        ("by workers", {"bpe_dropout": 0.3, "dataloader_num_workers": 1}),
-        ("another seed", {"bpe_dropout": 0.3, "data_seed": 1}),
+        ("with", rewriting),
+        ("again", rewriting),
+        ("by workers", {**rewriting, "dataloader_num_workers": 1}),
+        ("another seed", {**rewriting, "data_seed": 1}),
     ):
         trainer = make_trainer(make_model(), pairs_of_words, pairs_of_words, **options)
         loader, seen[name] = trainer.get_train_dataloader(), []
@@ -139,16 +143,21 @@ def test_bpe_dropout_cuts_every_epoch_anew_and_validation_never(make_trainer, ma
     assert loss_with == loss
     for found, expected in zip(dropped, plain, strict=True):
         assert sorted(found) != sorted(expected)
-        assert sorted(tokenizer.batch_decode(found)) == sorted(tokenizer.batch_decode(expected))
+        texts, originals = (
+            sorted(tokenizer.batch_decode(each, skip_special_tokens=True)) for each in (found, expected)
+        )
+        assert any(text.isupper() for text in texts) == ("augmentation" in rewriting)
+        assert sorted(text.lower() for text in texts) == originals
     assert sorted(dropped[0]) != sorted(dropped[1])
 
 
-def test_bpe_dropout_needs_a_tokenizer_and_room_for_what_it_makes(make_trainer, make_model, pairs_of_words):
+def test_rewriting_needs_a_tokenizer_and_room_for_what_it_makes(make_trainer, make_model, pairs_of_words):
     lengths = [len(row) for side in ("input_ids", "labels") for row in pairs_of_words[side]]
     model = make_model(position_embedding_type="learned", max_position_embeddings=max(lengths))
-    make_trainer(model, pairs_of_words, bpe_dropout=0.9, max_steps=8).train()
-    with pytest.raises(ValueError, match="bpe_dropout needs the tokenizer: give processing_class"):
-        VanillaTransformerTrainer(model, make_trainer(bpe_dropout=0.1).args, train_dataset=pairs_of_words)
+    for name, much, some in (("bpe_dropout", 0.9, 0.1), ("augmentation", {"noise": 1.0}, {"upper": 0.1})):
+        make_trainer(model, pairs_of_words, max_steps=8, **{name: much}).train()
+        with pytest.raises(ValueError, match=f"{name} needs the tokenizer: give processing_class"):
+            VanillaTransformerTrainer(model, make_trainer(**{name: some}).args, train_dataset=pairs_of_words)
 
 
 def test_data_seed_decides_the_order_of_batches(make_trainer):
@@ -381,7 +390,7 @@ DECAYS = (
     [
         *((epochs, evaluation, 1, {}) for epochs in (0.5, 1, 1.5) for evaluation in ("no", "steps")),
         (0.5, "no", 2, {}),
-        *((epochs, "steps", 2, {"bpe_dropout": 0.3}) for epochs in (0.5, 1.5)),
+        *((epochs, "steps", 2, {**DROPPED, "augmentation": {"title": 0.4}}) for epochs in (0.5, 1.5)),
         (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
         *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..evaluation.metrics import METRICS
 from .evaluate import aligned_columns, systems_table
 from .process import UsageError
 from .translate import search_options
@@ -74,6 +75,8 @@ def compare(
         languages = model_languages(Path(model), languages)
     scored_set = read_set(test_set, references, sources, languages)
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
+    if METRICS[chosen[0]].needs_sources:
+        raise UsageError(f"Sentences and groups are not scored by {chosen[0]}: name another score first.")
     if plot is not None and scored_set.sources is None:
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
     options, translations = search_options(num_beams), {}
@@ -83,12 +86,12 @@ def compare(
             continue
         for name, segments in read_systems([Path(system)], scored_set).items():
             add_system(translations, name, segments)
-    lists, language = scored_set.reference_lists, scored_set.language
+    lists, language, sources = scored_set.reference_lists, scored_set.language, scored_set.source_lines
     scores = {
-        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language)
+        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language, **sources)
         for name, texts in translations.items()
     }
-    tests = compare_systems(translations, lists, chosen, **language)
+    tests = compare_systems(translations, lists, chosen, **language, **sources)
     groups = _groups(translations, scored_set, chosen[0], training_lines)
     differences = {
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]

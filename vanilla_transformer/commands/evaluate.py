@@ -7,12 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data.forms import FORMS
 from ..evaluation.metrics import METRICS
 from .process import UsageError
 from .translate import search_options
 
 
 if TYPE_CHECKING:
+    from ..evaluation.robustness import FormScore
     from ..evaluation.scores import Comparison, Score
 
 DEFAULT_METRICS = ["sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"]
@@ -31,6 +33,8 @@ def evaluate(
     metrics: list[str] | None = None,
     resamples: int = 1000,
     segments: bool = False,
+    forms: tuple[str, ...] | None = None,
+    picture: Path | None = None,
     num_beams: int | None = None,
     device: str = "auto",
     verbose: bool = False,
@@ -55,27 +59,43 @@ def evaluate(
         metrics: Which scores: METRICS. If they are not given: DEFAULTS.
         resamples: Bootstrap samples for intervals and tests; 0 for neither.
         segments: Print the scores of each segment instead, one per line.
+        forms: Let the model translate the test set in each of these forms, too, and show which share of its score it
+            keeps; in all of them if none is named: FORMS.
+        picture: With --forms: .png or .svg file for the scores as bars, by the first metric.
         num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         verbose: Print what the scores are made of, and the signatures of the tests, below the table.
         json: Print JSON instead of a table.
     """
     from ..evaluation.scores import compare_systems, score_segments, score_translations
-    from .test_sets import Languages, model_languages, perplexity_of, read_set, read_systems, translate_set
+    from .test_sets import (
+        Languages,
+        model_languages,
+        perplexity_of,
+        read_set,
+        read_systems,
+        scores_in_forms,
+        translate_set,
+    )
 
     if (hypotheses is None) == (model is None):
         raise UsageError("Give --hypotheses FILE or --model MODEL.")
     if resamples < 0 or resamples == 1:
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
+    forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)
-    chosen = scored_set.metrics(metrics or DEFAULT_METRICS)
+    chosen = scored_set.metrics(metrics or (DEFAULT_METRICS if forms is None else ["sacrebleu", "chrf"]))
+    if forms is not None:
+        options = {"device": device, **search_options(num_beams)}
+        _report_forms(scores_in_forms(model, scored_set, forms, chosen, resamples, **options), picture, json)
+        return
     if hypotheses is not None:
         systems = read_systems(hypotheses, scored_set)
     else:
         translations = translate_set(model, scored_set, device=device, **search_options(num_beams))
         systems = {" + ".join(map(str, model)): translations}
-    lists, language = scored_set.reference_lists, scored_set.language
+    lists, language = scored_set.reference_lists, scored_set.language | scored_set.source_lines
     if segments:
         rows = {name: score_segments(texts, lists, chosen, **language) for name, texts in systems.items()}
         print(_segments_report(rows, systems, json))
@@ -98,9 +118,50 @@ def evaluate(
         print(systems_table(scores, comparisons, verbose=verbose))
 
 
-evaluate.__doc__ = evaluate.__doc__.replace(
-    "METRICS", ", ".join(name for name, row in METRICS.items() if not row.of_trees)
-).replace("DEFAULTS", f"{', '.join(DEFAULT_METRICS[:-1])} and {DEFAULT_METRICS[-1]}")
+evaluate.__doc__ = (
+    evaluate.__doc__.replace("METRICS", ", ".join(name for name, row in METRICS.items() if not row.of_trees))
+    .replace(
+        "DEFAULTS", f"{', '.join(DEFAULT_METRICS[:-1])} and {DEFAULT_METRICS[-1]}; with --forms sacrebleu and chrf"
+    )
+    .replace("FORMS", "; ".join(f"{form.name} ({form.description})" for form in FORMS.values()))
+)
+
+
+def _checked_forms(forms: Sequence[str] | None, picture: Path | None, translates: bool) -> list[str] | None:
+    """The forms to score, each once; None where none are asked for."""
+    if forms is None:
+        if picture is not None:
+            raise UsageError("--picture draws the scores of --forms: give both.")
+        return None
+    if not translates:
+        raise UsageError("--forms changes what a model is to translate: give --model MODEL, and leave --segments out.")
+    if unknown := [form for form in forms if form not in FORMS]:
+        raise UsageError(f"There is no form {unknown[0]!r}: choose of {', '.join(FORMS)}.")
+    if picture is not None:
+        from ..plots.figures import check_picture
+
+        check_picture(picture)
+    return list(dict.fromkeys(forms or FORMS))
+
+
+def _report_forms(found: Sequence["FormScore"], picture: Path | None, json: bool) -> None:
+    """Prints the scores of all forms, and draws them if asked to."""
+    if picture is not None:
+        from ..plots import plot_forms
+
+        metric, name = found[0].score.metric, found[0].score.test_set
+        values = {each.form: each.score.value for each in found if each.score.metric == metric}
+        plot_forms({metric: values}, picture, metric=metric, title=f"{name} in other forms")
+    if json:
+        records = [{"form": each.form, "kept": each.kept, **asdict(each.score)} for each in found]
+        print(json_format.dumps({"scores": records, "comparisons": []}, indent=2, ensure_ascii=False))
+        return
+    rows = [["form", "metric", "score", "of clean", "95 % interval", "signature"]]
+    for each in found:
+        score, kept = each.score, "" if each.kept is None else f"{each.kept:.1f} %"
+        interval = "" if score.mean is None else f"{score.mean:.2f} ± {score.confidence:.2f}"
+        rows.append([each.form, score.metric, f"{score.value:.2f}", kept, interval, score.signature])
+    print(f"Scores on {found[0].score.test_set}, as it is and in other forms:", *aligned_columns(rows), sep="\n")
 
 
 def systems_table(

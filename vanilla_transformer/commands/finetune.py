@@ -19,6 +19,7 @@ def finetune(
     lora_dropout: float = 0.0,
     lora_target_modules: list[str] | None = None,
     merge_adapter: bool = False,
+    r_drop_alpha: float = 0.0,
     max_source_length: int = 256,
     max_target_length: int = 256,
     max_train_samples: int | None = None,
@@ -32,7 +33,9 @@ def finetune(
     Besides the options below, all of transformers' Seq2SeqTrainingArguments are options: --do_train, --do_eval,
     --predict_with_generate, --learning_rate 1e-4, --num_train_epochs 3, --resume_from_checkpoint last ...
 
-    A model of this package smooths labels as its configuration says, unless --label_smoothing_factor is given.
+    A model of this package keeps the dropout, word dropout and LayerDrop of its configuration, and its label smoothing
+    unless --label_smoothing_factor is given. R-Drop is off unless --r_drop_alpha is given, whatever the model was
+    trained with.
 
     Args:
         model_name_or_path: A model's id on the Hub, or its folder.
@@ -51,6 +54,7 @@ def finetune(
         lora_dropout: Dropout on the inputs of the adapters.
         lora_target_modules: Names of the layers that get adapters; by default q_proj and v_proj.
         merge_adapter: Save the whole model with its adapters merged in, not the adapters.
+        r_drop_alpha: Weight of R-Drop: each pair passes twice; 5 in its paper. Only for models of this package.
         max_source_length: Train on no pair with more source tokens.
         max_target_length: Train on no pair with more target tokens.
         max_train_samples: Train on the first pairs, no more than this many.

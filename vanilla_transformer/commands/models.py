@@ -27,7 +27,7 @@ def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size:
     settings = TokenizerSettings(kind, vocab_size, lowercase)
     with written_beside(output) as beside:
         learn_tokenizer(text_lines(*files), settings, show_progress=sys.stderr.isatty()).save_pretrained(beside)
-    logger.info("Saved a %s vocabulary of %s pieces in %s.", kind, f"{vocab_size:,}", output)
+    logger.info("Saved the vocabulary in %s.", output)
 
 
 def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:

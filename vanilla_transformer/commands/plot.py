@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from .process import UsageError
+from .translate import unknown_words
 
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ def plot(
 ):
     """Draws a picture: attention MODEL SOURCE [TARGET], curves RUN ..., schedule [D_MODEL:WARMUP ...], or positions.
 
-    Attention is that of all heads, small, or with --layer of a layer's heads with the words beside them.
+    Attention is that of all heads, small, or with --layer of a layer's heads with the words beside them. Words of the
+    sentence that were not in the training text are named on standard error.
 
     Args:
         what: attention (of a model on a sentence), curves (of run folders), schedule (equation 3) or positions (3.5).
@@ -78,8 +80,11 @@ def _plot_attention(subject: list[str], output: Path, attention, layer, head, qu
     from ..attention.weights import attentions
     from ..plots import plot_attention_lines, plot_attention_maps, plot_attention_overview
     from ..run.loading import load_model
+    from ..translation.lines import UnknownWordsWarnings
 
-    found = attentions(*load_model(subject[0]), *subject[1:], by_words=words)
+    model, tokenizer = load_model(subject[0])
+    UnknownWordsWarnings(unknown_words(subject[:1], tokenizer)).look_at(subject[1])
+    found = attentions(model, tokenizer, *subject[1:], by_words=words)
     if layer is None:
         blocks = {_ATTENTIONS[name][0]: found.of(name)[0] for name in ([attention] if attention else _ATTENTIONS)}
         caption = f"Source: {' '.join(found.source)}\nTarget: {' '.join(found.written)}"

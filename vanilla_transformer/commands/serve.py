@@ -22,11 +22,14 @@ def serve(
     max_body: int = 2**20,
     max_seconds: float = 10,
     max_waiting: int = 256,
+    max_terms: int = 100,
 ) -> None:
     """Translates over HTTP, texts of several requests together in one batch, until SIGTERM or Ctrl-C.
 
-    POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it. There is
-    no TLS and no authentication: put a proxy in front of it for these.
+    POST /translate takes {"texts": [...]} and answers {"translations": [...]}, each as `translate` makes it. With
+    {"texts": [...], "glossary": [{"source": "...", "target": "..."}, ...]} it keeps to the glossary; with
+    "confidence": true in the request it also says how sure a calibrated model is. There is no TLS and no
+    authentication: put a proxy in front of it for these.
 
     Args:
         model: A run folder, a model's folder or USER/NAME of the Hub; with ctranslate2 a folder that `export` has
@@ -45,16 +48,19 @@ def serve(
         max_body: Bytes of a request, at most.
         max_seconds: Seconds until a request has arrived, at most.
         max_waiting: Requests accepted at a time, at most.
+        max_terms: Translations of terms in the glossary of a request, at most.
     """
     check_backend(backend)
     check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
-    check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body, max_waiting=max_waiting)
+    check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body)
+    check_positive(max_waiting=max_waiting, max_terms=max_terms)
     from ..serving import server
+    from ..serving.backend import Batcher, load_backend
 
     use_memory_well()
-    limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting)
-    loaded = server.load_backend(backend, model, num_beams, max_tokens, device)
-    server.serve(server.Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
+    limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting, max_terms)
+    loaded = load_backend(backend, model, num_beams, max_tokens, device)
+    server.serve(Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
 
 
 def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> None:

@@ -3,10 +3,13 @@
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
-from ..evaluation.metrics import lacks_spaces, metric_named
+from ..data.forms import FORMS, texts_in_form
+from ..evaluation.metrics import build_metric, lacks_spaces, metric_named
+from ..evaluation.robustness import CLEAN, FormScore, scores_by_form
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
 from .process import UsageError
@@ -42,11 +45,27 @@ class ScoredSet:
         """The argument of scores that says into which language; undetermined if nothing says which."""
         return {"target_language": self.languages.target or "und"}
 
+    @property
+    def source_lines(self) -> dict[str, list[str] | None]:
+        """The argument of scores that has the sources."""
+        return {"sources": None if self.sources is None else self.sources.segments}
+
+    def in_form(self, form: str) -> "ScoredSet":
+        """The same set with the sources in one of `FORMS`, and the references too where that changes both sides."""
+        changed = [self.sources, *self.references] if FORMS[form].both_sides else [self.sources]
+        texts = [replace(text, segments=texts_in_form(form, text.segments)) for text in changed]
+        references = texts[1:] or self.references
+        return replace(self, name=f"{self.name} ({form})", sources=texts[0], references=references)
+
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The names, each once, after checking them."""
         for name in names:
             if metric_named(name).needs_language and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
+            if metric_named(name).needs_sources:
+                if self.sources is None:
+                    raise UsageError(f"{name} reads the sources too: give --sources FILE.")
+                build_metric(name)  # what it needs is missed before there is work that would be lost
         if self.languages.target and lacks_spaces(self.languages.target) and any("bleu" in name for name in names):
             logger.warning(
                 "%s is written without spaces, where no BLEU here finds words: report chrf.", self.languages.target
@@ -146,10 +165,32 @@ def model_languages(model: Path, given: Languages) -> Languages:
 
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
     """What a model, or several together, makes of the sources."""
-    if scored_set.sources is None:
-        raise UsageError("A model needs --sources FILE, or --test-set NAME, to translate.")
+    check_has_sources(scored_set)
     found = translations_of(models, [scored_set.sources.segments], **options)
     return [hypotheses[0].text for _, hypotheses in found]
+
+
+def check_has_sources(scored_set: ScoredSet) -> None:
+    if scored_set.sources is None:
+        raise UsageError("A model needs --sources FILE, or --test-set NAME, to translate.")
+
+
+def scores_in_forms(
+    models: list[Path], scored_set: ScoredSet, forms: Sequence[str], metrics: Sequence[str], resamples: int, **options
+) -> list[FormScore]:
+    """What a model, or several together, scores on the set as it is and in each form."""
+    check_has_sources(scored_set)
+    sets = {CLEAN: scored_set} | {form: scored_set.in_form(form) for form in forms}
+    found = translations_of(models, [each.sources.segments for each in sets.values()], **options)
+    texts = (hypotheses[0].text for _, hypotheses in found)
+    return scores_by_form(
+        {form: list(islice(texts, len(each.sources.segments))) for form, each in sets.items()},
+        {form: each.reference_lists for form, each in sets.items()},
+        metrics,
+        test_sets={form: each.name for form, each in sets.items()},
+        resamples=resamples,
+        **scored_set.language,
+    )
 
 
 def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:

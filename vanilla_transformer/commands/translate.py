@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,8 @@ from .process import UsageError, check_backend, check_positive, use_memory_well
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from ..data.known_words import UnknownWords
+    from ..model.confidence_vanilla_transformer import Calibration
     from ..translation import Hypothesis, PairScore
 
 
@@ -43,6 +45,8 @@ def translate(
     split: str | None = None,
     longest: int = 512,
     attention: bool = False,
+    glossary: Path | None = None,
+    confidence: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
     backend: str = "torch",
@@ -74,33 +78,45 @@ def translate(
         longest: Tokens that a line, or a sentence with --split, may have. A longer one is translated in pieces, cut at
             ends of sentences or at spaces, and reported with its line's number.
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
+        glossary: Text file of terms and their translations: lines of source term, tab, target term. Several targets
+            are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is. Every
+            translation of a line with such a term has it; it is a beam search by torch.
+        confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
+            `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
+            has not learned.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
-            other model it first exports in float32 to a temporary folder. It has no --attention and no ensembles. In
-            float32 greedy translations are the same. Its beam search only knows the length penalty |Y|^alpha and stops
-            at a number of finished translations. So it finds twice as many as there are hypotheses, of which the best
-            by the model's own penalty are written; one in a thousand may differ from torch's.
+            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence and no
+            ensembles. In float32 greedy translations are the same. Its beam search only knows the length penalty
+            |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there are hypotheses,
+            of which the best by the model's own penalty are written; one in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
-        json: Write a JSON object per line: source, and translations with their scores.
+        json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
     from ..files import replaced_file
+    from ..translation import load_glossary
 
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, workers, seed, quantize, device)
+    _check_backend(backend, model, attention, confidence, workers, seed, quantize, device)
+    if glossary and (backend != "torch" or sample or num_beams == 1):
+        raise UsageError("--glossary needs a beam search by torch: no --backend, no --sample, no --num-beams 1.")
     check_positive(longest=longest)
+    terms = load_glossary(glossary) if glossary else None
+    calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, workers=workers, batch_tokens=batch_tokens, **search,
+            prefix=prefix, align=attention, glossary=terms, calibration=calibration, workers=workers,
+            batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
-            file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json))
+            file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
 
 
 def score(
@@ -168,9 +184,8 @@ def translations_of(
     """
     from tqdm import tqdm
 
-    from ..data.known_words import UnknownWords
     from ..files import temporary_folder
-    from ..run.loading import find_model, known_words_of, load_engine, load_model
+    from ..run.loading import find_model, load_engine, load_model
     from ..translation import ExportedModel, translate_lines
     from ..translation.lines import UnknownWordsWarnings
 
@@ -197,14 +212,7 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        warnings = None
-        if warn:
-            try:
-                known = known_words_of(models)
-            except ValueError as error:  # a damaged list of words does not stop the translation
-                logger.warning("%s Words that the model has not learned are not looked for.", error)
-                known = None
-            warnings = UnknownWordsWarnings(UnknownWords(tokenizer, known))
+        warnings = UnknownWordsWarnings(unknown_words(models, tokenizer)) if warn else None
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -214,7 +222,9 @@ def translations_of(
             warnings.sum_up()
 
 
-def _check_backend(backend, models: list[Path], attention, workers: int, seed, quantize, device: str) -> None:
+def _check_backend(
+    backend, models: list[Path], attention, confidence, workers: int, seed, quantize, device: str
+) -> None:
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     check_backend(backend)
@@ -228,6 +238,8 @@ def _check_backend(backend, models: list[Path], attention, workers: int, seed, q
         raise UsageError("--quantize is for --backend torch: for the other, `export --quantization int8`.")
     if attention:
         raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
+    if confidence:
+        raise UsageError("CTranslate2 does not say how likely each token is: --confidence is for --backend torch.")
     if seed is not None and workers > 1:
         raise UsageError("With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.")
 
@@ -282,23 +294,61 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
     return as_they_come(decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input"))
 
 
-def _lines_of(number: int, source: str, hypotheses: list["Hypothesis"], n_best: bool, as_json: bool) -> Iterator[str]:
-    """What is written for a line."""
+def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", Callable[[str], list[str]] | None]:
+    """A model's calibration and, for JSON, what finds the words of a line that it has not learned."""
+    from ..run.loading import calibration_of, find_model, load_its_tokenizer
+
+    calibration = calibration_of(models)
+    if not as_json:  # the warnings say it
+        return calibration, None
+    return calibration, unknown_words(models, load_its_tokenizer(find_model(models[0])))
+
+
+def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
+    """What finds words that the models cannot know."""
+    from ..data.known_words import UnknownWords
+    from ..run.loading import known_words_of
+
+    try:
+        known = known_words_of(models)
+    except ValueError as error:  # a damaged list of words does not stop the translation
+        logger.warning("%s Words that the model has not learned are not looked for.", error)
+        known = None
+    return UnknownWords(tokenizer, known)
+
+
+def _lines_of(
+    number: int,
+    source: str,
+    hypotheses: list["Hypothesis"],
+    n_best: bool,
+    as_json: bool,
+    unknown: Callable[[str], list[str]] | None = None,
+) -> Iterator[str]:
+    """What is written for a line; JSON has what `unknown` finds in it too."""
     from ..translation.lines import one_line
 
     if as_json:
         records = list(map(asdict, hypotheses))
         for record in records:
             del record["cut"]
-            if record["alignment"] is None:
-                del record["alignment"]
-        yield _json_line({"source": source, "translations": records}) + "\n"
+            for name in ("alignment", "terms"):
+                if record[name] is None:
+                    del record[name]
+            likelihood = record.pop("likelihood")
+            if unknown is None:
+                del record["confidence"]
+            else:
+                record["words"] = likelihood["words"] if likelihood else []
+        flagged = {} if unknown is None else {"unknown_words": unknown(source)}
+        yield _json_line({"source": source, **flagged, "translations": records}) + "\n"
         return
     for each in hypotheses if n_best else hypotheses[:1]:
         score = "" if each.score is None else f"{each.score:.4f}"
         fields = [str(number), score] if n_best else []
         alignment = [] if each.alignment is None else [str(each.alignment)]
-        yield "\t".join([*fields, one_line(each.text), *alignment]) + "\n"
+        confidence = [] if each.confidence is None else [f"{each.confidence:.2f}"]
+        yield "\t".join([*fields, one_line(each.text), *alignment, *confidence]) + "\n"
 
 
 def _json_line(record: dict) -> str:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset
 
 from .batching import TokenBatchSampler
 from .encoding import EncodingReport, PairLimits, encode_pairs
+from .rewriting import rewritten_windows
 from .tokenizer import tag_ids
 
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from .corpora import Pair, PairStream
-    from .subword_dropout import BPEDropout
+    from .rewriting import Rewriter
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class TokenBatchStream(IterableDataset):
         collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
 
     Attributes:
-        bpe_dropout: What cuts the pairs into other pieces, and into batches again, if set before it is iterated over.
+        rewriters: What rewrites the pairs, which are then cut into batches again, if set before it is iterated over.
 
     Raises:
         ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
@@ -106,9 +107,10 @@ class TokenBatchStream(IterableDataset):
         self._vocabulary = hashlib.sha256(pieces.encode()).hexdigest()
         self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
         self.readers, self.passes, self.collate = readers, passes, collate
-        self.bpe_dropout: BPEDropout | None = None
+        self.rewriters: Sequence[Rewriter] = ()
         self.report = EncodingReport()  # of the pools that have been used up
         self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
+        self._end, self._batches = self._begin, 1  # where it ends, and its batches: known once it has been read
 
     # ------------------------------------------------------------------------------------------------------- state
 
@@ -122,13 +124,16 @@ class TokenBatchStream(IterableDataset):
         Raises:
             ValueError: It was another stream: of another corpus or vocabulary, in other batches or processes.
         """
-        for name, value in {"bpe_dropout": None, **self._identity()}.items():
-            if state.get(name) != value:
+        now = self._identity()
+        for name in dict.fromkeys((*now, *state)):
+            before, value = state.get(name), now.get(name)
+            if name not in ("begin", "used", "report") and before != value:
                 raise ValueError(
-                    f"The stream cannot go on from where it was: {name} was {state.get(name)!r} and is {value!r} now. "
+                    f"The stream cannot go on from where it was: {name} was {before!r} and is {value!r} now. "
                     "Resume with what it was begun with."
                 )
         self._begin, self._used = _Place(**state["begin"]), state["used"]
+        self._end, self._batches = self._begin, 1
         self.report = EncodingReport(**state["report"])
 
     def _identity(self) -> dict:
@@ -138,8 +143,28 @@ class TokenBatchStream(IterableDataset):
             "vocabulary": self._vocabulary,
             "limits": None if self.limits is None else asdict(self.limits),
             **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
-            **({} if self.bpe_dropout is None else {"bpe_dropout": self.bpe_dropout.p}),
+            **dict(entry for each in self.rewriters for entry in each.identity.items()),
         }
+
+    @property
+    def passes_done(self) -> float:
+        """Passes of this process up to its last batch, with the share of the one under way: 1.5 after one and a half.
+
+        Pairs of a unit are counted only where the corpus knows how many it has: of a text file as a stream the share
+        is 0 until the last pool of the pass.
+        """
+        begin, end = self._passes_at(self._begin), self._passes_at(self._end)
+        return begin + (end - begin) * self._used / self._batches
+
+    def _passes_at(self, place: _Place) -> float:
+        units = self.pairs.units if self._shares_rows else len(range(self.rank, self.pairs.units, self.world_size))
+        share = min(1.0, place.row * self.pairs.units / self.pairs.pairs) if self.pairs.pairs else 0.0
+        return place.epoch + (place.unit + share) / units if units else float(place.epoch)
+
+    @property
+    def _shares_rows(self) -> bool:
+        """Few units cannot be shared out evenly: then every process reads all of them and takes its rows."""
+        return self.world_size > 1 and self.pairs.units < 20 * self.world_size
 
     # ----------------------------------------------------------------------------------------------------- batches
 
@@ -150,7 +175,7 @@ class TokenBatchStream(IterableDataset):
             waiting = ahead.submit(self._next_pool, rows, self._begin)
             try:
                 while (pool := waiting.result()) is not None:
-                    self._begin = pool.begin
+                    self._begin, self._end, self._batches = pool.begin, pool.end, len(pool.batches)
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
                     for found in self._batches_left(pool):
                         self._used += 1
@@ -166,10 +191,10 @@ class TokenBatchStream(IterableDataset):
 
     def _batches_left(self, pool: _Pool) -> Iterator[list[dict]]:
         batches = ([{"input_ids": pool.sources[i], "labels": pool.targets[i]} for i in each] for each in pool.batches)
-        if self.bpe_dropout is None:
+        if not self.rewriters:
             return islice(batches, self._used, None)
         key = (self.seed, self.rank, pool.begin.epoch, pool.begin.unit, pool.begin.row)
-        return self.bpe_dropout.windows(batches, key, self.max_tokens, self._used)
+        return rewritten_windows(self.rewriters, batches, key, self.max_tokens, self._used)
 
     def _end_pass(self, passes: int) -> None:
         logger.info("Pass %d over %s has ended; so far %s.", passes, self.pairs.name, self.report)
@@ -198,15 +223,13 @@ class TokenBatchStream(IterableDataset):
     def _rows(self, begin: _Place, readers: Executor) -> "Iterator[tuple[_Place, Pair | None]]":
         """Every pair of this process from a place on, with the place behind it; None at the end of each pass."""
         epoch, first, start = begin.epoch, begin.unit, begin.row
-        # Few units cannot be shared out evenly: then every process reads all of them and takes its rows.
-        share_rows = self.world_size > 1 and self.pairs.units < 20 * self.world_size
         while self.passes is None or epoch < self.passes:
             order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.units).tolist()
-            if not share_rows:
+            if not self._shares_rows:
                 order = order[self.rank :: self.world_size]
             for unit, pairs in zip(count(first), self._units(order[first:], start, readers), strict=False):
                 for row, pair in enumerate(pairs, start=start):
-                    if not share_rows or row % self.world_size == self.rank:
+                    if not self._shares_rows or row % self.world_size == self.rank:
                         yield _Place(epoch, unit, row + 1), pair
                 start = 0
             epoch, first, start = epoch + 1, 0, 0

@@ -10,9 +10,9 @@ Each has a `fingerprint`, gives its text by `texts()` and its token ids by `enco
 
 import hashlib
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .batch_stream import TokenBatchStream
     from .encoding import EncodingReport, PairLimits
     from .tokenizer import TokenizerSettings
-
-logger = logging.getLogger(__name__)
 
 ROWS_PER_UNIT = 10_000
 
@@ -70,7 +68,6 @@ class Corpus:
 
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(self.texts()), settings, tags=self.tags, show_progress=show_progress)
-        logger.info("Learned a %s vocabulary of %s pieces.", settings.kind, f"{len(tokenizer):,}")
         tokenizer.save_pretrained(folder)
         words.save(folder, tokenizer)
 
@@ -266,6 +263,17 @@ def open_stream(
         patience=0.0,
         pairs=sum(unit.rows for unit in units),
     )
+
+
+@contextmanager
+def naming_in_errors(field: str) -> Iterator[None]:
+    """Puts the field of a recipe that a corpus is of in front of what is wrong with it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{field}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from error
 
 
 def _two_languages(source: str, target: str) -> tuple[str, str]:

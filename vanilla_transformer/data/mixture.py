@@ -10,7 +10,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
-from .corpora import Pair, PairStream, TextCorpus, open_stream, read_corpus
+from .corpora import Pair, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
 from .tokenizer import check_tag
 
 
@@ -40,16 +40,13 @@ class CorpusSettings:
     def __post_init__(self):
         if isinstance(self.corpus, Mapping) and "prepared" in self.corpus:
             raise ValueError(
-                f"data.train: corpus = {self.corpus!r} holds token ids, and several corpora are read as text: give the "
+                f"corpus = {self.corpus!r} holds token ids, and several corpora are read as text: give the "
                 "text, or prepare all of them together (vanilla-transformer prepare takes such a recipe)"
             )
         if not self.weight > 0:
-            raise ValueError(f"data.train: the weight of {self.corpus!r} is {self.weight}; choose a number above 0")
+            raise ValueError(f"weight is {self.weight}; choose a number above 0")
         if self.tag is not None:
-            try:
-                check_tag(self.tag)
-            except ValueError as error:
-                raise ValueError(f"data.train: {error}") from None
+            check_tag(self.tag)
 
 
 def copies_of(weights: Sequence[float]) -> list[int]:
@@ -145,6 +142,23 @@ class Mixture(PairStream):
         )
 
 
+def difference(before: Mapping, now: Mapping) -> str | None:
+    """How `data.train` of one identity differs from that of another, apart from the text; None if it does not."""
+    old, new = (each.get("mixture", [None]) for each in (before, now))
+    if len(old) != len(new):
+        return f"{len(old)} {'corpus' if len(old) == 1 else 'corpora'} in data.train, not {len(new)}"
+    if None in (*old, *new):
+        return None
+    weights = [" to ".join(str(part["copies"]) for part in parts) for parts in (old, new)]
+    if weights[0] != weights[1]:
+        return f"weights of {weights[0]} in data.train, not {weights[1]}"
+    for number, (was, is_now) in enumerate(zip(old, new, strict=True)):
+        for name in ("tag", "vocabulary"):
+            if was[name] != is_now[name]:
+                return f"data.train[{number}].{name} = {was[name]!r}, not {is_now[name]!r}"
+    return None
+
+
 def _in_units(corpus: TextCorpus) -> PairStream:
     """Text in memory as a stream; a unit has pairs from all over it."""
     units = -(-len(corpus.pairs) // UNIT_PAIRS)
@@ -182,6 +196,7 @@ def open_mixture(
         options = {"folder": folder, "patience": patience}
         options["begun"] = before[number]["corpus"] if number < len(before) else None
         where = each.corpus, source_language, target_language
-        opened = open_stream(*where, **options) if stream else None
-        corpora.append(opened if opened and opened.bounded else read_corpus(*where, **options))
+        with naming_in_errors(f"data.train[{number}].corpus"):
+            opened = open_stream(*where, **options) if stream else None
+            corpora.append(opened if opened and opened.bounded else read_corpus(*where, **options))
     return Mixture(settings, corpora)

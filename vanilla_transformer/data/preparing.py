@@ -155,7 +155,6 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
     if isinstance(tokenizer, TokenizerSettings):
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(texts()), tokenizer, tags=stream.tags)
-        logger.info("Learned a vocabulary of %s pieces.", f"{len(tokenizer):,}")
     with writing(folder), written_beside(folder / TOKENIZER) as beside:
         try:
             tokenizer.save_pretrained(beside)

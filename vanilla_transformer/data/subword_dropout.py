@@ -20,25 +20,18 @@ drawn from a key that says where the batch stands: nothing has a state that woul
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from tokenizers import decoders, pre_tokenizers
-from torch.utils.data import Dataset, Sampler
-
-from .batching import cut_again
 
 
 if TYPE_CHECKING:
-    import datasets
     from transformers import PreTrainedTokenizerFast
 
-    from .batching import TokenBatchSampler
-
 _PURPOSE = 1910_13267  # first number of every key, so that nothing else is drawn from the same one
-_WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of like lengths
 _MOST_SEGMENTS = 100_000  # whose words are kept, in about 500 bytes each
 _NONE = 1 << 62  # rank of two neighbours that no merge joins
 _SPACE = "Ġ"  # how byte-level BPE spells the blank
@@ -106,6 +99,11 @@ class BPEDropout:
                 self._ends[number] = not (last.isspace() or last == _BROKEN)
                 self._merged[number] = len(token) - 1
 
+    @property
+    def identity(self) -> dict[str, float]:
+        """What decides which ids come, by the name of the training argument."""
+        return {"bpe_dropout": self.p}
+
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
         """The pairs of a batch, `input_ids` and `labels` in other pieces; the same for the same pairs and key.
 
@@ -122,29 +120,6 @@ class BPEDropout:
         ]
         sides = zip(kept[: len(pairs)], kept[len(pairs) :], strict=True)
         return [{"input_ids": source, "labels": target} for source, target in sides]
-
-    def windows(
-        self, batches: Iterable[Sequence[Mapping]], key: tuple[int, ...], max_tokens: int, start: int = 0
-    ) -> Iterator[list[dict]]:
-        """As many batches of the same pairs, in other pieces: those of a window are cut again by their new lengths.
-
-        Where each batch stayed as it is, its texts would no longer have one length: 1.72 times the padded tokens for
-        1.27 times the tokens. With windows of 128 batches of 1,024 tokens it is 1.34 times.
-
-        Args:
-            batches: Batches of pairs.
-            key: Whole numbers from 0 on that no other batches have.
-            max_tokens: What the batches were cut by: the smaller they are, the more of them a window has.
-            start: Number of the batch to begin with. Windows are whole ones all the same.
-        """
-        size = max(4, _WINDOW_TOKENS // max_tokens)
-        number, skip = divmod(start, size)
-        batches = islice(batches, number * size, None)
-        while window := list(islice(batches, size)):
-            pairs = self(list(chain.from_iterable(window)), (*key, number))
-            order = int(np.random.default_rng((_PURPOSE, *key, number)).integers(2**32))
-            yield from cut_again(pairs, len(window), order)[skip:]
-            number, skip = number + 1, 0
 
     def _cut_anew(self, texts: list[Sequence[int]], generator: np.random.Generator) -> list[Sequence[int]]:
         """What Algorithm 1 makes of each text.
@@ -247,49 +222,3 @@ class BPEDropout:
             words = [_Word(segment, segment, ())]
         self._segments[segment] = words
         return words
-
-
-class DroppedBatches(Sampler):
-    """The batches of a sampler as BPE-dropout cuts them: of pairs, not of rows, so that `GivenPairs` is the dataset.
-
-    A process cuts its own batches; in place of those that accelerate gives to others it yields empty lists.
-    """
-
-    def __init__(
-        self,
-        batches: "TokenBatchSampler",
-        pairs: "datasets.Dataset",
-        dropout: BPEDropout,
-        seed: int,
-        rank: int = 0,
-        world_size: int = 1,
-    ):
-        self.batches, self.pairs, self.dropout = batches, pairs, dropout
-        self.seed, self.rank, self.world_size = seed, rank, world_size
-
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch, counted from 0, that the next iteration has."""
-        self.batches.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[dict]]:
-        every, key = list(self.batches), (self.seed, self.rank, self.batches.epoch)
-        own = (self.pairs.__getitems__(batch) for batch in every[self.rank :: self.world_size])
-        cut = self.dropout.windows(own, key, self.batches.max_tokens)
-        for number in range(len(every)):
-            yield next(cut) if number % self.world_size == self.rank else []
-
-
-class GivenPairs(Dataset):
-    """Gives the pairs that it is asked for."""
-
-    def __init__(self, pairs: int):
-        self.pairs = pairs
-
-    def __len__(self) -> int:
-        return self.pairs
-
-    def __getitems__(self, batch: list[dict]) -> list[dict]:
-        return batch

@@ -9,6 +9,7 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,11 @@ from os import PathLike
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+
+logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "</s>", "<unk>")
 """The special tokens in the order of their ids. `<s>` starts the decoder; no text ever needs `<unk>`."""
@@ -90,7 +94,7 @@ def learn_tokenizer(
         settings: Kind and size of the vocabulary.
         tags: Special tokens to add, say `<bt>`. The pieces, and their ids, are the same without. No text makes a tag,
             however it is spelt; see [`tag_ids`].
-        show_progress: Whether to draw the progress bars of the `tokenizers` library.
+        show_progress: Whether to count the texts on standard error, if it is a terminal.
 
     Returns:
         A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
@@ -103,13 +107,17 @@ def learn_tokenizer(
     """
     for tag in tags:
         check_tag(tag)
-    tokenizer = _around(_learned_model(_checked(texts), settings, show_progress), settings)
+    # Not the bars of tokenizers, which end each with an empty line on standard output.
+    with tqdm(_checked(texts), desc="learning", unit=" texts", disable=None if show_progress else True) as counted:
+        tokenizer = _around(_learned_model(counted, settings), settings)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     if (size := tokenizer.get_vocab_size()) < settings.vocab_size:
         raise ValueError(
             f"asked for {settings.vocab_size:,} pieces, the text allows at most {size:,}; lower tokenizer.vocab_size"
         )
     tokenizer.add_special_tokens(list(tags))
+    behind = f", and the tag{'s' * (len(tags) > 1)} {', '.join(tags)} behind them" if tags else ""
+    logger.info("Learned a %s vocabulary of %s pieces%s.", settings.kind, f"{size:,}", behind)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=BOS_TOKEN,
@@ -141,10 +149,10 @@ def tag_ids(tokenizer: PreTrainedTokenizerFast, tags: Iterable[str]) -> dict[str
     return {tag: added[tag] for tag in tags}
 
 
-def _learned_model(texts: Iterator[str], settings: TokenizerSettings, show_progress: bool) -> models.Model:
+def _learned_model(texts: Iterable[str], settings: TokenizerSettings) -> models.Model:
     """Merges the most frequent pair of neighbours, again and again."""
     # The library's own order of the characters that spell bytes changes from run to run.
-    options = {"vocab_size": settings.vocab_size, "show_progress": show_progress}
+    options = {"vocab_size": settings.vocab_size, "show_progress": False}
     options["initial_alphabet"] = alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if settings.kind == "bpe":
         tokenizer = _around(models.BPE(), settings)

@@ -53,6 +53,7 @@ class MetricRow:
     needs_language: bool = False  # to split text into words by the rules of a language
     lower_is_better: bool = False
     of_trees: bool = False  # linearised ones, instead of text
+    needs_sources: bool = False  # and a program of its own, which is looked for when the metric is made
 
 
 _ROWS = (
@@ -119,6 +120,12 @@ _ROWS = (
         "exact_match",
         "percentage of hypotheses identical to a reference",
         partial(_other, ".own_metrics", "ExactMatch"),
+    ),
+    MetricRow(
+        "comet",
+        "COMET, which a trained model gives: 100 times the mean; by the program comet-score, installed apart",
+        partial(_other, ".comet", "Comet"),
+        needs_sources=True,
     ),
     MetricRow(
         "evalb",

@@ -74,6 +74,7 @@ def score_translations(
     metrics: Sequence[str],
     *,
     target_language: str,
+    sources: Sequence[str] | None = None,
     test_set: str = "",
     resamples: int = 0,
 ) -> list[Score]:
@@ -86,6 +87,7 @@ def score_translations(
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the target language, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
             "sacrebleu" and its variants split all languages alike; they find no words in Chinese or Japanese.
+        sources: What was translated, for the metrics that read it too ("comet").
         test_set: Name of the test set, copied into each score.
         resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same
             each time, drawn with the seed of the environment's SACREBLEU_SEED, else 12345.
@@ -102,7 +104,7 @@ def score_translations(
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
     scores = []
     for name in metrics:
-        metric = build_metric(name, target_language)
+        metric = _built(name, target_language, sources)
         statistics = significance.segment_statistics(metric, hypotheses, reference_lists)
         found = metric._aggregate_and_compute(statistics)
         mean = confidence = None
@@ -122,6 +124,7 @@ def score_segments(
     metrics: Sequence[str],
     *,
     target_language: str,
+    sources: Sequence[str] | None = None,
 ) -> list[dict[str, float]]:
     """Scores each translation alone: for each segment the value of each metric, by name.
 
@@ -132,7 +135,7 @@ def score_segments(
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
     segments: list[dict[str, float]] = [{} for _ in hypotheses]
     for name in metrics:
-        metric = build_metric(name, target_language, for_sentences=True)
+        metric = _built(name, target_language, sources, for_sentences=True)
         rows = significance.segment_statistics(metric, hypotheses, reference_lists)
         for segment, row in zip(segments, rows, strict=True):
             segment[name] = float(metric._aggregate_and_compute([row]).score)
@@ -145,6 +148,7 @@ def compare_systems(
     metrics: Sequence[str],
     *,
     target_language: str,
+    sources: Sequence[str] | None = None,
     resamples: int = 1000,
     trials: int = 10_000,
 ) -> list[Comparison]:
@@ -154,7 +158,7 @@ def compare_systems(
 
     Args:
         systems: Translations of the same segments by the name of the system, the baseline first.
-        references, metrics, target_language: As for `score_translations`.
+        references, metrics, target_language, sources: As for `score_translations`.
         resamples: Samples of the paired bootstrap.
         trials: Shufflings of the approximate randomisation.
 
@@ -172,7 +176,7 @@ def compare_systems(
     baseline, *others = systems
     comparisons = []
     for name in metrics:
-        metric = build_metric(name, target_language)
+        metric = _built(name, target_language, sources)
         rows = {
             system: significance.segment_statistics(metric, texts, reference_lists) for system, texts in systems.items()
         }
@@ -244,6 +248,16 @@ def perplexity_scores(
         )
         for unit, count in (("token", sum(tokens)), ("word", words))
     ]
+
+
+def _built(name: str, language: str, sources: Sequence[str] | None, *, for_sentences: bool = False) -> "Metric":
+    """A metric that has the sources if it reads them."""
+    metric = build_metric(name, language, for_sentences=for_sentences)
+    if metric_named(name).needs_sources:
+        if sources is None:
+            raise ValueError(f"{name} reads the sources too, which are not given: score by `evaluate --sources FILE`.")
+        metric.sources = sources
+    return metric
 
 
 def _checked(

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     # others, so that a model which was loaded that way has all of the code to hand on, whichever class was asked for.
     from .checks_vanilla_transformer import check_token  # noqa: F401
     from .classification_vanilla_transformer import VanillaTransformerForSequenceClassification  # noqa: F401
+    from .confidence_vanilla_transformer import Calibration  # noqa: F401
     from .configuration_vanilla_transformer import VanillaTransformerConfig  # noqa: F401
+    from .constraints_vanilla_transformer import LexicalConstraints  # noqa: F401
     from .conversion_vanilla_transformer import from_marian  # noqa: F401
     from .dropout_vanilla_transformer import dropout  # noqa: F401
     from .ensemble_vanilla_transformer import EnsembleForConditionalGeneration  # noqa: F401

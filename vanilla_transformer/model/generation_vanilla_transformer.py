@@ -19,8 +19,10 @@ from transformers.generation.logits_process import (
 )
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
+from transformers.utils import logging
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
 from .search_vanilla_transformer import (
     StepwiseDecoder,
     Translation,
@@ -29,6 +31,8 @@ from .search_vanilla_transformer import (
     sample,
 )
 
+
+logger = logging.get_logger(__name__)
 
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
 MAX_LENGTH_OFFSET = 50
@@ -130,13 +134,14 @@ class PaperGeneration:
     scores of every step.
     """
 
+    takes_constraints = True
     scores_without_steps = True  # TranslationPipeline need not ask for the scores of every step to get the results'
 
     @torch.no_grad()
     def generate(
         self, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None, *args, **kwargs
     ):
-        """As `GenerationMixin.generate`, and knows two more fields of the generation config.
+        """As `GenerationMixin.generate`, with lexical constraints, and two more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
         tokens more than its source, and no more than the `max_length` that is saved with the model, if one is, or than
@@ -149,12 +154,21 @@ class PaperGeneration:
             *args: What follows in transformers.
             **kwargs: Fields of the generation config that are to differ, `length_penalty_type` ("gnmt" or "length")
                 and `max_length_offset` (a number of tokens, or None) among them, and what the model takes.
+                `force_words_ids`, as in transformers 4: phrases that every translation of a beam search must contain,
+                each a list of token ids, or a list of such lists, one of which is enough. `constraints`: for each
+                sentence of the batch a list of the same form. A phrase that is given twice is to be there twice. A
+                sentence for which nothing within the limit has them all is translated without, with a warning; with
+                `return_dict_in_generate`, `constraints_met` says so instead.
 
         Raises:
-            ValueError: If one of our two fields has a value that it cannot have.
+            ValueError: If one of our two fields has a value that it cannot have, or constraints are malformed, are not
+                for this batch, or are given to another search than a plain beam search.
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
         _check_ours(**ours)
+        constraints = self._constraints(kwargs)
+        if constraints:
+            stopping_criteria = StoppingCriteriaList([*(stopping_criteria or []), constraints])
         limits = self._source_lengths_and_maximum(inputs, generation_config, ours["max_length_offset"], kwargs)
         if limits is not None:
             lengths, kwargs["max_length"] = limits
@@ -168,6 +182,13 @@ class PaperGeneration:
             for name in unknown:
                 setattr(generation_config, name, kwargs.pop(name))
         return super().generate(inputs, generation_config, logits_processor, stopping_criteria, *args, **kwargs)
+
+    def _constraints(self, kwargs: dict) -> LexicalConstraints | None:
+        """Takes the constraints out of a call's arguments, unless they are for a search of the caller's."""
+        if kwargs.get("custom_generate") is not None:
+            return None
+        given = [kwargs.pop(name, None) for name in ("force_words_ids", "constraints")]
+        return LexicalConstraints(*given, self.config.vocab_size)
 
     def _our_field(self, name: str, kwargs: dict, generation_config: GenerationConfig | None):
         """The value of a field of ours: the call's, else its config's, else the model's, else transformers' way."""
@@ -217,7 +238,9 @@ class PaperGeneration:
         wants_scores = settings.output_scores
         special = settings.do_sample or wants_scores or settings.output_logits or len(logits_processor) or synced_gpus
         special = special or settings.low_memory  # which transformers refuses
-        if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
+        constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
+        others = [each for each in stopping_criteria if each is not constraints]
+        if special or not self._is_plain(input_ids, others, settings, model_kwargs):
             if kind == "gnmt":
                 settings.length_penalty = GnmtExponent(alpha)
             # The scores of results come with those of every step or not at all.
@@ -229,20 +252,33 @@ class PaperGeneration:
                 output = type(output)(**{name: value for name, value in output.items() if name != "scores"})
             return output
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
-        found = beam_search(
-            decoder,
-            prefix,
-            limits,
-            eos_ids=eos_ids,
-            penalty=lambda length: length_penalty(length, alpha, kind),
-            early_stopping=settings.early_stopping,
-        )
+        rules = {
+            "eos_ids": eos_ids,
+            "penalty": lambda length: length_penalty(length, alpha, kind),
+            "early_stopping": settings.early_stopping,
+        }
+        found = beam_search(decoder, prefix, limits, **rules, constraints=constraints)
+        unmet = [i for i, best in enumerate(found) if not best] if constraints is not None else []
+        if unmet:
+            decoder, *_ = self._stepwise(input_ids, others, settings, model_kwargs)
+            decoder.keep(torch.tensor(unmet, device=prefix.device))
+            again = beam_search(decoder, prefix[unmet], [limits[i] for i in unmet], **rules)
+            found = [best or again.pop(0) for best in found]
         count, none = settings.num_return_sequences, Translation([], -math.inf)
         found = [translation for best in found for translation in (best + [none] * count)[:count]]
         sequences = _padded(prefix, [translation.tokens for translation in found], settings)
         if not settings.return_dict_in_generate:
+            if unmet:
+                logger.warning(
+                    f"Within the limit there is no translation with all phrases of the sentences {unmet} (from 0): "
+                    "they are translated without constraints."
+                )
             return sequences
         scores = torch.tensor([translation.score for translation in found], device=sequences.device)
+        if constraints is not None:
+            met = torch.tensor([i not in unmet for i in range(len(prefix)) for _ in range(count)])
+            met = met.to(sequences.device)
+            return ConstrainedOutput(sequences=sequences, sequences_scores=scores, constraints_met=met)
         return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
 
     def _sample(

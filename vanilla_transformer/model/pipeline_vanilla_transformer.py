@@ -1,13 +1,29 @@
 """`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
 
+import re
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import torch
 from transformers import GenerationConfig, Pipeline
+from transformers.utils import cached_file
 
 from .code_vanilla_transformer import LANGUAGES_TASK
+from .confidence_vanilla_transformer import (
+    CONFIDENCE,
+    Calibration,
+    dropout_log_probabilities,
+    load_calibration,
+    token_log_probabilities,
+)
 from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 
 _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not name.startswith("_")) | {
     *OUR_GENERATION_FIELDS,
+    "constraints",
+    "force_words_ids",
     "generation_config",
     "stopping_criteria",
     "logits_processor",
@@ -17,16 +33,33 @@ _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not 
 class TranslationPipeline(Pipeline):
     """Translates texts with any sequence-to-sequence model: text in, `{"translation_text": ...}` out.
 
-    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores.
+    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores, and how sure
+    a calibrated model is.
 
     Example:
         >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
         >>> translator("A man sees the dog.")
         [{'translation_text': 'Ein Mann sieht den Hund.'}]
+
+    Raises:
+        ValueError: The task is `translation_xx_to_yy`, and the recipe that lies beside every model of a run has other
+            languages.
     """
 
     _load_tokenizer = True
     _load_processor = _load_image_processor = _load_feature_extractor = _load_video_processor = False
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        named, languages = LANGUAGES_TASK.fullmatch(self.task or ""), None
+        if named and self.model.name_or_path and self.model.config.model_type == "vanilla_transformer":
+            languages = _languages_of(self.model)
+        if languages and [*map(_without_region, named.groups())] != [*map(_without_region, languages)]:
+            source, target = (language.replace("-", "_") for language in languages)
+            raise ValueError(
+                f"{self.model.name_or_path} translates {source} to {target}, not {named[1]} to {named[2]}: ask for "
+                f'pipeline("translation_{source}_to_{target}"), or take a model of the other languages.'
+            )
 
     def __call__(self, inputs, **kwargs):
         """Translates.
@@ -38,8 +71,12 @@ class TranslationPipeline(Pipeline):
             return_tensors: Whether to return `translation_token_ids` instead.
             return_scores: Whether to return a `score` too: the log-probability of a beam search's hypothesis divided by
                 its length penalty.
+            return_confidence: Whether to return a `confidence` too: the probability that the translation is good, by
+                the calibration beside the model's weights (`vanilla-transformer calibrate`).
             clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
             src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
+            glossary: A [`Glossary`] of this package, or anything with its method `constraints`: terms that are to be
+                translated so and not otherwise, by beam search of one of our models.
             **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
 
         Returns:
@@ -49,6 +86,7 @@ class TranslationPipeline(Pipeline):
 
         Raises:
             ValueError: An input is not a text.
+            OSError: A confidence is asked for, and the model is not calibrated.
         """
         if isinstance(inputs, list) and not inputs:
             return []
@@ -63,10 +101,12 @@ class TranslationPipeline(Pipeline):
         return_text: bool | None = None,
         return_tensors: bool | None = None,
         return_scores: bool | None = None,
+        return_confidence: bool | None = None,
         clean_up_tokenization_spaces: bool | None = None,
         src_lang: str | None = None,
         tgt_lang: str | None = None,
         truncation: bool | str | None = None,
+        glossary=None,
         **generate_options,
     ) -> tuple[dict, dict, dict]:
         unknown = generate_options.keys() - _GENERATION_FIELDS
@@ -74,6 +114,8 @@ class TranslationPipeline(Pipeline):
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
         named = LANGUAGES_TASK.fullmatch(self.task or "")
         preprocess = {"truncation": truncation} if truncation is not None else {}
+        if glossary is not None:
+            preprocess["glossary"] = glossary
         if src_lang or tgt_lang or named:
             preprocess["languages"] = {
                 "src_lang": src_lang or (named and named[1]),
@@ -88,9 +130,13 @@ class TranslationPipeline(Pipeline):
         forward = dict(generate_options)
         if return_scores is not None:
             forward["return_scores"] = return_scores
+        if return_confidence:
+            forward["calibration"] = self._calibration
         return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
 
-    def preprocess(self, text: str, truncation: bool | str = False, languages: dict | None = None) -> dict:
+    def preprocess(
+        self, text: str, truncation: bool | str = False, languages: dict | None = None, glossary=None
+    ) -> dict:
         if not isinstance(text, str):
             raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
         build = getattr(self.tokenizer, "_build_translation_inputs", None)  # of tokenizers of several languages
@@ -99,11 +145,40 @@ class TranslationPipeline(Pipeline):
         else:
             inputs = self.tokenizer(text, return_tensors="pt", truncation=truncation)
         inputs.pop("token_type_ids", None)
+        if glossary is not None:
+            if not getattr(self.model, "takes_constraints", False):
+                raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
+            # In a dictionary, so that one text's can be told from those of a batch.
+            inputs["glossary"] = {"constraints": glossary.constraints(text, self.tokenizer)}
         return inputs
 
-    def _forward(self, inputs: dict, return_scores: bool = False, **options) -> dict:
-        """Token ids (batch, translations, length), and scores (batch, translations) if they are asked for."""
+    @cached_property
+    def _calibration(self) -> Calibration:
+        """That of the model, wherever it came from."""
+        name = self.model.name_or_path
+        try:
+            return load_calibration(Path(cached_file(name, CONFIDENCE)).parent)
+        except OSError:  # which says nothing of calibrations
+            return load_calibration(name)
+
+    def _forward(
+        self, inputs: dict, return_scores: bool = False, calibration: Calibration | None = None, **options
+    ) -> dict:
+        """Token ids (batch, translations, length), and scores and confidences (batch, translations) if asked for."""
+        if calibration is not None:
+            found = self._forward(inputs, return_scores, **options)
+            confidences = [
+                [self._confidence(source[mask == 1], ids, calibration) for ids in translations]
+                for source, mask, translations in zip(
+                    inputs["input_ids"], inputs["attention_mask"], found["output_ids"], strict=True
+                )
+            ]
+            return {**found, "confidences": torch.tensor(confidences, dtype=torch.float64)}
         batch = len(inputs["input_ids"])
+        terms = inputs.pop("glossary", None)
+        if terms is not None:
+            terms = terms if isinstance(terms, list) else [terms]
+            options["constraints"] = [each["constraints"] for each in terms]
         options = {**options, "return_dict_in_generate": return_scores}
         if return_scores and not getattr(self.model, "scores_without_steps", False):
             options["output_scores"] = True
@@ -114,6 +189,17 @@ class TranslationPipeline(Pipeline):
             raise ValueError("Only a beam search has scores: ask for num_beams of at least 2.")
         ids = output.sequences
         return {"output_ids": ids.view(batch, -1, ids.shape[1]), "scores": output.sequences_scores.view(batch, -1)}
+
+    def _confidence(self, source: torch.LongTensor, ids: torch.LongTensor, calibration: Calibration) -> float:
+        """The confidence in one translation: token ids of (source,) and of what was generated."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        target = torch.tensor(self.tokenizer(text_target=text).input_ids, device=source.device)
+        [tokens] = token_log_probabilities(self.model, {"input_ids": source[None]}, target[None]).tolist()
+        samples = []
+        if calibration.dropout_samples:
+            pair = source.tolist(), target.tolist()
+            samples = dropout_log_probabilities(self.model, *pair, calibration.dropout_samples, calibration.seed)
+        return calibration.confidence(tokens, samples)
 
     def postprocess(
         self, outputs: dict, return_tensors: bool = False, clean_up_tokenization_spaces: bool | None = None
@@ -127,10 +213,25 @@ class TranslationPipeline(Pipeline):
                 ids, skip_special_tokens=True, clean_up_tokenization_spaces=clean_up_tokenization_spaces
             )
             records.append({"translation_text": text})
-        if "scores" in outputs:
-            for record, score in zip(records, outputs["scores"][0].tolist(), strict=True):
-                record["score"] = score
+        for name in ("score", "confidence"):
+            if f"{name}s" in outputs:
+                for record, value in zip(records, outputs[f"{name}s"][0].tolist(), strict=True):
+                    record[name] = value
         return records
+
+
+def _languages_of(model) -> list[str] | None:
+    """Source and target language of a model's recipe, as the package writes it; None where there is none."""
+    revision = getattr(model.config, "_commit_hash", None)
+    with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or no text
+        text = Path(cached_file(model.name_or_path, "recipe.yaml", revision=revision)).read_text(encoding="utf-8")
+        found = [re.search(rf"^  {side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
+        return [each[1] for each in found] if all(found) else None
+    return None
+
+
+def _without_region(language: str) -> str:
+    return re.split("[-_]", language)[0].lower()
 
 
 class TaskAliases(dict):

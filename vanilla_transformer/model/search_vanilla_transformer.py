@@ -9,10 +9,15 @@ vocabulary.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
+
+
+if TYPE_CHECKING:
+    from .constraints_vanilla_transformer import LexicalConstraints
 
 
 class GrowingLayer(DynamicLayer):
@@ -150,10 +155,10 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
 
 
 @dataclass(slots=True)
-class _Hypothesis:
+class OpenHypothesis:
     """An open hypothesis: its last token, and the one that it continues (None: the prefix)."""
 
-    parent: "_Hypothesis | None" = None
+    parent: "OpenHypothesis | None" = None
     token: int = -1
 
     def tokens(self) -> list[int]:
@@ -174,7 +179,7 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
+class Rules:
     """What holds for all sentences of a beam search: see [`beam_search`]."""
 
     beams: int
@@ -189,15 +194,15 @@ class _Rules:
 
 
 @dataclass(slots=True)
-class _Sentence:
+class Sentence:
     """A sentence in the search."""
 
     limit: int  # tokens that a translation may have
-    open: list[_Hypothesis]
-    finished: list[tuple[float, _Hypothesis]] = field(default_factory=list)  # best first
+    open: list[OpenHypothesis]
+    finished: list[tuple[float, OpenHypothesis]] = field(default_factory=list)  # best first
     done: bool = False
 
-    def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: _Rules) -> list:
+    def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
         """Takes the next tokens: ends hypotheses, goes on with the best others, and sees whether that was all.
 
         Args:
@@ -216,15 +221,19 @@ class _Sentence:
             if token not in rules.eos_ids and length < self.limit:
                 going_on.append((log_probability, beam, token))
             elif rank < rules.beams and not enough:  # the later ones are there for the open hypotheses only
-                self.finished.append((log_probability / rules.penalty(length), _Hypothesis(self.open[beam], token)))
+                self.finished.append((log_probability / rules.penalty(length), OpenHypothesis(self.open[beam], token)))
+        self.go_on_with(going_on, length, rules)
+        return going_on
+
+    def go_on_with(self, going_on: list[tuple[float, int, int]], length: int, rules: Rules) -> None:
+        """Has these candidates for its open hypotheses, best first, and sees whether that was all."""
         self.finished.sort(key=lambda each: -each[0])
         del self.finished[rules.beams :]
-        self.open = [_Hypothesis(self.open[beam], token) for _, beam, token in going_on]
+        self.open = [OpenHypothesis(self.open[beam], token) for _, beam, token in going_on]
         self.done = not going_on
         if going_on and len(self.finished) == rules.beams:
             best = going_on[0][0] / rules.penalty(self.limit if rules.looks_ahead else length)
             self.done = rules.early_stopping is True or best <= self.finished[-1][0]
-        return going_on
 
 
 @dataclass(slots=True)
@@ -261,6 +270,7 @@ def beam_search(
     eos_ids: set[int],
     penalty: Callable[[int], float],
     early_stopping: bool | str = "never",
+    constraints: "LexicalConstraints | None" = None,
 ) -> list[list[Translation]]:
     """The best translations of each sentence that a search with `decoder.beams` hypotheses finds (section 6.1).
 
@@ -273,15 +283,22 @@ def beam_search(
         early_stopping: When a sentence is done, as in transformers: True as soon as it has enough finished
             hypotheses; False when the best open one, ended now, could not enter them; "never" when it could not
             however long it grew.
+        constraints: Phrases that the translations must contain. Sentences that have none take the way of a search
+            without any.
 
     Returns:
-        For each sentence up to `decoder.beams` translations, best first.
+        For each sentence up to `decoder.beams` translations, best first; none where the limit came before the phrases.
+
+    Raises:
+        ValueError: The constraints are not those of so many sentences, or cannot be any.
     """
-    rules = _Rules(decoder.beams, eos_ids, penalty, early_stopping)
+    rules = Rules(decoder.beams, eos_ids, penalty, early_stopping)
     beams = rules.beams
     # As many as ending may take away, and as many again to go on with.
     candidates = max(2, 1 + len(eos_ids)) * beams
-    everything = sentences = [_Sentence(limit, [_Hypothesis()] * beams) for limit in limits]
+    everything = sentences = [Sentence(limit, [OpenHypothesis()] * beams) for limit in limits]
+    if constraints is not None:
+        everything = sentences = constraints.put_on(sentences, prefix, eos_ids)
     so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
     so_far[:, 0] = 0  # all hypotheses are the same to begin with
     for position in range(prefix.shape[1] - 1):
@@ -292,13 +309,16 @@ def beam_search(
         # On a CPU this kernel is twice as fast as `logsumexp`, which makes a pass of its own of each operation.
         scores = decoder.scores(tokens).log_softmax(dim=-1).add_(so_far[..., None])  # (open, beams, vocabulary)
         vocabulary = scores.shape[2]
+        further = [()] * len(sentences)
+        if constraints is not None:
+            further = constraints.candidates(sentences, scores, length, rules)
         values, places = exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary))
         chosen = []
-        for sentence, value, place in zip(sentences, values.tolist(), places.tolist(), strict=True):
+        for sentence, value, place, more in zip(sentences, values.tolist(), places.tolist(), further, strict=True):
             going_on = []
             if not sentence.done:  # else it is only still in the batch
                 found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
-                going_on = sentence.advance(found, length, rules)
+                going_on = sentence.advance([*found, *more], length, rules)
             chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
         so_far = torch.tensor([[each[0] for each in row] for row in chosen], device=prefix.device)
         parents = torch.tensor([[each[1] for each in row] for row in chosen], device=prefix.device)

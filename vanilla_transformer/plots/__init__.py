@@ -1,4 +1,4 @@
-"""Pictures as PNG or SVG files: learning curves, attention, schedules, positional encodings and scores by group.
+"""Pictures as PNG or SVG files: learning curves, attention, schedules, positions, scores by group, confidence.
 
 Every figure is a `matplotlib.figure.Figure` of its own, never pyplot's: drawing needs no display, chooses no backend
 and leaves a notebook's own figures and settings alone.
@@ -8,6 +8,8 @@ raises ValueError if there is nothing to draw.
 """
 
 from .attention import plot_attention_lines, plot_attention_maps, plot_attention_overview
+from .bars import plot_forms
+from .confidence import plot_confidence
 from .curves import plot_learning_curve, plot_positional_encoding, plot_runs, plot_schedule, plot_score_groups
 
 
@@ -15,6 +17,8 @@ __all__ = [
     "plot_attention_lines",
     "plot_attention_maps",
     "plot_attention_overview",
+    "plot_confidence",
+    "plot_forms",
     "plot_learning_curve",
     "plot_positional_encoding",
     "plot_runs",

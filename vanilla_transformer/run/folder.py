@@ -127,10 +127,6 @@ class RunFolder:
         """The complete checkpoints, by number of updates. Digests are not compared: `fault_of` does that."""
         return [folder for folder in self.checkpoint_folders() if self.fault_of(folder, contents=False) is None]
 
-    def bad_checkpoints(self) -> list[Path]:
-        """Those that `good_checkpoints` leaves out."""
-        return [folder for folder in self.checkpoint_folders() if self.fault_of(folder, contents=False) is not None]
-
     def fault_of(self, checkpoint: Path, *, contents: bool = True) -> str | None:
         """What is wrong with a checkpoint of this run, in a sentence; None if nothing is.
 

@@ -10,6 +10,7 @@ from ..data.known_words import KNOWN_WORDS, load_known_words
 from ..data.tokenizer import load_tokenizer
 from ..hub import fetched_model, is_of_the_hub
 from ..model.checks_vanilla_transformer import check_saved_decoding, check_token
+from ..model.confidence_vanilla_transformer import Calibration, load_calibration
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.ensemble_vanilla_transformer import EnsembleForConditionalGeneration
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -143,3 +144,15 @@ def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:
     """The words that at least one of several models has learned; None if one of them came without a list."""
     lists = [load_known_words(find_model(path)) for path in paths]
     return None if None in lists else frozenset().union(*lists)
+
+
+def calibration_of(paths: Sequence[str | Path]) -> Calibration:
+    """The calibration of a model.
+
+    Raises:
+        FileNotFoundError: It has none; the message says how to make it.
+        ValueError: It is damaged or of other weights, or there are several models: an ensemble has none.
+    """
+    if len(paths) > 1:
+        raise ValueError("A calibration is of one model: an ensemble has no confidence.")
+    return load_calibration(find_model(paths[0]))

@@ -87,7 +87,7 @@ class DataSettings:
             raise ValueError("data.train: {corpus: ...} is one of a list: write it behind a dash, or in [ ]")
         if not isinstance(self.train, (list, tuple)) or all(isinstance(each, (str, Path)) for each in self.train):
             return []
-        return [_checked(f"data.train[{i}]", each, CorpusSettings) for i, each in enumerate(self.train)]
+        return [_corpus_settings(f"data.train[{i}]", each) for i, each in enumerate(self.train)]
 
     @property
     def limits(self) -> PairLimits:
@@ -112,8 +112,9 @@ class EvaluationSettings:
             raise ValueError(f"evaluation.examples must be sentences, not {_shown(self.examples)}")
         if not self.metrics:
             raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
+        known = tuple(name for name, row in METRICS.items() if not row.needs_sources)
         for metric in self.metrics:
-            _check_known(metric, tuple(METRICS), "evaluation.metrics: ")
+            _check_known(metric, known, "evaluation.metrics: ")
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,9 @@ class Recipe:
         training: Fields of `VanillaTransformerTrainingArguments` that differ from its defaults.
         decoding: Fields of transformers' `GenerationConfig` that differ from the paper's decoding.
         evaluation: What is measured at the end.
+        initial_model: A model to begin with instead of random weights: a run folder, a model's folder, or USER/NAME of
+            the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
+            what only training knows, such as dropout, may differ.
     """
 
     description: str = field(default="", kw_only=True)
@@ -137,6 +141,7 @@ class Recipe:
     training: dict = field(default_factory=dict)
     decoding: dict = field(default_factory=dict)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    initial_model: str | None = None
 
     def __post_init__(self):
         if "/" in (attention := self.model.get("attn_implementation") or ""):
@@ -163,6 +168,8 @@ class Recipe:
                 f"training.bpe_dropout needs tokenizer.kind = bpe, not {self.tokenizer.kind}: it leaves out merges, "
                 "and word pieces have none"
             )
+        if self.training.get("augmentation") and self.is_parser:
+            raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
@@ -303,6 +310,16 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     return hint(**values)
 
 
+def _corpus_settings(name: str, value: Any) -> CorpusSettings:
+    """One of the corpora of `data.train`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a mapping, not {_shown(value)}: write {{corpus: {_shown(value)}}}")
+    try:
+        return _checked(name, value, CorpusSettings)
+    except ValueError as error:
+        raise ValueError(said if (said := str(error)).startswith(name) else f"{name}: {said}") from None
+
+
 def _model_fields() -> dict[str, Any]:
     not_ours = {"vocab_size", *(f.name for f in dataclasses.fields(PreTrainedConfig))}
     own = {f.name: f.type for f in dataclasses.fields(VanillaTransformerConfig) if f.name not in not_ours}
@@ -396,7 +413,8 @@ def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Ma
         other = [name for name in fields if without[name] != said and (name in said or str(fields[name]) in said)]
         if not mended and not other:
             raise ValueError(f"{section}: {said}") from error
-        name = (mended or other)[0]
+        # Of several it is the one that the message names, if it names one: it may come behind another in the file.
+        name = min(mended or other, key=lambda name: said.find(name) if name in said else len(said))
         if said.startswith(name):
             raise ValueError(f"{section}.{said}") from error
         if isinstance(error, (ValueError, ImportError, RuntimeError)) or name in said:

@@ -9,17 +9,12 @@ authentication: put a proxy in front of it for these.
 
 import asyncio
 import contextlib
-import queue
-import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from html import escape
 
 from .. import __version__
-from ..run.loading import load_engine
-from ..translation import translate_lines
+from ..translation import Glossary
+from .backend import Backend, Batcher, Wish
 
 
 try:
@@ -34,103 +29,7 @@ except ImportError as error:
     raise ImportError('The server needs fastapi and uvicorn: pip install "vanilla-transformer[serve]"') from error
 
 
-LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
-
-
-# ----------------------------------------------------------------------------------------------------------- backends
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Texts to translations, one each, and a text to its number of tokens. Neither is re-entrant."""
-
-    translate: Callable[[Sequence[str]], list[str]]
-    tokens_of: Callable[[str], int]
-
-
-def load_backend(
-    kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
-) -> Backend:
-    """Loads a model, as `load_engine` does.
-
-    Args:
-        kind: torch or ctranslate2.
-        model: For torch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
-            `vanilla-transformer export`.
-        num_beams: Hypotheses of the beam search; the model's own setting if None.
-        max_tokens: Tokens that a translation may have; None: the model's own limit.
-        device: Where the model runs, as for `chosen_device`.
-    """
-    loaded, tokenizer = load_engine([model], kind, device)
-    given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
-    options = {name: value for name, value in given.items() if value is not None}
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **options)
-        return [best.text for best, *_ in found]
-
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids))
-
-
-class Batcher:
-    """Puts texts that wait at the same time into one batch, and translates in a thread of its own.
-
-    A batch is closed as soon as it has `texts` texts or `tokens` tokens, or `seconds` after its first text. While one
-    is being translated the next texts gather, so under load nobody waits for the clock.
-    """
-
-    def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
-        self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
-        self._waiting: queue.Queue[tuple[str, Future] | None] = queue.Queue()  # None: no more will come
-        self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
-        self._thread.start()
-
-    def submit(self, text: str) -> Future:
-        """The future translation of a text. If it is cancelled in time, the text is not translated."""
-        answer: Future = Future()
-        self._waiting.put((text, answer))
-        return answer
-
-    def close(self) -> None:
-        """Returns when all that was submitted is answered."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        last = False
-        while not last:
-            batch, last = self._next_batch()
-            if not batch:
-                continue
-            try:
-                translations = self.backend.translate([text for text, _ in batch])
-                answered = list(zip(batch, translations, strict=True))
-            except Exception as error:  # the server lives on, and tells those who asked
-                for _, answer in batch:
-                    answer.set_exception(error)
-            else:
-                for (_, answer), translation in answered:
-                    answer.set_result(translation)
-
-    def _next_batch(self) -> tuple[list[tuple[str, Future]], bool]:
-        """A batch, and whether it is the last."""
-        batch, tokens, until = [], 0, None
-        while len(batch) < self.texts and tokens < self.tokens:
-            try:
-                following = self._waiting.get(timeout=None if until is None else max(0, until - time.monotonic()))
-            except queue.Empty:
-                break
-            if following is None:
-                return batch, True
-            text, answer = following
-            until = until or time.monotonic() + self.seconds
-            if answer.set_running_or_notify_cancel():
-                batch.append((text, answer))
-                tokens += self.backend.tokens_of(text)
-        return batch, False
-
-
-# ------------------------------------------------------------------------------------------------------------- server
+TERM_CHARACTERS = 100  # of a term of a glossary, or its translation
 
 
 @dataclass(frozen=True)
@@ -142,6 +41,15 @@ class Limits:
     body: int  # bytes of a request
     seconds: float  # until a request has arrived
     waiting: int  # requests at a time
+    terms: int = 100  # targets of a request's glossary, alternatives included
+
+
+class GlossaryEntry(BaseModel):
+    """A term, and what it is to be translated as: alternatives are separated by `|`; none: it stays as it is."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    source: str
+    target: str | None = None
 
 
 class TranslationRequest(BaseModel):
@@ -149,12 +57,31 @@ class TranslationRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
+    glossary: list[GlossaryEntry] | None = None
+    confidence: bool = False
+
+
+class TermUse(BaseModel):
+    """A term of a text, what it may be in the translation, and which of these it is; None if it is missing."""
+
+    source: str
+    targets: list[str]
+    used: str | None
 
 
 class Translations(BaseModel):
-    """Its answer: the translations of the texts, in their order."""
+    """Its answer: the translations of the texts, in their order.
+
+    With a glossary there are the terms of each text; with `confidence` the probability that its translation is good
+    (null for a blank one), the words of its translation with their probabilities, and the words of the text that the
+    model has not learned.
+    """
 
     translations: list[str]
+    terms: list[list[TermUse]] | None = None
+    confidences: list[float | None] | None = None
+    words: list[list[tuple[str, float]]] | None = None
+    unknown_words: list[list[str]] | None = None
 
 
 class Refusal(BaseModel):
@@ -186,7 +113,8 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     async def service() -> dict:
         return {
             "service": f"Translation of texts, by vanilla_transformer {__version__}",
-            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}',
+            "POST /translate": 'takes {"texts": ["...", ...]}, answers {"translations": ["...", ...]}; '
+            'with "confidence": true also how sure the model is, if it is calibrated',
             "GET /health": "says whether the service is there, and how many requests are waiting",
             "GET /docs": "says how to use it, and its limits",
             "GET /openapi.json": "says so to programs",
@@ -208,28 +136,30 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     @app.post("/translate", response_model=Translations, responses=refusals, openapi_extra={"requestBody": body})
     async def translate(request: Request) -> Response:
         nonlocal taken_on
-        texts = _texts_of(await _body_of(request, limits), limits)
+        asked = _request_of(await _body_of(request, limits), limits)
+        wish = _wish_of(asked, batcher.backend, limits)
         if taken_on >= limits.waiting:
             message = f"{limits.waiting:,} requests are waiting, no more can: try again later."
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            return await _translated(request, batcher, texts)
+            return await _translated(request, batcher, asked.texts, wish)
         finally:
             taken_on -= 1
 
     return app
 
 
-async def _translated(request: Request, batcher: Batcher, texts: list[str]) -> Response:
+async def _translated(request: Request, batcher: Batcher, texts: list[str], wish: Wish) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text)) for text in texts))
+    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish)) for text in texts))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answers.done():
             raise ClientDisconnect
-        return JSONResponse({"translations": answers.result()})
+        found = answers.result()
+        return JSONResponse({name: [each[name] for each in found] for name in found[0]})
     finally:
         gone.cancel()
         answers.cancel()  # texts whose turn has not come need not be translated
@@ -262,16 +192,17 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
         raise HTTPException(408, f"The request did not arrive within {limits.seconds:g} seconds.") from error
 
 
-def _texts_of(body: bytes, limits: Limits) -> list[str]:
-    """The texts of a request. HTTPException says with a status which rule they break."""
+def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
+    """A request. HTTPException says with a status which rule its texts break."""
     try:
-        texts = TranslationRequest.model_validate_json(body).texts
+        asked = TranslationRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         status = 400 if first["type"] == "json_invalid" else 422
         message = f'{where + ": " if where else ""}{first["msg"]}. Send {{"texts": ["...", ...]}}.'
         raise HTTPException(status, message) from error
+    texts = asked.texts
     if not texts:
         raise HTTPException(422, "texts is empty: send one text at least.")
     if len(texts) > limits.texts:
@@ -280,7 +211,26 @@ def _texts_of(body: bytes, limits: Limits) -> list[str]:
         if len(text) > limits.characters:
             message = f"texts.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
             raise HTTPException(413, message)
-    return texts
+    return asked
+
+
+def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wish:
+    """What a request wants beside translations. HTTPException says with a status which rule that breaks."""
+    if asked.confidence and not backend.is_calibrated:
+        raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
+    if not asked.glossary:
+        return Wish(confidence=asked.confidence)
+    if not backend.has_beams:
+        raise HTTPException(422, "This server has no beam search of torch, and so no glossary: leave it out.")
+    pairs = [(entry.source, entry.target) for entry in asked.glossary]
+    if sum(1 + (target or "").count("|") for _, target in pairs) > limits.terms:
+        raise HTTPException(413, f"glossary has too many terms: send {limits.terms:,} at most, alternatives included.")
+    if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
+        raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
+    try:
+        return Wish(Glossary(pairs), asked.confidence)
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error
 
 
 def serve(batcher: Batcher, limits: Limits, host: str, port: int) -> None:
@@ -308,6 +258,12 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>Send texts as JSON, get their translations in the same order.</p>
 <pre>curl http://HOST:PORT/translate --json '{{"texts": ["The dog is old."]}}'
 {{"translations":["Der Hund ist alt."]}}</pre>
+<p>With a glossary the answer says which of its terms each translation has.</p>
+<pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}
+{{"translations":["Der Hund ist alt."],"terms":[[{{"source":"dog","targets":["Hund","Köter"],"used":"Hund"}}]]}}</pre>
+<p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
+that each translation is good; <code>words</code>, those of each translation with their probabilities; and
+<code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}
@@ -347,5 +303,6 @@ def _documentation(limits: Limits) -> str:
         (f"{limits.body:,}", "bytes of a request"),
         (f"{limits.seconds:g}", "seconds until a request has arrived"),
         (f"{limits.waiting:,}", "requests that wait at a time"),
+        (f"{limits.terms:,}", "translations of terms in the glossary of a request"),
     ]
     return _PAGE.format(limits=rows(bounds), refusals=rows(_REFUSALS.items()))

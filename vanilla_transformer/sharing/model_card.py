@@ -74,10 +74,11 @@ def model_card(
     corpora = {name: report.get("corpus", {}) for name, report in reports.items()}
     metadata = _metadata(recipe, corpora, scores, title, license, datasets)
     config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
+    begun_with = "random weights" if recipe.initial_model is None else f"the weights of {as_text(recipe.initial_model)}"
     return _joined(
         f"---\n{metadata.to_yaml()}\n---",
         f"# {as_text(title)}",
-        f"{_task(recipe)} {as_text(recipe.description)}\n\n{architecture(config)} Trained from random weights.",
+        f"{_task(recipe)} {as_text(recipe.description)}\n\n{architecture(config)} Trained from {begun_with}.",
         how_to_use(repository, recipe),
         _scores_section(scores, recipe),
         f"## What it is for, and what not\n\n{_limits(recipe)}",

@@ -13,6 +13,7 @@ from .. import hub
 from ..data.known_words import KNOWN_WORDS
 from ..files import temporary_folder, write_text
 from ..model.code_vanilla_transformer import save_code
+from ..model.confidence_vanilla_transformer import CONFIDENCE, load_calibration
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run.digests import DIGESTS, DamagedError, check_digests
 from ..run.folder import WEIGHTS, RunFolder
@@ -25,7 +26,7 @@ from .model_card import bare_card, model_card
 _ALL_HAVE = ("config.json", WEIGHTS, "tokenizer_config.json")
 _TRANSLATORS_HAVE = ("generation_config.json",)
 _OUR_TOKENIZER, _MARIANS_TOKENIZER = ("tokenizer.json",), ("source.spm", "target.spm", "vocab.json")
-_SOME_HAVE = ("recipe.yaml", "special_tokens_map.json", KNOWN_WORDS)
+_SOME_HAVE = ("recipe.yaml", "special_tokens_map.json", KNOWN_WORDS, CONFIDENCE)
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def _check_complete(model: Path) -> None:
         raise ValueError(
             f"{model} lacks {', '.join(missing)}: publish a run folder, or a model saved with its tokenizer."
         )
+    if (model / CONFIDENCE).is_file():
+        load_calibration(model)
     try:
         check_digests(model, [*needed, *_SOME_HAVE])
     except DamagedError as error:

@@ -9,6 +9,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
 
+from ..data.augmentation import check_shares
+
 
 # Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
 _BATCHES = "batches are made of tokens: set max_tokens"
@@ -54,7 +56,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
     New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `cooldown_steps`, `average_last`, `ema_decay`,
-    `early_stopping_patience`, `max_skipped_updates`, `bpe_dropout`, `r_drop_alpha`.
+    `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`.
 
     Changed defaults, beside what transformers has:
 
@@ -110,6 +112,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             and count go on, and the log counts it under `skipped_updates`. After so many in a row training stops with a
             checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient scaler
             skips by itself.)
+        augmentation: Share of the training pairs that come in each form of text, `{upper: 0.07, typos: 0.05}`; {} for
+            none. A pair gets one form at most, drawn anew in every pass, so the shares sum to at most 1. `upper`,
+            `title`, `no_end_punctuation`, `doubled_end_punctuation` and `noise` change both sides, `lower`, `typos` and
+            `no_diacritics` the source. Only for training; batches are cut again as with `bpe_dropout`. (OpusTrainer's
+            modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are the like.)
         bpe_dropout: Probability of each merge to be left out where source and target are cut into pieces, drawn anew in
             every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
             tokenizers of kind bpe. Batches are cut again by the new lengths, as many of the same pairs: with 0.1 they
@@ -132,6 +139,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     ema_decay: float | None = field(default=None, metadata={"help": "decay of the weights' moving average"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
     max_skipped_updates: int = field(default=10, metadata={"help": "updates in a row that may be skipped"})
+    augmentation: dict[str, float] = field(
+        default_factory=dict, metadata={"help": "share of the pairs that come in each form of text"}
+    )
     bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
     r_drop_alpha: float = field(default=0.0, metadata={"help": "weight of R-Drop; 0 turns it off"})
 
@@ -166,6 +176,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"label_smoothing_factor must be at least 0 and below 1, not {self.label_smoothing_factor}."
             )
+        check_shares(self.augmentation)
         if not 0 <= self.bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}; 0 turns it off.")
         if not 0 <= self.r_drop_alpha < math.inf:

@@ -6,6 +6,7 @@ The paper's schedule is `--lr_scheduler_type inverse_sqrt`, `--warmup_steps 4000
 
 import argparse
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ class FinetuningArguments:
     lora_dropout: float = 0.0
     lora_target_modules: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])
     merge_adapter: bool = False
+    r_drop_alpha: float = 0.0
     dataset_name: str | None = None
     dataset_config_name: str | None = None
     train_file: list[str] | None = None
@@ -129,8 +131,11 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
         raise ValueError("There are no pairs to validate on: give --dataset_name or --validation_file.")
     if args.merge_adapter and args.lora_rank is None:
         raise ValueError("--merge_adapter needs adapters: give --lora_rank.")
+    if not 0 <= args.r_drop_alpha < math.inf:
+        raise ValueError(f"--r_drop_alpha must be at least 0 and finite, not {args.r_drop_alpha}.")
     for name in args.metric:
-        metric_named(name)
+        if metric_named(name).needs_sources:
+            raise ValueError(f"--metric {name} reads the sources too: score the finished model by `evaluate`.")
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
     if training_args.do_train and resume is None and last is not None:
         raise ValueError(f"{output} has checkpoints: go on with --resume_from_checkpoint last, or name another folder.")
@@ -151,6 +156,10 @@ def _load_model(args: FinetuningArguments) -> tuple[PreTrainedModel, PreTrainedT
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path, **options)
     check_weights(args.model_name_or_path, {"revision": args.model_revision})  # Marian's class does not
     model = AutoModelForSeq2SeqLM.from_pretrained(args.model_name_or_path, use_safetensors=True, **options)
+    if hasattr(model.config, "r_drop_alpha"):
+        model.config.r_drop_alpha = args.r_drop_alpha
+    elif args.r_drop_alpha:
+        raise ValueError(f"--r_drop_alpha is for models of this package, and {args.model_name_or_path} is none.")
     if known := [token for token in args.new_tokens if token in tokenizer.get_vocab()]:
         raise ValueError(f"The vocabulary has {', '.join(known)} already: leave that out of --new_tokens.")
     tokenizer.add_tokens(args.new_tokens)

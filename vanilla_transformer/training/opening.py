@@ -158,12 +158,13 @@ def _not_of_a_start(folder: RunFolder) -> list[Path]:
 def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
     """Compares with a recipe that the run has, its own or a checkpoint's."""
     old, new, path = dataclasses.asdict(before), dataclasses.asdict(now), begun.parent
-    for section in ("data", "tokenizer", "model", "training"):
-        for name in old[section].keys() | new[section].keys():
-            values = old[section].get(name), new[section].get(name)
-            if values[0] == values[1] or f"{section}.{name}" in _MAY_CHANGE:
+    for section in ("data", "tokenizer", "model", "training", "initial_model"):
+        fields = [each[section] if section != "initial_model" else {"": each[section]} for each in (old, new)]
+        for name in fields[0].keys() | fields[1].keys():
+            values, field = [each.get(name) for each in fields], f"{section}.{name}".rstrip(".")
+            if values[0] == values[1] or field in _MAY_CHANGE:
                 continue
-            was = f"was begun with {section}.{name} = {values[0]!r}, not {values[1]!r}"
+            was = f"was begun with {field} = {values[0]!r}, not {values[1]!r}"
             if path.parent.name == "checkpoints":
                 run = path.parent.parent
                 raise ValueError(

@@ -23,6 +23,7 @@ from ..run.loading import chosen_device
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import check_state, trainer_state
+from .initial_model import take_weights
 from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
@@ -133,6 +134,8 @@ def _make_trainer(
     tokenizer, train_pairs, validation = data.encode(folder, arguments)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     model = VanillaTransformerForConditionalGeneration(config)
+    if recipe.initial_model is not None and not folder.good_checkpoints():
+        take_weights(model, recipe.initial_model)
     model.generation_config = paper_generation_config(config, **recipe.decoding)
     trainer = VanillaTransformerTrainer(
         model,

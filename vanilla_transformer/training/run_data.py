@@ -4,7 +4,6 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from accelerate.utils import broadcast_object_list
@@ -13,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
-from ..data.corpora import Corpus, PairStream, TextCorpus, open_stream, read_corpus
-from ..data.mixture import Mixture, open_mixture
+from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
+from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.tokenizer import load_tokenizer
 from ..files import write_json, written_beside
@@ -22,6 +21,7 @@ from ..run.digests import check_digests, write_digests
 from ..run.folder import RunFolder
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
+from .initial_model import save_its_tokenizer
 
 
 logger = logging.getLogger(__name__)
@@ -62,14 +62,15 @@ class RunData:
         data = recipe.data
         languages = [data.source_language, data.target_language]
 
-        def opened(open_corpus, name: str, where):
-            options = {"folder": data.folder, "patience": data.patience, "begun": begun.get(name)}
+        def opened(open_corpus, name: str, where, **options) -> Corpus:
+            options |= {"folder": data.folder, "patience": data.patience, "begun": begun.get(name)}
             return open_corpus(where, *languages, **options)
 
         if data.mixture:
-            train = opened(partial(open_mixture, stream=data.stream), "train", data.mixture)
+            train = opened(open_mixture, "train", data.mixture, stream=data.stream)
         elif not isinstance(data.train, Mapping) or "prepared" not in data.train:
-            train = opened(open_stream if data.stream else read_corpus, "train", data.train)
+            with naming_in_errors("data.train"):
+                train = opened(open_stream if data.stream else read_corpus, "train", data.train)
         elif data.stream or set(data.train) != {"prepared"}:
             raise ValueError(
                 "data.train: {prepared: FOLDER} is read as a whole: leave out data.stream and other fields."
@@ -77,8 +78,11 @@ class RunData:
         else:
             train = load_prepared(Path(data.folder) / data.train["prepared"])
             train.check(data.train["prepared"], languages, data.limits, recipe.tokenizer)
-        places = {"validation": data.validation, **data.test}
-        return cls(recipe, train, {name: opened(read_corpus, name, where) for name, where in places.items()})
+        measured = {}
+        for name, where in {"validation": data.validation, **data.test}.items():
+            with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
+                measured[name] = opened(read_corpus, name, where)
+        return cls(recipe, train, measured)
 
     @property
     def corpora(self) -> dict[str, Corpus]:
@@ -90,20 +94,29 @@ class RunData:
         before = folder.data_record()
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint
-            if old and old != new:
-                raise ValueError(
-                    f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
-                    f"{old[:12]}…): restore it, go on with the run's own recipe (vanilla-transformer train --resume "
-                    f"{folder.path}), or choose another output folder."
-                )
+            if not old or old == new:
+                continue
+            remedy = (
+                f"go on with the run's own recipe (vanilla-transformer train --resume {folder.path}), or choose "
+                "another output folder."
+            )
+            if changed := difference(before[name].get("corpus", {}), corpus.identity):
+                raise ValueError(f"{folder.path} was begun with {changed}: {remedy}")
+            raise ValueError(
+                f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
+                f"{old[:12]}…): restore it, {remedy}"
+            )
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
-        """Learns the vocabulary from the training text, or takes that of a prepared corpus, unless the run has one."""
+        """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one."""
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
             return
         with written_beside(folder.tokenizer) as beside:
-            self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
+            if self.recipe.initial_model is None:
+                self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
+            else:
+                save_its_tokenizer(self.recipe.initial_model, beside, self.train)
             write_digests(beside)
 
     def encode(

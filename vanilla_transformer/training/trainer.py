@@ -1,6 +1,7 @@
 """Seq2SeqTrainer with token batches, the Noam schedule and a validation that means what it says."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedToken
 from transformers.trainer_callback import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
+from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.encoding import PairLimits
-from ..data.subword_dropout import BPEDropout, DroppedBatches, GivenPairs
+from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
+from ..data.subword_dropout import BPEDropout
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -48,7 +51,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
-        limits: A text that BPE-dropout would make longer than these keeps its pieces; of a stream, those it has.
+        limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -97,11 +100,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self.label_smoother = None
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
-        self.train_batches, self.bpe_dropout = None, None
-        if args.bpe_dropout and train_dataset is not None:
-            self.bpe_dropout = self._make_bpe_dropout(limits if self.stream is None else self.stream.limits)
+        self.train_batches = None
+        self.rewriters: list[Rewriter] = []
+        if train_dataset is not None:
+            self.rewriters = self._make_rewriters(limits if self.stream is None else self.stream.limits)
         if self.stream is not None:
-            self.stream.bpe_dropout = self.bpe_dropout
+            self.stream.rewriters = self.rewriters
             args.ignore_data_skip = True  # it begins where it is to go on
             self.stream_place = _StreamPlace(self.stream)
             self.add_callback(self.stream_place)
@@ -138,22 +142,24 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
-        if self.bpe_dropout is None:
+        if not self.rewriters:
             return self._loader(self.train_dataset, self.train_batches)
         order = (self.args.order_seed, self.args.process_index, self.args.world_size)
-        batches = DroppedBatches(self.train_batches, self.train_dataset, self.bpe_dropout, *order)
+        batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order)
         return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
-    def _make_bpe_dropout(self, limits: PairLimits | None) -> BPEDropout:
-        if self.processing_class is None:
-            raise ValueError("bpe_dropout needs the tokenizer: give processing_class, or leave bpe_dropout out.")
+    def _make_rewriters(self, limits: PairLimits | None) -> list[Rewriter]:
+        wanted = {"augmentation": any(self.args.augmentation.values()), "bpe_dropout": self.args.bpe_dropout > 0}
+        names = [name for name, is_on in wanted.items() if is_on]
+        if names and self.processing_class is None:
+            raise ValueError(f"{names[0]} needs the tokenizer: give processing_class, or leave {names[0]} out.")
         config = self.model.config
         places = config.max_position_embeddings if config.position_embedding_type == "learned" else self.args.max_tokens
         longest = (places, places) if limits is None else (limits.max_source_length, limits.max_target_length)
         source, target = (min(places, each) for each in longest)
-        return BPEDropout(
-            self.processing_class, self.args.bpe_dropout, max_source_length=source, max_target_length=target
-        )
+        room = {"max_source_length": source, "max_target_length": target}
+        makes = {"augmentation": Augmentation, "bpe_dropout": BPEDropout}  # text first, then its pieces
+        return [makes[name](self.processing_class, getattr(self.args, name), **room) for name in names]
 
     def get_eval_dataloader(self, eval_dataset: Dataset | None = None) -> DataLoader:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
@@ -195,14 +201,14 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
         return text
 
-    def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | DroppedBatches) -> DataLoader:
+    def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | RewrittenBatches) -> DataLoader:
         loader = DataLoader(
             dataset,
             batch_sampler=batches,
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
-            worker_init_fn=leave_signals_to_parent if self.args.dataloader_num_workers else None,
+            worker_init_fn=_begin_worker if self.args.dataloader_num_workers else None,
         )
         loader = self.accelerator.prepare(loader)
         # Trainer (5.17 to 5.23) tells the first two samplers which epoch it is. With several processes ours is behind
@@ -419,15 +425,24 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 shutil.copy(path, output_dir or self.args.output_dir)
 
 
+def _begin_worker(number: int) -> None:
+    leave_signals_to_parent(number)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a fork of a process with threads; tokenizers would warn of it
+
+
 class _StreamPlace(TrainerCallback):
-    """Where a stream was after the last update; it may have given more since, of an update that never came about."""
+    """Where a stream was after the last update; it may have given more since, of an update that never came about.
+
+    Trainer (5.17 to 5.23) does not know how long a stream is. It logs as `epoch` the share of `max_steps` that this
+    session has done; the stream knows its passes.
+    """
 
     def __init__(self, stream: TokenBatchStream):
         self.stream = stream
         self.state = stream.state_dict()
 
     def on_step_end(self, args, state, control, **kwargs):
-        self.state = self.stream.state_dict()
+        self.state, state.epoch = self.stream.state_dict(), self.stream.passes_done
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:

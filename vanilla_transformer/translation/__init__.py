@@ -8,6 +8,7 @@ translate, and hand both to an engine. An engine is a class made of a model, a t
 from .by_ctranslate2 import ExportedModel
 from .by_onnx import OnnxTranslator
 from .decoding import Decoding, Hypothesis
+from .glossary import FoundTerm, Glossary, Term, UsedTerm, load_glossary
 from .lines import as_they_come, in_blocks
 from .sentences import PairScore, score_pairs, translate, translate_lines
 
@@ -15,11 +16,16 @@ from .sentences import PairScore, score_pairs, translate, translate_lines
 __all__ = [
     "Decoding",
     "ExportedModel",
+    "FoundTerm",
+    "Glossary",
     "Hypothesis",
     "OnnxTranslator",
     "PairScore",
+    "Term",
+    "UsedTerm",
     "as_they_come",
     "in_blocks",
+    "load_glossary",
     "score_pairs",
     "translate",
     "translate_lines",

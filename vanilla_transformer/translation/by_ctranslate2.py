@@ -105,8 +105,12 @@ class Ctranslate2Engine:
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
         if decoding.others:
             raise ValueError(f"CTranslate2 has no {', '.join(decoding.others)} here.")
+        if decoding.constrained:
+            raise ValueError("CTranslate2 cannot keep to a glossary: translate by torch, with the model itself.")
         if decoding.align:
             raise ValueError("CTranslate2 gives no alignments of words.")
+        if decoding.calibration is not None:
+            raise ValueError("CTranslate2 gives no confidence: translate with torch.")
         each, beams = decoding.num_return_sequences, decoding.num_beams
         if not decoding.do_sample and each > beams:
             raise ValueError(f"num_return_sequences is {each}, more than num_beams, which is {beams}.")

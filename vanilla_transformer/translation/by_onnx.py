@@ -111,8 +111,12 @@ class OnnxEngine:
     """
 
     def __init__(self, model: OnnxTranslator, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
+        if decoding.constrained:
+            raise ValueError("ONNX has no beam search, and so no glossary: translate with the model of torch.")
         if decoding.others or decoding.align:
             raise ValueError(f"ONNX has no {', '.join(decoding.others) or 'alignments of words'} here.")
+        if decoding.calibration is not None:
+            raise ValueError("ONNX gives no confidence: translate with torch.")
         if decoding.do_sample or decoding.num_beams > 1 or decoding.num_return_sequences > 1:
             raise ValueError("ONNX has greedy search alone: ask for num_beams=1 and one translation.")
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding

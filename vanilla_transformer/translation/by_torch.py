@@ -13,12 +13,18 @@ from ..attention.weights import align_words
 from ..model.generation_vanilla_transformer import SourceLengthLimit
 from ..worker_processes import worker_processes
 from .decoding import Batch, Decoding, Hypothesis
+from .likelihood import likelihoods
 
 
 class TorchEngine:
     """Translates batches with `generate()` of any sequence-to-sequence model of transformers."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
+        if decoding.constrained and not getattr(model, "takes_constraints", False):
+            raise ValueError(
+                f"The search of {type(model).__name__} cannot keep to a glossary: convert the model to one of this "
+                "package."
+            )
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
         self._submit: Callable | None = None
 
@@ -60,6 +66,10 @@ class TorchEngine:
         if batch.prefix:
             ids = [model.generation_config.decoder_start_token_id, *batch.prefix]
             beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
+        constrained = batch.constraints is not None and any(batch.constraints)
+        if constrained:
+            # With a dictionary a sentence whose constraints cannot be met is no warning: its `terms` say so.
+            given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         was_training = model.training
         model.eval()
         try:
@@ -69,15 +79,21 @@ class TorchEngine:
         scores = None
         if not isinstance(output, torch.Tensor):
             output, scores = output.sequences, output.get("sequences_scores")
+        if constrained and not self.decoding.scores:
+            scores = None
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
-        alignments = [None] * len(texts)
+        alignments = likely = [None] * len(texts)
+        calibration, each = self.decoding.calibration, len(texts) // len(batch.texts)
+        sources = [text for text in batch.texts for _ in range(each)]
+        pairs = list(zip(sources, texts, strict=True))
         if self.decoding.align:
-            each = len(texts) // len(batch.texts)
-            sources = [text for text in batch.texts for _ in range(each)]
-            alignments = align_words(model, tokenizer, list(zip(sources, texts, strict=True)))
-        cut = self._cut(output, batch)
-        return [Hypothesis(*each) for each in zip(texts, scores, alignments, cut, strict=True)]
+            alignments = align_words(model, tokenizer, pairs)
+        if calibration is not None:
+            passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
+            likely = likelihoods(model, tokenizer, pairs, **passes)
+        found = zip(texts, scores, alignments, self._cut(output, batch), likely, strict=True)
+        return [Hypothesis(*each, likelihood=likelihood) for *each, likelihood in found]
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""

@@ -1,17 +1,20 @@
 """How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from transformers import GenerationConfig
 
 from ..attention.weights import WordAlignment
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
+from .glossary import UsedTerm
+from .likelihood import Likelihood
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
-_NOT_OF_GENERATE = {"positions", "prefix", "align", "scores", "given"}
+_NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given", "calibration"}
 
 
 @dataclass(frozen=True)
@@ -20,19 +23,33 @@ class Hypothesis:
 
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
-    the limit of its length ended it, or a part of it.
+    the limit of its length ended it, or a part of it. `terms` are those of a glossary that are in the sentence.
+
+    `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
+    both only if they were asked for, and not for a blank line.
     """
 
     text: str
     score: float | None = None
     alignment: WordAlignment | None = None
     cut: bool = False
+    terms: tuple[UsedTerm, ...] | None = None
+    likelihood: Likelihood | None = None
+    confidence: float | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""
         score = None if self.score is None or other.score is None else self.score + other.score
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
-        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut)
+        terms = None if self.terms is None or other.terms is None else self.terms + other.terms
+        likelihood = None if None in (self.likelihood, other.likelihood) else self.likelihood + other.likelihood
+        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, terms, likelihood)
+
+    def judged_by(self, calibration: Calibration) -> "Hypothesis":
+        """Itself, with its `confidence`."""
+        if self.likelihood is None:
+            return self
+        return replace(self, confidence=calibration.confidence(self.likelihood.tokens, self.likelihood.samples))
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,7 @@ class Batch:
     sources: list[list[int]]  # token ids
     prefix: tuple[int, ...] = ()  # what their translations begin with
     seed: int | None = None  # of the samples drawn for them
+    constraints: list[list[list[list[int]]]] | None = None  # of each, as `generate` takes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +87,9 @@ class Decoding:
     positions: int | None = None  # tokens that the model has positions for; None: any number
     prefix: tuple[int, ...] = ()  # token ids that every translation begins with
     align: bool = False  # translations are to be aligned with their sources
+    constrained: bool = False  # batches may have constraints
     scores: bool = False
+    calibration: Calibration | None = None  # translations are to have a `confidence` by it
     given: Mapping  # the call's own options, for `generate()`
 
     @classmethod
@@ -81,6 +101,8 @@ class Decoding:
         positions: int | None = None,
         prefix: Sequence[int] = (),
         align: bool = False,
+        constrained: bool = False,
+        calibration: Calibration | None = None,
         offset: int | None = MAX_LENGTH_OFFSET,
     ) -> "Decoding":
         """Settles how a model translates.
@@ -88,8 +110,11 @@ class Decoding:
         Args:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
-            positions, prefix, align: See the fields.
+            positions, prefix, align, constrained, calibration: See the fields.
             offset: The `max_length_offset` where neither the call nor the model says anything about it.
+
+        Raises:
+            ValueError: Translations may have constraints, and the search is none that can meet them.
         """
         asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
         found = {name: value for name, value in asked.items() if value is not None}
@@ -103,11 +128,16 @@ class Decoding:
             limits = {"max_length": wanted_max_length(saved)}
             if limits["max_length"] is None and "max_length_offset" not in found:
                 limits["max_new_tokens"] = _NEW_TOKENS
-        return cls(
+        decoding = cls(
             **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
+            constrained=constrained,
             scores=bool(options.get("return_dict_in_generate")),
+            calibration=calibration,
             given=MappingProxyType(dict(options)),
         )
+        if constrained and (decoding.num_beams == 1 or decoding.do_sample):
+            raise ValueError("A glossary needs a beam search: ask for num_beams of 2 or more, and no samples.")
+        return decoding
 
     @classmethod
     def _asked(cls) -> set[str]:

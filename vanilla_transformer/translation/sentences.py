@@ -1,21 +1,25 @@
 """From sentences to translations, in batches by length and in order again; and how likely given translations are."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
 from .decoding import Batch, Decoding, Hypothesis
+from .glossary import FoundTerm, Glossary, constraints_of, used_terms
+from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
 
+
+logger = logging.getLogger(__name__)
 
 # What runs models that are not torch's.
 _ENGINES = {ExportedModel: Ctranslate2Engine, OnnxTranslator: OnnxEngine}
@@ -29,6 +33,7 @@ def translate(
     tokenizer: PreTrainedTokenizerFast,
     sentences: Sequence[str],
     *,
+    glossary: Glossary | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -42,6 +47,8 @@ def translate(
             CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
         sentences: Source texts.
+        glossary: Terms that are to be translated so and not otherwise, by beam search of one of our models. Where a
+            translation lacks one, a warning says so.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -55,7 +62,7 @@ def translate(
     Raises:
         ValueError: The engine cannot do what is asked of it.
     """
-    options = {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options = {"glossary": glossary, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -68,6 +75,8 @@ def translate_lines(
     split: str | None = None,
     longest: int | None = None,
     align: bool = False,
+    glossary: Glossary | None = None,
+    calibration: Calibration | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -76,7 +85,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, batch_tokens, on_progress: As for [`translate`].
+        model, tokenizer, glossary, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses have
+            `terms`.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -85,6 +95,7 @@ def translate_lines(
             one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
             number.
         align: Whether hypotheses are to have an `alignment`.
+        calibration: The model's own, by which hypotheses are to have a `confidence`; see `load_calibration`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
             they share the weights.
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
@@ -102,32 +113,48 @@ def translate_lines(
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
     given = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
     decoding = Decoding.resolve(
-        generate_options, model.generation_config, positions=positions, prefix=given, align=align
+        generate_options,
+        model.generation_config,
+        positions=positions,
+        prefix=given,
+        align=align,
+        constrained=glossary is not None,
+        calibration=calibration,
     )
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = kind(model, tokenizer, decoding)
     pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
+    done = 0
     with engine.at_work(workers):
         for block in blocks:
             lines = [pieces_of(line) for line in block]
             pieces = [piece for line in lines for piece in line]
             begin = [position == 0 for line in lines for position in range(len(line))]
-            found = iter(_translations(engine, pieces, begin, batch_tokens, on_progress))
+            terms = None if glossary is None else [glossary.find(piece) for piece in pieces]
+            found = iter(_translations(engine, pieces, begin, terms, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
-                yield [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                done += 1
+                if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
+                    logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
+                yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
 
 
 def _translations(
     engine: Engine,
     sentences: Sequence[str],
     begin: Sequence[bool],
+    terms: Sequence[Sequence[FoundTerm]] | None,
     batch_tokens: int,
     on_progress: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
-    """Translations of each sentence by an engine that is at work; `begin` says which begin with the prefix."""
+    """Translations of each sentence by an engine that is at work.
+
+    `begin` says which sentences begin with the prefix, `terms` are those of each that a glossary has.
+    """
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
     sources = engine.tokenizer(sentences).input_ids if sentences else []
@@ -137,13 +164,22 @@ def _translations(
     for prefix in dict.fromkeys((decoding.prefix, ())):
         chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
-            batches.append(Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix))
+            batch = Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix)
+            if terms is not None:
+                constraints = [constraints_of(terms[i], sentences[i], engine.tokenizer) for i in numbers]
+                batch = replace(batch, constraints=constraints)
+            batches.append(batch)
     for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
         each = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
             found[i] = hypotheses[n * each : (n + 1) * each]
         if on_progress is not None:
             on_progress(len(batch.numbers))
+    if terms is not None:
+        found = [
+            [replace(each, terms=used_terms(own, each.text, engine.tokenizer)) for each in hypotheses]
+            for own, hypotheses in zip(terms, found, strict=True)
+        ]
     return found
 
 
@@ -165,7 +201,6 @@ class PairScore:
         return self.log_probability / self.tokens
 
 
-@torch.no_grad()
 def score_pairs(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
@@ -187,21 +222,10 @@ def score_pairs(
     targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
     decoding = Decoding.resolve({}, model.generation_config)
     found: dict[int, PairScore] = {}
-    was_training = model.training
-    model.eval()
-    try:
-        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for batch in batches_by_length(range(len(pairs)), lengths, batch_tokens):
-            inputs = tokenizer.pad({"input_ids": [sources[i] for i in batch]}, return_tensors="pt").to(model.device)
-            labels = pad_sequence([torch.tensor(targets[i]) for i in batch], batch_first=True, padding_value=-100)
-            labels = labels.to(model.device)
-            scores = model(**inputs, labels=labels).logits.float().log_softmax(dim=-1)  # (batch, target, vocabulary)
-            chosen = scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
-            for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
-                penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
-                found[i] = PairScore(total, len(targets[i]), total / penalty)
-            if on_progress is not None:
-                on_progress(len(batch))
-    finally:
-        model.train(was_training)
+    for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets, batch_tokens):
+        for i, total in zip(batch, chosen.sum(dim=1).tolist(), strict=True):
+            penalty = length_penalty(len(targets[i]), decoding.length_penalty, decoding.length_penalty_type)
+            found[i] = PairScore(total, len(targets[i]), total / penalty)
+        if on_progress is not None:
+            on_progress(len(batch))
     return [found[i] for i in range(len(pairs))]

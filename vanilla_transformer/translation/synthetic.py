@@ -206,7 +206,7 @@ def _decoding_facts(decoding: Decoding) -> dict:
     sampling = ("temperature", "top_k", "top_p")
     searching = ("length_penalty", "length_penalty_type", "early_stopping")
     facts = {name: value for name, value in vars(decoding).items() if value is not None and name != "given"}
-    for name in ("prefix", "align", "scores", *(searching if decoding.do_sample else sampling)):
+    for name in ("prefix", "align", "constrained", "scores", *(searching if decoding.do_sample else sampling)):
         del facts[name]
     return facts | {name: decoding.given[name] for name in decoding.others}
 

@@ -1,0 +1,126 @@
+"""Plain and robust Multi30k models on text in other forms: what each keeps of its BLEU, and whether that is chance.
+
+    python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --workers 2
+    python scripts/experiments/robust.py --data multi30k --output runs/robust --rungs --test-set test_2016_flickr
+
+The models are the rungs of robust.yaml, the first one the baseline, trained as ladder.py trains. What is done is not
+done again: trainings go on, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
+with case, means and standard deviations over the seeds. "Kept" is the share of the same model's clean BLEU. p is that
+of approximate randomisation over the translations of all seeds, against the baseline in the same form.
+"""
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ladder import bleu, file_of, folder_of, minutes, paired_p, read_ladder, spread, stop, train_missing
+
+from vanilla_transformer.data.forms import FORMS, texts_in_form
+from vanilla_transformer.evaluation.robustness import CLEAN
+from vanilla_transformer.files import text_lines, write_text
+from vanilla_transformer.plots import plot_forms
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.translation import translate
+
+
+RUNGS = Path(__file__).with_suffix(".yaml")
+METRIC = "sacrebleu"
+
+
+def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Sources and references, as they are and in each form."""
+    sources, references = (list(text_lines(file_of(data, name, language))) for language in ("en", "de"))
+    sets = {CLEAN: (sources, references)}
+    for form in forms:
+        changed = texts_in_form(form, references) if FORMS[form].both_sides else references
+        sets[form] = (texts_in_form(form, sources), changed)
+    return sets
+
+
+def translations(folder: RunFolder, sets: dict, place: Path) -> dict[str, list[str]]:
+    """By form, what a run that is done makes of the sources: from the files in `place`, or translated now."""
+    found, model = {}, None
+    for form, (sources, _) in sets.items():
+        path = place / f"{form}.jsonl"
+        if not path.exists():
+            model = model or load_model(folder.path, "cpu")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources)))
+            print(f"{path}: translated", flush=True)
+        found[form] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return found
+
+
+def table(texts: dict[str, dict[int, dict]], sets: dict, runs: dict[str, list[RunFolder]]) -> Iterator[str]:
+    """Of texts by rung, seed and form: a row for each form and rung."""
+    baseline, *_ = texts
+    for name, folders in runs.items():
+        took = statistics.mean(map(minutes, folders))
+        yield f"{name}: {took:.0f} minutes of training on one core, seeds {', '.join(map(str, texts[name]))}"
+    yield "| form | model | BLEU | kept | against the first | p |\n| --- | --- | ---: | ---: | ---: | ---: |"
+    for form, (_, references) in sets.items():
+        for name, by_seed in texts.items():
+            scores = {seed: bleu(found[form], references, METRIC) for seed, found in by_seed.items()}
+            clean = [bleu(found[CLEAN], sets[CLEAN][1], METRIC) for found in by_seed.values()]
+            kept = [100 * score / whole for score, whole in zip(scores.values(), clean, strict=True) if whole]
+            cells = [form, name, spread(scores.values()), f"{statistics.mean(kept):.1f} %" if kept else "", "", ""]
+            if name != baseline and (seeds := [seed for seed in by_seed if seed in texts[baseline]]):
+                pair = [[texts[rung][seed][form] for seed in seeds] for rung in (baseline, name)]
+                below = [bleu(each, references, METRIC) for each in pair[0]]
+                difference = statistics.mean(scores[seed] for seed in seeds) - statistics.mean(below)
+                cells[4:] = [f"{difference:+.2f}", f"{paired_p(*pair, [references] * len(seeds), METRIC):.4f}"]
+            yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--workers", type=int, default=1, help="trainings at a time, each on a core of its own")
+    parser.add_argument("--models", type=Path, default=RUNGS, help="another file of rungs, the first the baseline")
+    parser.add_argument("--test-set", default="val", help="its name in --data")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM")
+    parser.add_argument("--picture", type=Path, help="where to draw the means")
+    arguments = parser.parse_args()
+    rungs, output = read_ladder(arguments.models), arguments.output
+    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
+    if unknown := set(wanted) - set(rungs):
+        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.models}")
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    chosen = [rungs[name] for name in wanted]
+    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    sets = test_sets_by_form(arguments.data, arguments.test_set, arguments.forms)
+    texts: dict[str, dict[int, dict]] = {}
+    runs: dict[str, list[RunFolder]] = {}
+    for name, rung in rungs.items():
+        for seed in arguments.seeds:
+            folder = folder_of(output, rung, seed)
+            if folder.scores.exists():
+                place = output / "forms" / arguments.test_set / name / str(seed)
+                texts.setdefault(name, {})[seed] = translations(folder, sets, place)
+                runs.setdefault(name, []).append(folder)
+    if texts:
+        print("\n".join(table(texts, sets, runs)))
+    if arguments.picture and texts:
+        means = {
+            name: {
+                form: statistics.mean(bleu(found[form], references, METRIC) for found in by_seed.values())
+                for form, (_, references) in sets.items()
+            }
+            for name, by_seed in texts.items()
+        }
+        plot_forms(means, arguments.picture, metric=METRIC, title=f"Multi30k {arguments.test_set} in other forms")
+    sys.exit(0 if succeeded else 1)
+
+
+if __name__ == "__main__":
+    main()

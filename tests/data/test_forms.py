@@ -1,0 +1,118 @@
+"""Forms of text: by hand, by the distribution of typos, and on any Unicode text."""
+
+import unicodedata
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.forms import FORMS, texts_in_form, typos
+
+
+BY_HAND = {
+    "upper": [("Zwei Straßen, ist's wahr?", "ZWEI STRASSEN, IST'S WAHR?"), ("日本 2nd", "日本 2ND")],
+    "title": [
+        ("a man's NASA hat isn't \"old\" – 'ere", "A Man's NASA Hat Isn't \"Old\" – 'Ere"),
+        ("e\u0301tude über l'eau 3d _x", "E\u0301tude Über L'eau 3d _x"),
+    ],
+    "lower": [("Der Hund und NASA. ÄÖÜ", "der hund und nasa. äöü")],
+    "no_end_punctuation": [
+        ("A dog runs.", "A dog runs"),
+        ('He said: "No!?" ', 'He said: "No" '),
+        ("C'est vrai ?", "C'est vrai"),
+        ("3.5 of them", "3.5 of them"),
+        ("彼は走る。」", "彼は走る」"),
+        ("...", "..."),
+    ],
+    "no_diacritics": [
+        ("Größe, élève, ťuhýk, Łódź, Ærø, İ", "Grosse, eleve, tuhyk, Lodz, AEro, I"),
+        ("がで 안녕", "がで 안녕"),
+    ],
+}
+
+
+def test_by_hand():
+    for name, pairs in BY_HAND.items():
+        for text, expected in pairs:
+            assert FORMS[name](text, Random(0)) == expected
+    for ending, endings in ((".", {"..", "..."}), ('?"', {'??"', '???"'}), ("", {""})):
+        found = {FORMS["doubled_end_punctuation"](f"a 2.5{ending}", Random(seed)) for seed in range(30)}
+        assert found == {f"a 2.5{each}" for each in endings}
+
+
+def test_noise_is_the_same_run_at_the_same_end_of_both_sides():
+    seen = set()
+    for seed in range(200):
+        source, target = (FORMS["noise"](text, Random(seed)) for text in ("a b", "ein anderer"))
+        if source.endswith(" a b"):
+            run = source.removesuffix(" a b")
+            assert target == f"{run} ein anderer"
+        else:
+            run = source.removeprefix("a b ")
+            assert target == f"ein anderer {run}"
+        assert run
+        assert not any(sign.isalnum() or sign.isspace() for sign in run)
+        seen.add((run, source.startswith("a")))
+    assert len(seen) > 60
+
+
+def test_typos_have_the_distribution_that_is_described():
+    """All outcomes of the word ha, on keyboards where these letters have the same neighbours or not."""
+    share, times = 0.3, 40_000
+    expected = Counter()
+    for beside_h, beside_a in (("gjbnyu", "szqw"), ("gjbnzu", "syqw")):
+        keys_of_h = dict.fromkeys(beside_h, share / 3 / 6)
+        # Behind an h that is kept, is another key or is left out comes an a: kept, another key, or left out.
+        then = {"a": 1 - share, "": share / 2} | dict.fromkeys(beside_a, share / 2 / 4)
+        for first, probability in {"h": 1 - share, "": share / 3, **keys_of_h}.items():
+            for second, given_first in then.items():
+                expected[(first + second) or "left out"] += probability * given_first / 2
+        expected["ah"] += share / 3 / 2
+    assert sum(expected.values()) == pytest.approx(1)
+    found = Counter(typos("ha -", Random(seed), share).removesuffix(" -") or "left out" for seed in range(times))
+    assert found.keys() <= expected.keys()
+    square = sum((found[each] - times * p) ** 2 / (times * p) for each, p in expected.items())
+    freedom = len(expected) - 1
+    assert square < freedom + 4 * (2 * freedom) ** 0.5
+
+
+def test_typos_change_letters_only_and_as_many_as_asked():
+    text = "Жук жужжит, 12 – no: Ωmega "
+    assert typos(text, Random(1), 0.0) == text
+    found = [typos(text, Random(seed), 0.5) for seed in range(200)]
+    assert len(set(found)) > 150
+    for each in found:
+        assert [sign for sign in each if not sign.isalpha()] == [sign for sign in text if not sign.isalpha()]
+        assert {sign for sign in each if sign > "\u0400"} <= set(text)  # Cyrillic letters have no keys beside them here
+    lonely = {typos("я 7 I", Random(seed), 1.0) for seed in range(50)}
+    assert lonely == {f"я 7 {key}" for key in "UOJK"}  # on a German keyboard I has the same neighbours
+    errors = sum(len(long) - len(typos(long, Random(seed))) for seed, long in enumerate(["Жжук" * 500] * 20))
+    assert errors / 40_000 == pytest.approx(0.05 / 2, rel=0.2)  # half of them are omissions, half swaps
+
+
+@given(st.text(max_size=40), st.integers(0, 2**64))
+def test_any_text(text, seed):
+    for name, form in FORMS.items():
+        found = form(text, Random(seed))
+        assert found == form(text, Random(seed)), name
+        assert found.strip() or not text.strip(), name
+        found.encode("utf-8", "surrogatepass" if any("\ud800" <= sign <= "\udfff" for sign in text) else "strict")
+    assert FORMS["upper"](text, Random(seed)) == text.upper()
+    bare = FORMS["no_diacritics"](text, Random(seed))
+    if bare != text:
+        assert not any("\u0300" <= sign <= "\u036f" for sign in unicodedata.normalize("NFD", bare))
+
+
+def test_texts_of_a_test_set_have_numbers_of_their_own():
+    texts = ["a man rides a horse in the park"] * 20
+    found = texts_in_form("typos", texts)
+    assert found == texts_in_form("typos", texts) != texts_in_form("typos", texts, seed=1)
+    assert len(set(found)) > 10
+    assert texts_in_form("typos", texts[:7]) == found[:7]
+    # What is drawn may not change: scores of a form are compared by its name and seed.
+    assert texts_in_form("typos", ["The quick brown fox jumps over the lazy dog, again and again."] * 2) == [
+        "The quick brow fox jumps over the lauy dog, again amd gaain.",
+        "Teh quick brown flx jumps over the lazy odg, again and again.",
+    ]

@@ -1,0 +1,39 @@
+"""Windows of rewritten batches: every pair, in as many batches of like lengths, from anywhere on."""
+
+from vanilla_transformer.data.augmentation import Augmentation
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.data.rewriting import rewritten_windows
+from vanilla_transformer.data.subword_dropout import BPEDropout
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+
+
+TEXTS = ["the cat's whiskers, 2nd of   three", "zwei kätzchen (klein) schlafen\tüber nacht", "bananas  \n can ban"] * 4
+
+
+def test_windows_have_the_same_pairs_in_as_many_batches_of_like_lengths():
+    tokenizer = learn_tokenizer(TEXTS, TokenizerSettings(vocab_size=310))
+    texts = [tokenizer((f"{text} " * times).strip()).input_ids for text in TEXTS for times in range(1, 9)]
+    pairs = [{"input_ids": ids, "labels": ids} for ids in texts]
+    budget = max(map(len, texts)) * 3
+    batches = [[pairs[i] for i in batch] for batch in TokenBatchSampler(*[list(map(len, texts))] * 2, budget)] * 3
+    dropout, upper, tokens = BPEDropout(tokenizer, 0.3), Augmentation(tokenizer, {"upper": 0.5}), 40_000
+
+    def texts_of(batches):
+        return sorted(tokenizer.decode(pair["labels"]).lower() for batch in batches for pair in batch)
+
+    def cells(batches):
+        return sum(len(batch) * max(len(pair["labels"]) for pair in batch) for batch in batches)
+
+    for rewriters in ([dropout], [upper], [upper, dropout]):
+        found = list(rewritten_windows(rewriters, batches, (7,), tokens))
+        assert len(found) == len(batches) > 8
+        for start in range(0, len(batches), 4):  # of which four batches are a window
+            assert texts_of(found[start : start + 4]) == texts_of(batches[start : start + 4])
+        in_one_window = list(rewritten_windows(rewriters, batches, (7,), max_tokens=budget))
+        left_as_they_are = batches
+        for rewrite in rewriters:
+            left_as_they_are = [rewrite(batch, (7, place)) for place, batch in enumerate(left_as_they_are)]
+        assert cells(in_one_window) < cells(left_as_they_are)
+        for start in range(len(batches) + 1):  # from anywhere on, as after an interrupt
+            assert list(rewritten_windows(rewriters, batches, (7,), tokens, start)) == found[start:]
+        assert list(rewritten_windows(rewriters, batches, (8,), tokens)) != found

@@ -1,0 +1,192 @@
+"""Constrained beam search: as good as exhaustive search among the outputs that contain the phrases."""
+
+import random
+from collections import Counter
+from itertools import accumulate
+
+import pytest
+import torch
+
+from vanilla_transformer import EnsembleForConditionalGeneration
+from vanilla_transformer.model.constraints_vanilla_transformer import LexicalConstraints, PhraseAutomaton, shared_out
+from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search
+
+from .conftest import sharpened, sums_of_one_pass
+from .test_search import all_translations
+
+
+def most_times(tokens: list[int], alternatives: list[list[int]]) -> int:
+    """How many of the alternatives stand in the tokens without overlap, at most, by dynamic programming."""
+    best = [0]  # of the first so many tokens
+    for end in range(1, len(tokens) + 1):
+        fitting = [best[end - len(each)] + 1 for each in alternatives if tokens[max(0, end - len(each)) : end] == each]
+        best.append(max([best[-1], *fitting]))
+    return best[-1]
+
+
+def has_all(tokens: list[int], constraints: list[list[list[int]]]) -> bool:
+    times = Counter(str(sorted(each)) for each in constraints)
+    return all(most_times(tokens, each) >= times[str(sorted(each))] for each in constraints)
+
+
+def random_constraints(draw: random.Random, symbols: list[int], most: int = 3) -> list[list[list[int]]]:
+    """Phrases of few symbols: they overlap, have common beginnings and contain each other; some come twice."""
+    distinct = [
+        [list(each) for each in {tuple(draw.choices(symbols, k=draw.randint(1, 3))) for _ in range(draw.randint(1, 3))}]
+        for _ in range(draw.randint(1, most))
+    ]
+    return distinct + draw.choices(distinct, k=draw.randint(0, 1))
+
+
+def test_the_automaton_knows_what_a_text_contains():
+    draw, seen = random.Random(0), Counter()
+    for _ in range(3000):
+        constraints = random_constraints(draw, [5, 6, 7][: draw.randint(1, 3)])
+        automaton = PhraseAutomaton([tuple(map(tuple, each)) for each in constraints])
+        tokens = draw.choices([5, 6, 7, 8], k=draw.randint(0, 9))
+        states = list(accumulate(tokens, automaton.after, initial=automaton.start))
+        met = [has_all(tokens[:length], constraints) for length in range(len(tokens) + 1)]
+        assert [state.missing == 0 for state in states] == met
+        seen[met[-1]] += 1
+        # What is wanted brings it further, and so soon enough to the end.
+        state, steps = states[-1], 0
+        while state.missing:
+            following = min((automaton.after(state, token) for token in state.wanted), key=lambda each: each.missing)
+            assert following.missing < state.missing
+            state, steps = following, steps + 1
+        assert steps <= states[-1].missing
+    assert min(seen.values()) > 300
+
+
+def test_banks_take_turns():
+    banks = {3: ["d1", "d2", "d3"], 0: [], 1: ["b1"], 2: ["c1", "c2"]}
+    assert shared_out(banks, 6) == ["b1", "c1", "d1", "c2", "d2", "d3"]
+    assert shared_out(banks, 2) == ["b1", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "early_stopping"),
+    [("gnmt", 0.6, "never"), ("length", 1.0, False), ("gnmt", 0.0, "never"), ("length", -1.0, False)],
+)
+def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(tiny_model, kind, alpha, early_stopping):
+    def penalty(length):
+        return length_penalty(length, alpha, kind)
+
+    draw, different, impossible = random.Random(int(10 * alpha)), 0, 0
+    for seed in range(20):
+        limit, source = 5 if seed % 10 == 9 else 3 + seed % 2, torch.tensor([[3, 4, 2]])
+        model = sharpened(tiny_model(seed, vocab_size=5, output_bias=True, d_model=8, encoder_layers=1)).double()
+        constraints = random_constraints(draw, [3, 4], most=2)
+        everything = all_translations(model, source, limit, penalty)
+        expected = {tokens: score for tokens, score in everything if has_all([*tokens], constraints)}
+        with torch.no_grad():
+            decoder = StepwiseDecoder(model, model.model.encoder(source)[0], None, 5 ** (limit - 1))
+        [found] = beam_search(
+            decoder, torch.zeros(1, 1, dtype=torch.long), [limit], eos_ids={2}, penalty=penalty,
+            early_stopping=early_stopping, constraints=LexicalConstraints(constraints, None, 5),
+        )  # fmt: skip
+        if not expected:
+            impossible += 1
+            assert found == []
+            continue
+        different += not has_all([*everything[0][0]], constraints)
+        assert found[0].score == pytest.approx(max(expected.values()), abs=1e-4)
+        for each in found:  # the others are what they say, too
+            assert each.score == pytest.approx(expected[tuple(each.tokens)], abs=1e-4)
+        assert len({tuple(each.tokens) for each in found}) == len(found)
+    assert different > 5
+    assert impossible > 0
+
+
+def test_nobody_notices_constrained_neighbours(tiny_model, sources):
+    """Nor do they notice whom they are with, nor how many phrases are too many for the beams."""
+    model = sharpened(tiny_model(1))
+    constraints = [[[5, 6]], [], [[[7], [8, 9]], [11, 12, 13], [7]], None, [[30, 31, 32, 33, 34, 35]]]
+    for options in (
+        {"num_beams": 2},
+        {"num_beams": 5, "num_return_sequences": 5},
+        {"num_beams": 3, "length_penalty": 0},
+    ):
+        options |= {"return_dict_in_generate": True, "max_new_tokens": 25}
+        together = model.generate(**sources, **options, constraints=constraints)
+        plain = model.generate(**sources, **options)
+        each = options.get("num_return_sequences", 1)
+        assert together.constraints_met.all()
+        for i, own in enumerate(constraints):
+            length = int(sources["attention_mask"][i].sum())
+            alone = {name: value[i : i + 1, :length] for name, value in sources.items()}
+            expected = model.generate(**alone, **options, constraints=[own])
+            rows = slice(i * each, (i + 1) * each)
+            torch.testing.assert_close(together.sequences_scores[rows], expected.sequences_scores)
+            width = expected.sequences.shape[1]
+            assert torch.equal(together.sequences[rows, :width], expected.sequences)
+            if not own:
+                assert torch.equal(together.sequences_scores[rows], plain.sequences_scores[rows])
+            for row in together.sequences[rows].tolist():
+                assert has_all(row, [phrase if isinstance(phrase[0], list) else [phrase] for phrase in own or []])
+
+
+def test_scores_are_those_of_the_model_and_of_an_ensemble(tiny_model, sources):
+    model, another = sharpened(tiny_model(1)), sharpened(tiny_model(2))
+    options = {"num_beams": 4, "max_new_tokens": 20, "length_penalty": 1.0, "length_penalty_type": "length"}
+    options |= {"return_dict_in_generate": True, "force_words_ids": [[5, 6], [[7], [8]]]}
+    for each in (model, EnsembleForConditionalGeneration([model, another])):
+        found = each.generate(**sources, **options)
+        sums, lengths = sums_of_one_pass(each, sources, found.sequences)
+        torch.testing.assert_close(found.sequences_scores, sums / lengths, atol=1e-4, rtol=1e-4)
+        assert all(has_all(row, [[[5, 6]], [[7], [8]]]) for row in found.sequences.tolist())
+    together = model.generate(**sources, **options | {"constraints": [[[20, 21]]] * 5})
+    assert all(has_all(row, [[[5, 6]], [[7], [8]], [[20, 21]]]) for row in together.sequences.tolist())
+
+
+def test_a_phrase_that_the_prefix_has_is_met(tiny_model, sources):
+    model = sharpened(tiny_model(1))
+    options = {"num_beams": 4, "max_new_tokens": 9, "decoder_input_ids": torch.tensor([[0, 5, 6]] * 5)}
+    plain = model.generate(**sources, **options)
+    assert torch.equal(model.generate(**sources, **options, force_words_ids=[[5, 6]]), plain)
+    across = model.generate(**sources, **options, force_words_ids=[[5, 6, 7, 8]])
+    assert all(has_all(row, [[[5, 6, 7, 8]]]) for row in across.tolist())
+
+
+def test_what_has_no_room_is_the_best_without_and_said(tiny_model, sources, caplog):
+    model = sharpened(tiny_model(1, output_bias=True))
+    with torch.no_grad():
+        model.lm_head.bias[2] += 3  # it ends before the limit
+    options = {"num_beams": 4, "max_new_tokens": 8}
+    long = [*range(20, 30)]
+    found = model.generate(**sources, **options, return_dict_in_generate=True, constraints=[[long], *[[[5]]] * 4])
+    assert found.constraints_met.tolist() == [False, True, True, True, True]
+    expected = model.generate(**sources, **options, return_dict_in_generate=True)
+    assert found.sequences_scores[0] == expected.sequences_scores[0]
+    assert [token for token in found.sequences[0].tolist() if token != 1] == [
+        token for token in expected.sequences[0].tolist() if token != 1
+    ]
+    model.generate(**sources, **options, force_words_ids=[[30], long])
+    assert "[0, 1, 2, 3, 4]" in caplog.text
+
+
+def test_what_cannot_be_is_refused(tiny_model, sources):
+    model = tiny_model()
+    for given, message in (
+        ({"force_words_ids": [5, 6]}, "force_words_ids must be a list of phrases"),
+        ({"force_words_ids": [[]]}, "force_words_ids must be"),
+        ({"force_words_ids": [[[5], []]]}, "force_words_ids must be"),
+        ({"force_words_ids": [[40]]}, "token ids from 0 to 39"),
+        ({"force_words_ids": [["dog"]]}, "force_words_ids must be"),
+        ({"force_words_ids": 5}, "force_words_ids must be"),
+        ({"constraints": [[[5]], [[-1]], [], [], []]}, r"constraints\[1\] must be"),
+        ({"constraints": [[[5]]]}, "1 lists for 5 sentences"),
+        ({"force_words_ids": [[5, 2]]}, "add_special_tokens=False"),
+        ({"force_words_ids": [[5]], "num_beams": 1}, "num_beams of 2 or more"),
+        ({"force_words_ids": [[5]], "num_beams": 1, "do_sample": True}, "num_beams of 2 or more"),
+        ({"force_words_ids": [[5]], "do_sample": True}, "do_sample=False"),
+        ({"force_words_ids": [[5]], "bad_words_ids": [[7]]}, "no logits processors"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.generate(**sources, **{"num_beams": 3, "max_new_tokens": 5, **given})
+    for nothing in ({"force_words_ids": None}, {"force_words_ids": []}, {"constraints": [[]] * 5}):
+        assert torch.equal(
+            model.generate(**sources, num_beams=1, max_new_tokens=5, **nothing),
+            model.generate(**sources, num_beams=1, max_new_tokens=5),
+        )

@@ -1,0 +1,20 @@
+"""Bars of the scores of forms."""
+
+import pytest
+
+from vanilla_transformer.plots import plot_forms
+
+from .conftest import assert_is_a_picture
+
+
+def test_a_bar_per_form_and_system_with_its_share(path, panels):
+    plain, robust = {"clean": 40.0, "no_end_punctuation": 10.0}, {"clean": 0.0, "no_end_punctuation": 0.0}
+    plot_forms({"plain $x$": plain, "robust": robust}, path, metric="chrf", title="a set")
+    assert_is_a_picture(path)
+    [axes] = panels
+    assert [bar.get_width() for bar in axes.patches] == [40, 10, 0, 0]
+    assert [text.get_text() for text in axes.texts] == ["40.0", "10.0 (25 %)", "0.0", "0.0"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["clean", "no end punctuation"]
+    assert len({round(bar.get_y(), 6) for bar in axes.patches}) == 4
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plot_forms({}, path, metric="chrf")

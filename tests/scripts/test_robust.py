@@ -1,0 +1,46 @@
+"""Plain and robust models are trained, translate each form once, and are compared."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from vanilla_transformer.evaluation.robustness import CLEAN
+from vanilla_transformer.run.recipe import load_recipe
+
+from .conftest import load_script, write_files_like_multi30ks
+from .test_ladder import SMALL, ladder
+
+
+robust = load_script("experiments/robust")
+
+
+def test_the_rungs_are_recipes_that_differ_in_augmentation():
+    plain, other = robust.read_ladder(robust.RUNGS).values()
+    for rung in (plain, other):
+        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+    assert other.overrides.keys() - plain.overrides.keys() == {"training.augmentation", "training.max_steps"}
+
+
+def test_models_are_trained_once_and_each_form_is_translated_once(tmp_path, monkeypatch, capsys):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
+    augmented = {"below": "plain", "adds": "forms", "overrides": {"training.augmentation": {"upper": 0.5}}}
+    rungs = {"plain": {"adds": "nothing", "overrides": SMALL}, "robust": augmented}
+    (tmp_path / "robust.yaml").write_text(yaml.safe_dump(rungs, sort_keys=False), encoding="utf-8")
+    words = ["--data", data, "--output", tmp_path / "runs", "--models", tmp_path / "robust.yaml", "--seeds", "1"]
+    words += ["--forms", "upper", "typos", "--picture", tmp_path / "forms.png"]
+    printed = []
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["robust.py", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            robust.main()
+        assert ended.value.code == 0
+        printed.append(capsys.readouterr().out.splitlines())
+    first, again = printed
+    assert sum("translated" in line for line in first) == 6
+    assert first[-10:] == again
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in again[-6:]]
+    assert [row[:2] for row in rows] == [[form, name] for form in (CLEAN, "upper", "typos") for name in rungs]
+    assert all(0 <= float(row[5]) <= 1 for row in rows[1::2])
+    assert (tmp_path / "forms.png").stat().st_size > 5000

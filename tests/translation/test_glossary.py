@@ -1,0 +1,171 @@
+"""Glossaries: what is read, what is found in a line, what a translation then has, and by which engines."""
+
+import pytest
+
+from vanilla_transformer import Glossary, load_glossary, translate, translate_lines
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.translation.by_ctranslate2 import Ctranslate2Engine
+from vanilla_transformer.translation.by_onnx import OnnxEngine
+from vanilla_transformer.translation.decoding import Decoding
+from vanilla_transformer.translation.glossary import constraints_of, used_terms
+
+from ..model.conftest import build_model, sharpened, tiny_marian
+from .conftest import SENTENCES
+
+
+FILE = """\
+# A comment, and a blank line
+
+dog\tHund|Hündin
+hot  dog\tHotdog\t
+Anna\t
+New York\tnew york
+Ubuntu\tUbuntu
+iPhone\t\tkeep
+"""
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "glossary.tsv"
+    path.write_text("\ufeff" + FILE, encoding="utf-8")
+    found = [(term.source, term.targets) for term in load_glossary(path).terms]
+    assert found == [
+        ("dog", ("Hund", "Hündin")), ("hot dog", ("Hotdog",)), ("Anna", ()), ("New York", ("new york",)),
+        ("Ubuntu", ()), ("iPhone", ()),
+    ]  # fmt: skip
+    with pytest.raises(FileNotFoundError):
+        load_glossary(tmp_path / "nothing.tsv")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("dog Hund", "is not a source term, a tab"),
+        ("dog\tHund\tstay", "the word keep"),
+        ("dog\tHund\tkeep\tmore", "is not a source term"),
+        ("dog\tHund\tkeep", "keep contradicts the target 'Hund'"),
+        ("\tHund", "empty source term"),
+        ("cat\tKatze|", "empty alternative"),
+        ("Cow\tKuh", "line 1 already"),
+        ("cow\tRind", "line 1 already"),
+    ],
+)
+def test_a_line_that_is_none_is_named(tmp_path, line, message):
+    path = tmp_path / "glossary.tsv"
+    path.write_text(f"cow\tKuh\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"glossary\.tsv, line 3: .*{message}"):
+        load_glossary(path)
+    with pytest.raises(ValueError, match=r"entry 2: .*entry 1 already"):
+        Glossary([("cow", "Kuh"), ("Cow", "Rind")])
+
+
+def test_whole_words_the_longest_everywhere():
+    glossary = Glossary(
+        [
+            ("dog", "Hund"), ("hot dog", "Hotdog"), ("dog food", "Futter"), ("us", "uns"), ("US", "USA"), ("C++", ""),
+            ("iPhone", None), (".NET", ""), ("New York", ""), ("straße", "street"), ("日本", "Japan"), ("café", ""),
+        ]
+    )  # fmt: skip
+    for line, expected in {
+        "The Dog, the DOG and the dog's dogs": ["Dog", "DOG", "dog"],
+        "A hot dog is no dog": ["hot dog", "dog"],
+        "hot dog food": ["dog food"],  # longer than "hot dog"
+        "hotdog underdog dog2 dog_ 2dog": [],
+        "US and us and Us": ["US", "us", "Us"],
+        "C++, c++ and C": ["C++", "c++"],
+        "iPhone IPHONE iphone": ["iPhone"],
+        "It is .NET.": [".NET"],
+        "New   York, new york": ["New   York"],
+        "STRASSE Straße": ["Straße"],
+        "私は日本人": ["日本"],
+        "": [],
+        "CAFÉ (dog)-dog": ["CAFÉ", "dog", "dog"],
+    }.items():
+        found = glossary.find(line)
+        assert [each.text for each in found] == expected, line
+        assert [line[each.start : each.end] for each in found] == expected
+    assert Glossary([("us", "uns"), ("US", "USA")]).find("US us")[0].targets == ("USA",)
+    [found] = Glossary([("anna", "")]).find("ANNA sleeps")
+    assert found.targets == ("ANNA",)  # as it stands in the line
+
+
+def test_constraints_are_the_terms_as_a_translation_would_have_them(tokenizer):
+    def texts(line, glossary):
+        return [
+            {tokenizer.decode(tokenizer("x", add_special_tokens=False).input_ids + ids)[1:] for ids in each}
+            for each in constraints_of(glossary.find(line), line, tokenizer)
+        ]
+
+    glossary = Glossary([("dog", "rot|Hund"), ("Anna", None)])
+    assert texts("dog Anna", glossary) == [{" rot", " Rot", " Hund"}, {" Anna"}]
+    quoted = {" rot", " Rot", " Hund", "rot", "Rot", "Hund"}
+    assert texts('the "dog" and dog', glossary) == [quoted, quoted]
+    # What is tokenised is a part of what a text is tokenised to.
+    for text, line in (("Ein Hund läuft.", "dog"), ('"Hund"', '"dog"'), ("(Hund) x", "(dog)")):
+        ids = tokenizer(text).input_ids
+        [alternatives] = constraints_of(glossary.find(line), line, tokenizer)
+        assert any(ids[i : i + len(each)] == each for each in alternatives for i in range(len(ids))), text
+
+
+def test_terms_that_a_translation_uses(tokenizer):
+    glossary = Glossary([("dog", "Hund|rot"), ("Anna", None), ("cat", "Hund")])
+    for line, translation, expected in (
+        ("dog Anna", "Ein Hund und Anna", ["Hund", "Anna"]),
+        ("dog Anna", "Die Hunde, anna", ["Hund", None]),  # an ending is nothing against it; a name is as it is
+        ("dog", "Brot, Schäferhund", [None]),
+        ("dog", "Rot", ["Rot"]),
+        ("dog dog", "Hund und rot", ["Hund", "rot"]),
+        ("dog dog", "ein Hund", ["Hund", None]),
+        ("dog cat", "ein Hund", ["Hund", "Hund"]),  # two terms may share a word
+        ("nothing", "Hund", []),
+    ):
+        found = used_terms(glossary.find(line), translation, tokenizer)
+        assert [each.used for each in found] == expected, (line, translation)
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = sharpened(build_model(vocab_size=280))
+    model.generation_config = paper_generation_config(model.config, num_beams=6)
+    return model
+
+
+def test_translations_keep_to_a_glossary_and_others_stay_as_they_are(model, tokenizer, caplog):
+    glossary = Glossary([("dog", "Hund|Tier"), ("little girl", None), ("日本", "Japan")])
+    options = {"max_new_tokens": 60}
+    plain = translate(model, tokenizer, SENTENCES, **options)
+    found = list(translate_lines(model, tokenizer, [SENTENCES], glossary=glossary, **options))
+    for sentence, before, [best] in zip(SENTENCES, plain, found, strict=True):
+        matches = glossary.find(sentence)
+        assert [each.source for each in best.terms] == [each.text for each in matches]
+        assert all(each.used in each.targets for each in best.terms), best
+        assert best.score is None
+        if not matches:
+            assert best.text == before
+    for workers in (1, 2):
+        each = translate_lines(
+            model, tokenizer, [[line] for line in SENTENCES], glossary=glossary, workers=workers, **options
+        )
+        assert list(each) == found
+    assert translate(model, tokenizer, SENTENCES, glossary=glossary, **options) == [best.text for best, *_ in found]
+    # Pieces of a line have their own.
+    [[best]] = translate_lines(model, tokenizer, [SENTENCES[2:3]], glossary=glossary, longest=60, max_new_tokens=40)
+    assert [each.used for each in best.terms].count("little girl") == 2
+    assert caplog.text == ""
+    [[best]] = translate_lines(model, tokenizer, [SENTENCES[:1]], glossary=glossary, max_new_tokens=2)
+    assert best.terms[0].used is None
+    assert best.text == translate(model, tokenizer, SENTENCES[:1], max_new_tokens=2)[0]
+    assert "Line 1: the translation lacks the glossary's term for ['dog']" in caplog.text
+
+
+def test_engines_that_cannot_say_so(model, tokenizer):
+    glossary = Glossary([("dog", "Hund")])
+    for options in ({"num_beams": 1}, {"do_sample": True}):
+        with pytest.raises(ValueError, match="num_beams of 2 or more"):
+            translate(model, tokenizer, SENTENCES, glossary=glossary, **options)
+    with pytest.raises(ValueError, match="convert the model"):
+        translate(tiny_marian(), tokenizer, SENTENCES, glossary=glossary, num_beams=2)
+    decoding = Decoding.resolve({"num_beams": 2}, model.generation_config, constrained=True)
+    for engine, remedy in ((Ctranslate2Engine, "translate by torch"), (OnnxEngine, "model of torch")):
+        with pytest.raises(ValueError, match=remedy):
+            engine(None, tokenizer, decoding)

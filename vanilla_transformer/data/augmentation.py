@@ -1,0 +1,116 @@
+"""Augmentation: some training pairs come in another form in every pass, so that a model learns to read all forms.
+
+Each pair gets at most one form, form f with probability shares[f], and none with 1 - sum(shares):
+
+    ids -> text -> form -> ids
+
+OpusTrainer modifies text like this (Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838), but draws each form on
+its own, so that a pair may get several.
+
+Ids are what is changed, so that it works for corpora that hold nothing else. All random numbers of some pairs are drawn
+from a key that says where they stand: nothing has a state that would have to be saved.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .encoding import encode_pairs
+from .forms import FORMS
+from .tokenizer import SPECIAL_TOKENS
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_PURPOSE = 2311_14838  # first number of every key, so that nothing else is drawn from the same one
+
+
+def check_shares(shares: Any) -> None:
+    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which."""
+    if not isinstance(shares, Mapping):
+        raise ValueError(f"augmentation must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
+    for form, share in shares.items():
+        if form not in FORMS:
+            raise ValueError(f"augmentation: there is no form {form!r:.100}: choose of {', '.join(FORMS)}.")
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise ValueError(f"augmentation: the share of {form} must be a number from 0 to 1, not {share!r:.100}.")
+    if (total := sum(shares.values())) > 1 + 1e-9:
+        raise ValueError(
+            f"augmentation: the shares sum to {total:g}, and a pair gets one form at most: lower them to 1 in all."
+        )
+
+
+class Augmentation:
+    """Writes some pairs of ids in another form; a tag in front of a source stays.
+
+    Args:
+        tokenizer: What made the ids.
+        shares: Share of the pairs that get each form, by its name; forms that are not named get none.
+        max_source_length, max_target_length: A pair of which a side would have more tokens stays as it is; None: no
+            limit.
+
+    Raises:
+        ValueError: A form is unknown, or the shares are out of range.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerFast",
+        shares: Mapping[str, float],
+        *,
+        max_source_length: int | None = None,
+        max_target_length: int | None = None,
+    ):
+        check_shares(shares)
+        self.tokenizer, self.shares = tokenizer, {name: share for name, share in shares.items() if share}
+        self.limits = (max_source_length, max_target_length)
+        added = tokenizer.get_added_vocab()
+        self._tags = {number for token, number in added.items() if token not in SPECIAL_TOKENS}
+        # In the table's order, whatever the order of the shares.
+        self._forms = [form for name, form in FORMS.items() if name in self.shares]
+        self._ends = np.cumsum([self.shares[form.name] for form in self._forms])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides which ids come, by the name of the training argument."""
+        return {"augmentation": self.shares}
+
+    def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
+        """The pairs, some of them in another form; the same for the same pairs and key.
+
+        Args:
+            pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
+            key: Whole numbers from 0 on that no other pairs have.
+        """
+        generator = np.random.default_rng((_PURPOSE, *key))
+        drawn = np.searchsorted(self._ends, generator.random(len(pairs)), side="right")
+        seeds = generator.integers(2**63, size=len(pairs)).tolist()
+        found = [{"input_ids": pair["input_ids"], "labels": pair["labels"]} for pair in pairs]
+        [chosen] = np.nonzero(drawn < len(self._forms))
+        tags = [self._tags_of(pairs[place]["input_ids"]) for place in chosen]
+        texts = zip(*(self._decoded([pairs[i][side] for i in chosen]) for side in ("input_ids", "labels")), strict=True)
+        changed = [
+            (form(source, Random(seeds[i])), form(target, Random(seeds[i])) if form.both_sides else target)
+            for i, form, (source, target) in zip(chosen, (self._forms[drawn[i]] for i in chosen), texts, strict=True)
+        ]
+        sources, targets, _ = encode_pairs(self.tokenizer, changed)
+        for i, tag, source, target in zip(chosen, tags, sources, targets, strict=True):
+            pair = {"input_ids": [*tag, *source.tolist()], "labels": target.tolist()}
+            if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
+                found[i] = pair
+        return found
+
+    def _tags_of(self, ids: Sequence[int]) -> list[int]:
+        tags = []
+        for number in ids:
+            if number not in self._tags:
+                break
+            tags.append(int(number))
+        return tags
+
+    def _decoded(self, texts: Sequence[Sequence[int]]) -> list[str]:
+        """What the ids say; special tokens say nothing."""
+        return self.tokenizer.backend_tokenizer.decode_batch([list(map(int, ids)) for ids in texts])

@@ -1,0 +1,171 @@
+"""Forms that people write text in: capitals, typos, missing accents or full stops, emoji.
+
+A form is a function of a text and random numbers. Training gives some pairs a form (see `augmentation`); `evaluate
+--forms` gives one to every sentence of a test set. Of the random numbers only `random()` is used, which Python promises
+to stay the same: a form of a seed is the same text everywhere.
+
+    both sides    upper, title, no_end_punctuation, doubled_end_punctuation, noise
+    source only   lower, typos, no_diacritics: the translation is to be as good as ever
+
+This module needs nothing but the standard library: help texts list the forms.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+
+TYPO_SHARE = 0.05  # of the letters
+FORM_SEED = 12345  # of test sets in a form; sacreBLEU's number for its samples
+
+# A keyboard is its rows of letters; each row stands half a key to the right of the one above it.
+_QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_QWERTZ = ("qwertzuiopü", "asdfghjklöä", "yxcvbnm")
+# What ends a sentence in many scripts, and what may close behind it.
+_SIGNS = ".!?…。．！？｡؟۔।॥։።"
+_CLOSING = " \t\n\u00a0\u202f\"'”’“»›)]」』"
+_FIRST_LETTER = re.compile(r"(?<![\w\u0300-\u036f])(?<!\w['’])[^\W\d_]")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+# Letters with a stroke, and letters made of two, which Unicode does not take apart.
+_STROKES = "ß:ss æ:ae œ:oe ø:o ł:l đ:d ħ:h ı:i ð:d þ:th ẞ:SS Æ:AE Œ:OE Ø:O Ł:L Đ:D Ħ:H Ð:D Þ:TH"
+_PLAIN = str.maketrans(dict(pair.split(":") for pair in _STROKES.split()))
+_SYMBOLS = ("!", "#", "*", "-", "•", ">", "|", "~", "=", "…", "★", "→", "✓", "😀", "😂", "👍", "🎉", "🔥", "❤️", "😢")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of text.
+
+    Calling it with a text and a `random.Random` gives the text in that form; one that is not blank never becomes blank.
+
+    Attributes:
+        name: What recipes and commands call it.
+        both_sides: Whether a translation gets it too, with the same random numbers; else only the source.
+        description: What it does, for help texts.
+        change: From a text and random numbers to the text in that form.
+    """
+
+    name: str
+    both_sides: bool
+    description: str
+    change: Callable[[str, Random], str]
+
+    def __call__(self, text: str, generator: Random) -> str:
+        changed = self.change(text, generator)
+        return changed if changed.strip() else text
+
+
+def texts_in_form(name: str, texts: Sequence[str], seed: int = FORM_SEED) -> list[str]:
+    """Texts in one of `FORMS`. Text number n gets the random numbers of (seed, n), so that its references get the same.
+
+    Args:
+        name: One of `FORMS`.
+        texts: The texts, in the order of the test set.
+        seed: A whole number from 0 on.
+    """
+    return [FORMS[name](text, Random(f"{seed} {number}")) for number, text in enumerate(texts)]
+
+
+def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
+    """A text with a share of its letters mistyped, on a QWERTY or a QWERTZ keyboard.
+
+    A mistyped letter is one of a key beside it, changes places with the letter behind it, or is left out: each as
+    likely as the others among those that can be. Only a letter of the keyboard has keys beside it, and one that stands
+    alone is not left out.
+
+    Args:
+        text: Any text; only its letters change.
+        generator: What is drawn from.
+        share: Probability of each letter to be mistyped.
+    """
+    neighbours, written, at = _drawn(_KEYBOARDS, generator), [], 0
+    while at < len(text):
+        letter, behind = text[at], text[at + 1 : at + 2]
+        at += 1
+        if not letter.isalpha() or generator.random() >= share:
+            written.append(letter)
+            continue
+        ways = [_drawn(neighbours[letter], generator)] if letter in neighbours else []
+        if behind.isalpha() and behind != letter:
+            ways.append(behind + letter)
+        if behind.isalpha() or text[at - 2 : at - 1].isalpha():
+            ways.append("")
+        written.append(_drawn(ways or [letter], generator))
+        at += len(written[-1]) == 2  # both letters are written
+    return "".join(written)
+
+
+def _drawn(choices: Sequence[_T], generator: Random) -> _T:
+    return choices[int(generator.random() * len(choices))]
+
+
+def _neighbours(rows: Sequence[str]) -> dict[str, str]:
+    """The letters beside each letter of a keyboard, small and capital."""
+    found: dict[str, str] = {}
+    for number, row in enumerate(rows):
+        for place, letter in enumerate(row):
+            places = [(number, place - 1), (number, place + 1), (number + 1, place - 1), (number + 1, place)]
+            places += [(number - 1, place), (number - 1, place + 1)]
+            beside = "".join(rows[r][p] for r, p in places if 0 <= r < len(rows) and 0 <= p < len(rows[r]))
+            found |= {letter: beside, letter.upper(): beside.upper()}
+    return found
+
+
+_KEYBOARDS = (_neighbours(_QWERTY), _neighbours(_QWERTZ))
+
+
+def _title(text: str, generator: Random) -> str:
+    return _FIRST_LETTER.sub(lambda letter: letter[0].title(), text)
+
+
+def _end_of(text: str) -> tuple[str, str, str]:
+    """What stands before the signs at the end, the signs, and quotes, brackets and blanks behind them."""
+    signed = text.rstrip(_CLOSING)
+    body = signed.rstrip(_SIGNS)
+    return body, signed[len(body) :], text[len(signed) :]
+
+
+def _without_end_punctuation(text: str, generator: Random) -> str:
+    body, signs, closing = _end_of(text)
+    return body.rstrip() + closing if signs else text
+
+
+def _doubled_end_punctuation(text: str, generator: Random) -> str:
+    body, signs, closing = _end_of(text)
+    return body + signs + _drawn((1, 1, 2), generator) * signs[-1:] + closing
+
+
+def _without_diacritics(text: str, generator: Random) -> str:
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", text.translate(_PLAIN)))
+    return unicodedata.normalize("NFC", bare)
+
+
+def _with_noise(text: str, generator: Random) -> str:
+    """One to three symbols, mostly the same one again, in front of the text or behind it."""
+    first, in_front = _drawn(_SYMBOLS, generator), generator.random() < 0.5
+    count, same = _drawn((1, 2, 3), generator), generator.random() < 0.7
+    run = "".join([first, *(first if same else _drawn(_SYMBOLS, generator) for _ in range(count - 1))])
+    return f"{run} {text}" if in_front else f"{text} {run}"
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("upper", True, "every letter a capital", lambda text, generator: text.upper()),
+        Form("title", True, "every word with a capital, as in headlines", _title),
+        Form("lower", False, "no capitals", lambda text, generator: text.lower()),
+        Form("no_end_punctuation", True, "no full stop or other sign at the end", _without_end_punctuation),
+        Form("doubled_end_punctuation", True, "the sign at the end two or three times", _doubled_end_punctuation),
+        Form(
+            "typos", False, f"one letter in {1 / TYPO_SHARE:.0f} mistyped: neighbouring keys, swaps, omissions", typos
+        ),
+        Form("no_diacritics", False, "letters without accents, dots and strokes", _without_diacritics),
+        Form("noise", True, "a few symbols or emoji in front or behind, the same on both sides", _with_noise),
+    )
+}
+"""All forms by name."""

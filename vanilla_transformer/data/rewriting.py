@@ -1,0 +1,109 @@
+"""Training pairs that are rewritten in every pass: by `Augmentation`, by `BPEDropout`, or by both in turn.
+
+A rewriter is called with pairs of ids and a key, and gives as many pairs. All that it draws it draws from the key. Its
+`identity` says, by the name of the training argument, what decides which ids come.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from torch.utils.data import Dataset, Sampler
+
+from .batching import cut_again
+
+
+if TYPE_CHECKING:
+    import datasets
+
+    from .batching import TokenBatchSampler
+
+_PURPOSE = 1910_13267  # first number of every key; BPE-dropout has the same one, and runs begun with it go on in order
+_WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of like lengths
+
+
+class Rewriter(Protocol):
+    """What rewrites pairs of ids."""
+
+    identity: dict[str, Any]
+
+    def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
+        """As many pairs; the same for the same pairs and key."""
+
+
+def rewritten_windows(
+    rewriters: Sequence[Rewriter],
+    batches: Iterable[Sequence[Mapping]],
+    key: tuple[int, ...],
+    max_tokens: int,
+    start: int = 0,
+) -> Iterator[list[dict]]:
+    """As many batches of the same pairs, rewritten: those of a window are cut again by their new lengths.
+
+    Where each batch stayed as it is, its texts would no longer have one length: with BPE-dropout 1.72 times the padded
+    tokens for 1.27 times the tokens. With windows of 128 batches of 1,024 tokens it is 1.34 times.
+
+    Args:
+        rewriters: What rewrites the pairs, one after the other.
+        batches: Batches of pairs.
+        key: Whole numbers from 0 on that no other batches have.
+        max_tokens: What the batches were cut by: the smaller they are, the more of them a window has.
+        start: Number of the batch to begin with. Windows are whole ones all the same.
+    """
+    size = max(4, _WINDOW_TOKENS // max_tokens)
+    number, skip = divmod(start, size)
+    batches = islice(batches, number * size, None)
+    while window := list(islice(batches, size)):
+        pairs = list(chain.from_iterable(window))
+        for rewrite in rewriters:
+            pairs = rewrite(pairs, (*key, number))
+        order = int(np.random.default_rng((_PURPOSE, *key, number)).integers(2**32))
+        yield from cut_again(pairs, len(window), order)[skip:]
+        number, skip = number + 1, 0
+
+
+class RewrittenBatches(Sampler):
+    """The batches of a sampler, rewritten: of pairs, not of rows, so that `GivenPairs` is the dataset.
+
+    A process rewrites its own batches; in place of those that accelerate gives to others it yields empty lists.
+    """
+
+    def __init__(
+        self,
+        batches: "TokenBatchSampler",
+        pairs: "datasets.Dataset",
+        rewriters: Sequence[Rewriter],
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+    ):
+        self.batches, self.pairs, self.rewriters = batches, pairs, rewriters
+        self.seed, self.rank, self.world_size = seed, rank, world_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch, counted from 0, that the next iteration has."""
+        self.batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[dict]]:
+        every, key = list(self.batches), (self.seed, self.rank, self.batches.epoch)
+        own = (self.pairs.__getitems__(batch) for batch in every[self.rank :: self.world_size])
+        cut = rewritten_windows(self.rewriters, own, key, self.batches.max_tokens)
+        for number in range(len(every)):
+            yield next(cut) if number % self.world_size == self.rank else []
+
+
+class GivenPairs(Dataset):
+    """Gives the pairs that it is asked for."""
+
+    def __init__(self, pairs: int):
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return self.pairs
+
+    def __getitems__(self, batch: list[dict]) -> list[dict]:
+        return batch

@@ -1,0 +1,188 @@
+"""How sure a model is of a translation: the log-probabilities of its tokens, and what a calibration makes of them.
+
+A calibration is fitted on translations whose references are known (`vanilla-transformer calibrate`) and lies beside the
+weights as `confidence.json`.
+"""
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+
+CONFIDENCE = "confidence.json"
+
+# What a translation is judged by, in nats per token: each is computed from the log-probabilities of its tokens and,
+# under dropout, from those of all of it. A surprisal is -log P.
+SIGNALS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+    "mean_surprisal": lambda tokens, samples: -math.fsum(tokens) / len(tokens),
+    "largest_surprisal": lambda tokens, samples: -min(tokens),
+    "dropout_surprisal": lambda tokens, samples: -math.fsum(samples) / len(samples) / len(tokens),
+    "dropout_deviation": lambda tokens, samples: _deviation(samples) / len(tokens),
+}
+PLAIN_SIGNALS = ("mean_surprisal", "largest_surprisal")  # those that need no dropout
+_LEAST = 1e-6  # nats: a float32 knows no surprisal nearer to 0 than that
+
+
+def log_signal(name: str, tokens: Sequence[float], samples: Sequence[float]) -> float:
+    """The logarithm of one of `SIGNALS`, which spreads the sure translations as much as the others."""
+    return math.log(max(SIGNALS[name](tokens, samples), _LEAST))
+
+
+def _deviation(samples: Sequence[float]) -> float:
+    mean = math.fsum(samples) / len(samples)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in samples) / len(samples))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The probability that a translation is good: sigmoid(intercept + sum of weight times log(signal)).
+
+    It is the scaling of Platt (1999) with several signals, which are `SIGNALS`: the mean surprisal -log P of a token,
+    the largest one, and where `dropout_samples` is not 0 the mean surprisal in so many passes with dropout and its
+    standard deviation over the passes (Gal & Ghahramani 2016; Fomicheva et al. 2020). All are in nats per token, `</s>`
+    counted.
+
+    Attributes:
+        threshold: A translation is good if its sentence chrF, from 0 to 100, is at least this.
+        intercept: See the formula.
+        weights: The weight of each signal by its name.
+        dropout_samples: Passes with dropout; 0: none.
+        seed: Of the passes.
+        weights_sha256: Of the model's weights: a calibration is of no others.
+        record: On what it was fitted, when, and how well it does on what it has not seen.
+    """
+
+    threshold: float
+    intercept: float
+    weights: dict[str, float]
+    dropout_samples: int = 0
+    seed: int = 0
+    weights_sha256: str = ""
+    record: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = self.weights.keys() - SIGNALS.keys()
+        numbers = (self.threshold, self.intercept, *self.weights.values())
+        if unknown or not self.weights or not all(math.isfinite(each) for each in numbers):
+            raise ValueError(f"no finite weights of {', '.join(SIGNALS)}")
+        needed = self.weights.keys() - {*PLAIN_SIGNALS}
+        if type(self.dropout_samples) is not int or self.dropout_samples < (2 if needed else 0):
+            raise ValueError(f"{self.dropout_samples!r} passes with dropout")
+
+    def confidence(self, tokens: Sequence[float], samples: Sequence[float] = ()) -> float:
+        """The probability that a translation is good, from 0 to 1.
+
+        Args:
+            tokens: Log-probabilities of its tokens.
+            samples: Log-probability of all of it in each pass with dropout.
+        """
+        z = self.intercept + sum(weight * log_signal(name, tokens, samples) for name, weight in self.weights.items())
+        return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
+
+    def to_json(self) -> dict:
+        """What `confidence.json` holds."""
+        definition = f"probability that the sentence chrF of a translation is at least {self.threshold:g}"
+        return {"definition": definition, **asdict(self)}
+
+
+def load_calibration(folder: str | PathLike[str]) -> Calibration:
+    """The calibration beside a model's weights.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is damaged, or one of other weights.
+    """
+    path = Path(folder, CONFIDENCE)
+    remedy = f"vanilla-transformer calibrate {folder} --sources FILE --references FILE"
+    if not path.is_file():
+        raise FileNotFoundError(f"The model in {folder} is not calibrated, so it has no confidence: {remedy}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = Calibration(**{name: value for name, value in content.items() if name != "definition"})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no calibration ({error}). Calibrate again: {remedy}") from error
+    if found.weights_sha256 != sha256_of_weights(folder):
+        raise ValueError(f"{path} was made for other weights than those beside it. Calibrate again: {remedy}")
+    return found
+
+
+def sha256_of_weights(folder: str | PathLike[str]) -> str:
+    """One digest of all the weights in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def token_log_probabilities(model, inputs: dict[str, torch.Tensor], labels: torch.LongTensor) -> torch.Tensor:
+    """log P(token | source, tokens before it) of every token of given translations, in nats.
+
+    Args:
+        model: A sequence-to-sequence model. In training mode it drops what it drops when it is trained.
+        inputs: `input_ids` and `attention_mask`, (batch, source).
+        labels: (batch, target) token ids with `</s>`, -100 where there is padding.
+
+    Returns:
+        float32 (batch, target), 0 at padding.
+    """
+    # Without labels, with which a model in training may give no logits, or those of two passes.
+    decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
+    logits = model(**inputs, decoder_input_ids=decoder_input_ids, use_cache=False).logits  # (batch, target, vocabulary)
+    scores = logits.float().log_softmax(dim=-1)
+    return scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
+
+
+def dropout_log_probabilities(
+    model, source: Sequence[int], target: Sequence[int], samples: int, seed: int
+) -> list[float]:
+    """Log-probability of a translation in several passes with dropout, which samples the model's posterior.
+
+    Gal & Ghahramani (2016, "Dropout as a Bayesian Approximation"); for translations Fomicheva et al. (2020,
+    "Unsupervised Quality Estimation for Neural Machine Translation"). The passes are the rows of one batch. What is
+    drawn depends on the seed and the pair alone: not on other pairs, their order or the process.
+
+    Args:
+        model: A sequence-to-sequence model; it is left in the mode that it was in.
+        source, target: Token ids.
+        samples: How many passes.
+        seed: Of torch's generator, which is left as it was.
+    """
+    device = model.device
+    inputs = {"input_ids": torch.tensor([[*source]] * samples, device=device)}
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    labels = torch.tensor([[*target]] * samples, device=device)
+    own_seed = seed + zlib.crc32(repr((*source, -1, *target)).encode())
+    with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), mode_of(model, training=True):
+        torch.manual_seed(own_seed)
+        return token_log_probabilities(model, inputs, labels).double().sum(dim=1).tolist()
+
+
+@contextmanager
+def mode_of(model, *, training: bool):
+    """Puts a model into a mode for the time being."""
+    before = model.training
+    model.train(training)
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
+__all__ = [
+    "Calibration",
+    "dropout_log_probabilities",
+    "load_calibration",
+    "sha256_of_weights",
+    "token_log_probabilities",
+]

@@ -1,0 +1,146 @@
+"""What answers the server's texts: a model, and a thread that gives it the texts of several requests in one batch."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+
+from ..data.known_words import UnknownWords
+from ..run.loading import calibration_of, known_words_of, load_engine
+from ..translation import Glossary, translate_lines
+
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a request wants beside translations: that they keep to a glossary, and how sure the model is of them."""
+
+    glossary: Glossary | None = None
+    confidence: bool = False
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
+
+    The answer to a text is its part of [`Translations`]. Which wishes it can fulfil `has_beams`, for glossaries, and
+    `is_calibrated`, for confidence, say.
+    """
+
+    translate: Callable[[Sequence[str], Wish], list[dict]]
+    tokens_of: Callable[[str], int]
+    has_beams: bool = False
+    is_calibrated: bool = False
+
+
+def load_backend(
+    kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
+) -> Backend:
+    """Loads a model, as `load_engine` does.
+
+    Args:
+        kind: torch or ctranslate2.
+        model: For torch a run folder, a model's folder or USER/NAME of the Hub; for ctranslate2 a folder written by
+            `vanilla-transformer export`.
+        num_beams: Hypotheses of the beam search; the model's own setting if None.
+        max_tokens: Tokens that a translation may have; None: the model's own limit.
+        device: Where the model runs, as for `chosen_device`.
+    """
+    loaded, tokenizer = load_engine([model], kind, device)
+    given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
+    options = {name: value for name, value in given.items() if value is not None}
+    calibration = unknown = None
+    if kind == "torch":
+        try:
+            calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
+        except FileNotFoundError as error:
+            logger.debug("%s", error)
+        except ValueError as error:
+            logger.warning("%s", error)
+
+    def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
+        asked = {"glossary": wish.glossary, "calibration": calibration if wish.confidence else None}
+        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
+        answers = []
+        for text, (best, *_) in zip(texts, found, strict=True):
+            answer: dict = {"translations": best.text}
+            if wish.glossary is not None:
+                answer["terms"] = [asdict(term) for term in best.terms or ()]
+            if wish.confidence:
+                words = best.likelihood.words if best.likelihood else ()
+                answer["confidences"], answer["unknown_words"] = best.confidence, unknown(text)
+                answer["words"] = [(each.word, each.probability) for each in words]
+            answers.append(answer)
+        return answers
+
+    has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
+    return Backend(translate, lambda text: len(tokenizer(text).input_ids), has_beams, calibration is not None)
+
+
+class Batcher:
+    """Puts texts that wait at the same time into one batch, and translates in a thread of its own.
+
+    A batch is closed as soon as it has `texts` texts or `tokens` tokens, or `seconds` after its first text. While one
+    is being translated the next texts gather, so under load nobody waits for the clock. Texts of a batch with the same
+    wish are translated together.
+    """
+
+    def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
+        self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
+        # None: no more will come.
+        self._waiting: queue.Queue[tuple[str, Wish, Future] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
+        self._thread.start()
+
+    def submit(self, text: str, wish: Wish = Wish()) -> Future:
+        """The future answer to a text. If it is cancelled in time, the text is not translated."""
+        answer: Future = Future()
+        self._waiting.put((text, wish, answer))
+        return answer
+
+    def close(self) -> None:
+        """Returns when all that was submitted is answered."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            batch, last = self._next_batch()
+            for wish in dict.fromkeys(wish for _, wish, _ in batch):
+                self._answer([(text, answer) for text, its, answer in batch if its == wish], wish)
+
+    def _answer(self, batch: list[tuple[str, Future]], wish: Wish) -> None:
+        try:
+            found = self.backend.translate([text for text, _ in batch], wish)
+            answered = list(zip(batch, found, strict=True))
+        except Exception as error:  # the server lives on, and tells those who asked
+            for _, answer in batch:
+                answer.set_exception(error)
+        else:
+            for (_, answer), translation in answered:
+                answer.set_result(translation)
+
+    def _next_batch(self) -> tuple[list[tuple[str, Wish, Future]], bool]:
+        """A batch, and whether it is the last."""
+        batch, tokens, until = [], 0, None
+        while len(batch) < self.texts and tokens < self.tokens:
+            try:
+                following = self._waiting.get(timeout=None if until is None else max(0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            if following is None:
+                return batch, True
+            text, _, answer = following
+            until = until or time.monotonic() + self.seconds
+            if answer.set_running_or_notify_cancel():
+                batch.append(following)
+                tokens += self.backend.tokens_of(text)
+        return batch, False

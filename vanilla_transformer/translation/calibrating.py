@@ -1,0 +1,173 @@
+"""Calibrates a model's confidence on sentences whose references are known, and says how well it does on others."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .. import __version__
+from ..evaluation.confidence import (
+    bins_by_chance,
+    calibration_error,
+    fit_logistic,
+    pearson,
+    reliability,
+    risk_coverage,
+    spearman,
+)
+from ..evaluation.scores import score_segments, score_translations
+from ..model.confidence_vanilla_transformer import PLAIN_SIGNALS, SIGNALS, Calibration, log_signal
+from .likelihood import Likelihood, likelihoods
+from .sentences import translate
+
+
+GOOD = 50.0  # chrF from which a translation counts as good
+FEWEST = 10  # sentences
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A translation of the model, what the model makes of it, and its sentence chrF against the references."""
+
+    text: str
+    likelihood: Likelihood
+    chrf: float
+
+
+def judged_translations(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    dropout_samples: int = 0,
+    seed: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+    **generate_options,
+) -> list[Judged]:
+    """Translates sentences whose references are known. Those with a blank source are left out.
+
+    Args:
+        model, tokenizer, on_progress, generate_options: As for [`translate`].
+        sources: Sentences.
+        references: One list of references or several, each with one for every sentence.
+        dropout_samples, seed: As for [`likelihoods`].
+
+    Raises:
+        ValueError: Passes with dropout say nothing: there is one, or the model was trained without dropout.
+    """
+    if dropout_samples < 0 or dropout_samples == 1:
+        raise ValueError(f"Passes with dropout must be 0, or 2 at least, not {dropout_samples}.")
+    if dropout_samples and not getattr(model.config, "dropout", 0):
+        raise ValueError("The model was trained without dropout, so that passes with it say nothing: ask for 0.")
+    texts = translate(model, tokenizer, sources, on_progress=on_progress, **generate_options)
+    chrf = score_segments(texts, references, ["chrf"], target_language="und")
+    found = likelihoods(
+        model, tokenizer, list(zip(sources, texts, strict=True)), dropout_samples=dropout_samples, seed=seed
+    )
+    return [
+        Judged(text, likelihood, scores["chrf"])
+        for source, text, likelihood, scores in zip(sources, texts, found, chrf, strict=True)
+        if source.strip()
+    ]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How a calibration does on translations that it has not seen."""
+
+    confidences: list[float]
+    good: list[bool]
+    chrf: list[float]
+
+    @classmethod
+    def of(cls, calibration: Calibration, judged: Sequence[Judged]) -> "Measured":
+        """Applies a calibration to translations."""
+        confidences = [calibration.confidence(each.likelihood.tokens, each.likelihood.samples) for each in judged]
+        chrf = [each.chrf for each in judged]
+        return cls(confidences, [each >= calibration.threshold for each in chrf], chrf)
+
+    def summary(self) -> dict:
+        """What is worth writing down, all of it measured on these translations."""
+        bins = reliability(self.confidences, self.good)
+        _, risks = risk_coverage(self.confidences, self.good)
+        return {
+            "sentences": len(self.good),
+            "good": float(np.mean(self.good)),
+            "bins": len(bins),
+            "expected_calibration_error": calibration_error(bins),
+            "expected_calibration_error_by_chance": bins_by_chance(self.confidences)[0],
+            "pearson": pearson(self.confidences, self.chrf),
+            "spearman": spearman(self.confidences, self.chrf),
+            "area_under_risk_coverage": float(risks.mean()),
+        }
+
+
+def fitted(
+    judged: Sequence[Judged], *, threshold: float | None = GOOD, dropout_samples: int = 0, seed: int = 0
+) -> Calibration:
+    """Fits a calibration to translations.
+
+    Args:
+        judged: Those of [`judged_translations`].
+        threshold: The sentence chrF from which a translation is good; None: their median.
+        dropout_samples, seed: With which they were judged.
+
+    Raises:
+        ValueError: All of them are good, or none is.
+    """
+    names = [*SIGNALS] if dropout_samples else [*PLAIN_SIGNALS]
+    chrf = np.array([each.chrf for each in judged])
+    threshold = float(np.median(chrf)) if threshold is None else threshold
+    signals = [[log_signal(name, each.likelihood.tokens, each.likelihood.samples) for name in names] for each in judged]
+    try:
+        intercept, weights = fit_logistic(np.array(signals), chrf >= threshold)
+    except ValueError as error:
+        raise ValueError(
+            f"With a chrF of {threshold:g} as the threshold {error} of the {len(chrf):,} translations, and there is "
+            f"nothing to tell apart. Choose another --threshold: their median is {np.median(chrf):.1f}."
+        ) from error
+    return Calibration(threshold, intercept, dict(zip(names, weights.tolist(), strict=True)), dropout_samples, seed)
+
+
+def calibrate(
+    judged: Sequence[Judged],
+    *,
+    threshold: float | None = GOOD,
+    held_out: float = 0.5,
+    dropout_samples: int = 0,
+    seed: int = 0,
+    weights_sha256: str = "",
+    **record,
+) -> tuple[Calibration, Measured]:
+    """Fits a calibration to a part of the translations, drawn at random, and measures it on the rest.
+
+    Args:
+        judged, threshold, dropout_samples, seed: As for [`fitted`].
+        held_out: The share that it is measured on, above 0 and below 1.
+        weights_sha256: Of the model that made them.
+        **record: What else the calibration's `record` is to say.
+
+    Raises:
+        ValueError: There are too few translations, or as for [`fitted`].
+    """
+    if len(judged) < FEWEST:
+        raise ValueError(f"{len(judged)} sentences are too few to calibrate on: give {FEWEST}, or better a thousand.")
+    if not 0 < held_out < 1:
+        raise ValueError(f"The share that is held out must be above 0 and below 1, not {held_out:g}.")
+    order = np.random.default_rng(0).permutation(len(judged))
+    count = min(max(1, round(held_out * len(judged))), len(judged) - 2)
+    rest, chosen = ([judged[i] for i in part] for part in (order[:count], order[count:]))
+    found = fitted(chosen, threshold=threshold, dropout_samples=dropout_samples, seed=seed)
+    measured = Measured.of(found, rest)
+    [score] = score_translations(["a"], ["a"], ["chrf"], target_language="und")
+    record |= {
+        "chrf_signature": score.signature.removeprefix("nrefs:1|"),
+        "fitted_on": {"sentences": len(chosen), "good": float(np.mean([e.chrf >= found.threshold for e in chosen]))},
+        "held_out": measured.summary(),
+        "date": date.today().isoformat(),
+        "version": __version__,
+    }
+    return replace(found, weights_sha256=weights_sha256, record=record), measured

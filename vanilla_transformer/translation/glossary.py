@@ -1,0 +1,235 @@
+"""Glossaries: which terms of a line are to be translated how, and whether a translation does it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from os import PathLike
+
+from transformers import PreTrainedTokenizerBase
+
+from ..files import text_lines
+
+
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+# A word is letters and digits side by side; every other sign is one of its own.
+_LETTER = re.compile(f"[^\\W{_UNSPACED}]")
+_WORD = re.compile(rf"{_LETTER.pattern}+|\S")
+
+
+@dataclass(frozen=True)
+class Term:
+    """An entry of a glossary: what stands for `source` is one of `targets`; with none it is not to be translated."""
+
+    source: str
+    targets: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether only this spelling of capitals is meant: there is a capital behind the first letter."""
+        return any(letter.isupper() for letter in self.source[1:])
+
+
+@dataclass(frozen=True)
+class FoundTerm:
+    """A term in a line, at the characters from `start` to `end`; `text` is how it is written there."""
+
+    term: Term
+    start: int
+    end: int
+    text: str
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What is to be in the translation: one of these."""
+        return self.term.targets or (self.text,)
+
+
+@dataclass(frozen=True)
+class UsedTerm:
+    """A term of a line: as it stands in the source, what it may be in the translation, and which it is there.
+
+    `used` is None where the translation has none of them.
+    """
+
+    source: str
+    targets: tuple[str, ...]
+    used: str | None
+
+
+class Glossary:
+    """Terms and their translations.
+
+    A term is found in a line as whole words. Capitals do not matter, unless the term has one behind its first letter:
+    "apple" and "Apple" both find "Apple", and "iPhone" only "iPhone". Where terms overlap the longest counts; of two of
+    one length the one with such a capital.
+
+    Args:
+        entries: Pairs of a source term and its target: alternatives are separated by `|`; an empty or equal target, or
+            None, means that the term is to stay as it is.
+
+    Raises:
+        ValueError: A term is empty, or stands there twice.
+
+    Example:
+        >>> glossary = Glossary([("dog", "Hund|Hündin"), ("Anna", None)])
+        >>> [(found.text, found.targets) for found in glossary.find("Anna sees the dog.")]
+        [('Anna', ('Anna',)), ('dog', ('Hund', 'Hündin'))]
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, str | None]]):
+        self.terms: list[Term] = []
+        self._places: dict[str, str] = {}  # of terms, as they are looked for: where they were read
+        self._by_first_word: dict[str, list[tuple[list[str], Term]]] = {}
+        for number, (source, target) in enumerate(entries, start=1):
+            self._add(source, target, f"entry {number}")
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def _add(self, source: str, target: str | None, place: str) -> None:
+        """Takes an entry in; errors name the place."""
+        source = " ".join(source.split())
+        targets = [" ".join(each.split()) for each in (target or "").split("|")]
+        targets = () if targets in ([""], [source]) else tuple(dict.fromkeys(targets))
+        term = Term(source, targets)
+        if not source or "" in targets:
+            raise ValueError(f"Glossary, {place}: there is an empty {'source term' if not source else 'alternative'}.")
+        key = source if term.is_exact else source.lower()
+        if key in self._places:
+            raise ValueError(
+                f"Glossary, {place}: {source!r} is in {self._places[key]} already; give a term once, with its "
+                "alternatives separated by |."
+            )
+        self._places[key] = place
+        self.terms.append(term)
+        words = _spaced(source, list(_WORD.finditer(source)))
+        self._by_first_word.setdefault(words[0].lower(), []).append((words, term))
+
+    def find(self, line: str) -> list[FoundTerm]:
+        """The terms of a line, in their order; they do not overlap."""
+        found, words = [], list(_WORD.finditer(line))
+        for i, first in enumerate(words):
+            for wanted, term in self._by_first_word.get(first.group().lower(), ()):
+                there = words[i : i + len(wanted)]
+                written = _spaced(line, there)
+                if written == wanted or (
+                    not term.is_exact and [each.lower() for each in written] == [each.lower() for each in wanted]
+                ):
+                    start, end = first.start(), there[-1].end()
+                    found.append(FoundTerm(term, start, end, line[start:end]))
+        found.sort(key=lambda each: (each.start - each.end, not each.term.is_exact, each.start))
+        chosen: list[FoundTerm] = []
+        for each in found:
+            if all(each.end <= other.start or other.end <= each.start for other in chosen):
+                chosen.append(each)
+        return sorted(chosen, key=lambda each: each.start)
+
+    def constraints(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+        """What `generate` is to be given for a line, as one of `constraints`."""
+        return constraints_of(self.find(line), line, tokenizer)
+
+
+def _spaced(text: str, words: Sequence[re.Match]) -> list[str]:
+    """Neighbouring words of a text, each with a blank in front if there are any; the first one without."""
+    blanks = ["", *(" " * (a.end() < b.start()) for a, b in pairwise(words))]
+    return [blank + word.group() for blank, word in zip(blanks, words, strict=True)]
+
+
+def load_glossary(path: str | PathLike[str]) -> Glossary:
+    """Reads a glossary: lines of source term, tab, target term, and optionally a tab and `keep`.
+
+    The text is UTF-8. Blank lines and those that begin with `#` are left out. Several targets are separated by `|`.
+    With `keep`, an empty target or an equal one the term is to stay as it stands in the source.
+
+    Args:
+        path: A text file, which may be packed by gzip.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: A line has another form, or a term that an earlier one has. The line is named.
+    """
+    glossary = Glossary([])
+    for number, line in enumerate(text_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        place = f"{path}, line {number}"
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) not in (2, 3) or cells[2:] not in ([], [""], ["keep"]):
+            raise ValueError(
+                f"Glossary, {place}: {line!r:.100} is not a source term, a tab, its target term, and perhaps a tab and "
+                "the word keep."
+            )
+        source, target, *keep = cells
+        if keep == ["keep"] and target not in ("", source):
+            raise ValueError(f"Glossary, {place}: keep contradicts the target {target!r:.100}: leave out one of them.")
+        glossary._add(source, target, place)
+    return glossary
+
+
+def constraints_of(terms: Sequence[FoundTerm], line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+    """Token ids for each term: its targets, each as a word and, where it may begin a sentence, with a capital.
+
+    A tokenizer writes the space before a word with the word. Behind a quotation mark, a bracket or a hyphen there is
+    none, so where the term has one in the source it may stand without the space in the translation too.
+    """
+    behind_signs = {each.targets for each in terms if each.start and not line[each.start - 1].isspace()}
+    return [
+        [
+            ids
+            for target in _spellings(each.targets)
+            for ids in _token_ids(target, tokenizer, each.targets in behind_signs)
+        ]
+        for each in terms
+    ]
+
+
+def _spellings(targets: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(text for each in targets for text in (each, each[0].upper() + each[1:])))
+
+
+def _token_ids(text: str, tokenizer: PreTrainedTokenizerBase, behind_sign: bool) -> list[list[int]]:
+    def ids_of(text: str) -> list[int]:
+        return tokenizer(text_target=text, add_special_tokens=False).input_ids
+
+    found, sign = [ids_of(text)], ids_of("(")
+    if behind_sign and (longer := ids_of(f"({text}"))[: len(sign)] == sign:
+        found.append(longer[len(sign) :])
+    return found
+
+
+def used_terms(
+    terms: Sequence[FoundTerm], translation: str, tokenizer: PreTrainedTokenizerBase
+) -> tuple[UsedTerm, ...]:
+    """Which terms of a line a translation uses.
+
+    A target is used where it stands at the beginning of a word; the word may go on, with an ending. A term that is in
+    the line twice is to be in the translation twice.
+    """
+    taken: dict[tuple[str, ...], int] = {}  # the end of the last place of these targets
+    found = []
+    for each in terms:
+        spellings = [_as_written(target, tokenizer) for target in _spellings(each.targets)]
+        begin = taken.get(each.targets, 0)
+        places = [(start, -len(text), text) for text in spellings for start in _places(text, translation, begin)]
+        if places:
+            start, _, used = min(places)  # the first; of those that begin there the longest
+            taken[each.targets] = start + len(used)
+        found.append(UsedTerm(each.text, each.targets, used if places else None))
+    return tuple(found)
+
+
+def _as_written(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
+    """A text as the tokenizer gives it back: one that lower-cases all text knows no capitals."""
+    return tokenizer.decode(tokenizer(text_target=text).input_ids, skip_special_tokens=True)
+
+
+def _places(text: str, translation: str, begin: int) -> list[int]:
+    """Where a text stands in a translation at the beginning of a word."""
+    found, start = [], translation.find(text, begin)
+    while start >= 0:
+        if not start or not _LETTER.match(translation[start - 1]) or not _LETTER.match(text):
+            found.append(start)
+        start = translation.find(text, start + 1)
+    return found
