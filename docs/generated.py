@@ -34,6 +34,9 @@ PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 # What the page on Python shows beside them: useful, and documented where it lies.
 ALSO_DOCUMENTED = {
     "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
+    "vanilla_transformer.cleaning": (
+        "clean", "CleaningSettings", "CleaningReport", "Scoring", "check_pair", "dual_cross_entropy_scores",
+    ),
     "vanilla_transformer.data.augmentation": ("Augmentation",),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
     "vanilla_transformer.data.corpora": ("Corpus", "PairStream", "TextCorpus"),
@@ -53,7 +56,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
     "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
-}
+}  # fmt: skip
 
 _HEADINGS = {
     "model": "Models",

@@ -23,7 +23,10 @@ HEAVY = {
     "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "sentencex", "sklearn", "tensorboard", "torchvision",
 }  # fmt: skip
 
-EXTRAS = ["ctranslate2", "evaluate", "fastapi", "gradio", "onnx", "onnxruntime", "peft", "sentencepiece", "sentencex"]
+EXTRAS = [
+    "ctranslate2", "evaluate", "fastapi", "ftfy", "gradio", "onnx", "onnxruntime", "peft", "py3langid", "rensa",
+    "sentencepiece", "sentencex",
+]  # fmt: skip
 
 LOADED = """
 import sys, torch, transformers
@@ -128,12 +131,12 @@ FLOORS = [
     ["__main__", "cli", "command_line"],
     ["commands"],
     ["demo", "serving", "sharing"],
-    ["training"],
+    ["training", "cleaning"],
     ["run"],
     ["parsing", "translation", "plots", "attention"],
     ["export"],
     ["evaluation", "data"],
-    ["environment", "worker_processes", "device", "files", "signals", "hub", "model"],
+    ["environment", "worker_processes", "device", "resuming", "files", "signals", "hub", "model"],
 ]
 # A stair that goes up, and why.
 UPWARDS = {

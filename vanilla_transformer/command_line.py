@@ -13,11 +13,13 @@ from typing import Any
 from . import __version__
 from .commands.backtranslate import backtranslate
 from .commands.calibrate import calibrate
+from .commands.clean import clean
 from .commands.compare import compare
 from .commands.env import env
 from .commands.evalb import evalb
 from .commands.evaluate import evaluate
 from .commands.finetune import finetune
+from .commands.improve import improve
 from .commands.models import average, convert, export, tokenizer
 from .commands.parse import parse
 from .commands.plot import plot
@@ -30,8 +32,8 @@ from .commands.translate import score, translate
 
 
 COMMANDS = (
-    recipes, prepare, train, finetune, translate, backtranslate, score, evaluate, compare, calibrate, parse, evalb,
-    tokenizer, average, convert, export, publish, plot, demo, serve, env,
+    recipes, clean, prepare, train, finetune, improve, translate, backtranslate, score, evaluate, compare, calibrate,
+    parse, evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
 # Parameters that take the words that are no options of the command itself.
 _THE_REST = ("overrides", "more_options")

@@ -27,7 +27,9 @@ except ImportError:  # not on Windows
     fcntl = None
 
 
-def text_lines(*paths: str | PathLike[str], digests: dict[Path, str] | None = None) -> Iterator[str]:
+def text_lines(
+    *paths: str | PathLike[str], digests: dict[Path, str] | None = None, errors: str = "strict"
+) -> Iterator[str]:
     r"""Reads the lines of UTF-8 text files, one file after the other.
 
     A byte-order mark at a file's beginning is no text.
@@ -36,6 +38,7 @@ def text_lines(*paths: str | PathLike[str], digests: dict[Path, str] | None = No
     Args:
         *paths: Files of plain text, or gzip if their name ends in `.gz`.
         digests: Gets the SHA-256 of each file once its end has been read.
+        errors: What becomes of bytes that are no UTF-8, as for `bytes.decode`.
 
     Returns:
         An iterator over the lines, without their ends.
@@ -49,15 +52,15 @@ def text_lines(*paths: str | PathLike[str], digests: dict[Path, str] | None = No
             raise FileNotFoundError(f"there is no text file {str(path)!r}")
         if Path(path).is_dir():
             raise IsADirectoryError(f"{str(path)!r} is a folder; name a text file in it")
-    return (line for path in paths for line in _lines_of(Path(path), digests))
+    return (line for path in paths for line in _lines_of(Path(path), digests, errors))
 
 
-def _lines_of(path: Path, digests: dict[Path, str] | None) -> Iterator[str]:
+def _lines_of(path: Path, digests: dict[Path, str] | None, errors: str) -> Iterator[str]:
     try:
         with _Hashed(path) if digests is not None else path.open("rb") as raw:
             packed = raw if digests is None else io.BufferedReader(raw)
             with gzip.open(packed) if path.suffix == ".gz" else packed as file:
-                yield from decoded_lines(file, str(path))
+                yield from decoded_lines(file, str(path), errors)
             if digests is not None:
                 digests[path] = raw.digest.hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -77,15 +80,15 @@ class _Hashed(io.FileIO):
         return count
 
 
-def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of a binary stream as `text_lines` reads them; `name` is what errors call it."""
+def decoded_lines(file: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
+    """The lines of a binary stream as `text_lines` reads them; `name` is what messages call it."""
     for number, line in enumerate(file, start=1):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         if line.endswith(b"\n"):
             line = line[:-1].removesuffix(b"\r")
         try:
-            yield line.decode()
+            yield line.decode(errors=errors)
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{name}, line {number} is not UTF-8 ({error}); convert the file, e.g. with iconv"

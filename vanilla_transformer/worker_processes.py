@@ -4,14 +4,19 @@ import atexit
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import TypeVar
 
 from .signals import cleared_up, held_back, leave_signals_to_parent
+
+
+Item = TypeVar("Item")
 
 
 @contextmanager
@@ -72,6 +77,40 @@ def worker_processes(
             connection.close()
 
 
+def end_with_parent() -> None:
+    """Ends this process when its parent ends, for whatever reason, and whatever is being done here."""
+
+    def wait() -> None:
+        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def in_order(items: Iterable[Item], submit: Callable[[Item], Future], most: int) -> Iterator[tuple[Item, object]]:
+    """Every item with its result, in their order; `most` are under way at a time.
+
+    Raises:
+        ChildProcessError: A worker has died. The message says that the command can go on.
+    """
+    waiting: deque[tuple[Item, Future]] = deque()
+    try:
+        for item in items:
+            waiting.append((item, submit(item)))
+            if len(waiting) == most:
+                first, result = waiting.popleft()
+                yield first, result.result()
+        for first, result in waiting:
+            yield first, result.result()
+    except ChildProcessError as error:
+        raise ChildProcessError(f"{error} The same command goes on from what is complete.") from error
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _ask(idle: "SimpleQueue[Connection]", item):
     connection = idle.get()
     try:
@@ -88,12 +127,7 @@ def _ask(idle: "SimpleQueue[Connection]", item):
 
 def _serve(work: Callable, begin: Callable[[], None] | None, connection: Connection) -> None:
     leave_signals_to_parent()
-
-    def end_with_parent() -> None:  # for whatever reason it ends, and whatever is being done here
-        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     if begin is not None:
         begin()
     while True:

@@ -123,6 +123,13 @@ def turn(process: subprocess.Popen, name: str) -> float:
     return json.loads(answer)
 
 
+def environment_of(checkout: Path) -> dict[str, str]:
+    """In which a process has this checkout's package and one thread."""
+    if not (checkout / "vanilla_transformer").is_dir():
+        sys.exit(f"{checkout} is no checkout: it has no folder vanilla_transformer")
+    return os.environ | {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs=2, type=Path, help="the one to compare with, then the one to judge")
@@ -131,12 +138,9 @@ def main() -> None:
     args = parser.parse_args()
     processes = []
     for checkout in args.checkouts:
-        if not (checkout / "vanilla_transformer").is_dir():
-            parser.error(f"{checkout} is no checkout: it has no folder vanilla_transformer")
-        environment = os.environ | {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1"}
         words = [sys.executable, __file__, "serve", str(checkout)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(words, env=environment, **pipes))
+        processes.append(subprocess.Popen(words, env=environment_of(checkout), **pipes))
     try:
         print("| task | before | after | before / after |\n| --- | --- | --- | --- |", flush=True)
         for name in args.tasks:

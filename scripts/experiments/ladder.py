@@ -7,6 +7,10 @@ The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_e
 of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. What is done is not done again, and what was
 interrupted or killed goes on. All rungs get their first seed before any gets its second.
 
+A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
+them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
+in the rung's overrides. Its minutes include its teachers' and the translation's.
+
 Rungs are chosen on the validation set. Test sets are read only with --test: every run that is done and was not tested
 yet then translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of the
 published results. "Against the rung below" is the difference of the means of the seeds that both have, and the p-value
@@ -22,10 +26,10 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import yaml
@@ -45,13 +49,28 @@ RUNNING: list[subprocess.Popen] = []
 
 
 @dataclass(frozen=True)
+class Text:
+    """What teachers make of a text: a folder of pairs."""
+
+    name: str
+    text: str
+    teachers: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Rung:
-    """What a rung is trained with: the overrides of all rungs below it, and its own."""
+    """What a rung is trained with: the overrides and texts of all rungs below it, and its own."""
 
     name: str
     adds: str
     below: str | None = None
     overrides: dict = field(default_factory=dict)
+    texts: tuple[Text, ...] = ()
+
+    @property
+    def teachers(self) -> list[str]:
+        return list(dict.fromkeys(teacher for text in self.texts for teacher in text.teachers))
 
 
 def read_ladder(path: Path) -> dict[str, Rung]:
@@ -64,7 +83,14 @@ def read_ladder(path: Path) -> dict[str, Rung]:
         if below is not None and below not in rungs:
             raise SystemExit(f"{path}: {name} stands on {below}, which does not stand before it.")
         inherited = rungs[below].overrides if below else {}
-        rungs[name] = Rung(name, entry["adds"], below, inherited | entry.get("overrides", {}))
+        overrides = inherited | entry.get("overrides", {})
+        texts = tuple(
+            Text(text, made["of"], tuple(made["by"]), tuple(map(str, made.get("options", []))))
+            for text, made in entry.get("texts", {}).items()
+        )
+        rungs[name] = Rung(name, entry["adds"], below, overrides, (rungs[below].texts if below else ()) + texts)
+        if missing := set(rungs[name].teachers) - set(rungs):
+            raise SystemExit(f"{path}: {name} learns from {', '.join(sorted(missing))}, which must stand before it.")
     return rungs
 
 
@@ -75,35 +101,42 @@ def folder_of(output: Path, rung: Rung, seed: int) -> RunFolder:
     return RunFolder(output / rung.name / str(seed))
 
 
-def train(rung: Rung, seed: int, data: Path, output: Path, cores: "queue.Queue[int]") -> None:
-    """Trains on a core of its own. Raises CalledProcessError if that fails; the log beside the run says why."""
+def texts_of(output: Path, rung: Rung, seed: int) -> Path:
+    return output / rung.name / f"{seed}.texts"
+
+
+def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
+    """Makes a rung's texts and trains it. Raises CalledProcessError if that fails; the log beside the run says why."""
     folder = folder_of(output, rung, seed).path
+    texts = texts_of(output, rung, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for text in rung.texts:
+        models = [str(output / teacher / str(seed)) for teacher in text.teachers]
+        words = [
+            "--model",
+            *models,
+            "--input",
+            str(plain_or_packed(data / text.text)),
+            "--output",
+            str(texts / text.name),
+        ]
+        run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), core)
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
-    words = [word for name, value in overrides.items() for word in (f"--{name}", json.dumps(value).strip('"'))]
-    command = [
-        sys.executable,
-        "-m",
-        "vanilla_transformer",
-        "train",
-        RECIPE,
-        *words,
-        "--output",
-        str(folder),
-        "--resume",
-    ]
-    core = cores.get()
-    try:
-        with folder.with_suffix(".log").open("a") as log:
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-            RUNNING.append(process)
-            if hasattr(os, "sched_setaffinity"):
-                os.sched_setaffinity(process.pid, {core})
-            if process.wait():
-                raise subprocess.CalledProcessError(process.returncode, command)
-    finally:
-        cores.put(core)
+    values = {name: json.dumps(value).strip('"').replace("{texts}", str(texts)) for name, value in overrides.items()}
+    words = [word for name, value in values.items() for word in (f"--{name}", value)]
+    run(["train", RECIPE, *words, "--output", str(folder), "--resume"], folder.with_suffix(".log"), core)
+
+
+def run(words: Sequence[str], log: Path, core: int) -> None:
+    """Runs one of our commands on a core."""
+    command = [sys.executable, "-m", "vanilla_transformer", *words]
+    with log.open("a") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        RUNNING.append(process)
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process.pid, {core})
+        if process.wait():
+            raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def stop(number: int, frame) -> None:
@@ -118,22 +151,35 @@ def stop(number: int, frame) -> None:
 
 def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
     """Trains what is not done yet; says whether all of it succeeded."""
-    failed = 0
     jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
         cores.put(core)
+    running: dict[tuple[str, int], Future] = {}
+
+    def climb(rung: Rung, seed: int) -> None:
+        for teacher in rung.teachers:
+            if waiting := running.get((teacher, seed)):  # it stands before this rung, so it has a thread already
+                waiting.result()
+        core = cores.get()
+        try:
+            train(rung, seed, data, output, core)
+        finally:
+            cores.put(core)
+
+    succeeded = True
     with ThreadPoolExecutor(workers) as pool:
-        running = {pool.submit(train, rung, seed, data, output, cores): (rung, seed) for rung, seed in jobs}
-        for future, (rung, seed) in running.items():
+        for rung, seed in jobs:
+            running[rung.name, seed] = pool.submit(climb, rung, seed)
+        for (name, seed), future in running.items():
+            log = output / name / f"{seed}.log"
             try:
                 future.result()
-                print(f"{rung.name} seed {seed}: done", flush=True)
+                print(f"{name} seed {seed}: done", flush=True)
             except subprocess.CalledProcessError as error:
-                log = folder_of(output, rung, seed).path.with_suffix(".log")
-                print(f"{rung.name} seed {seed}: ended with {error.returncode}, see {log}", flush=True)
-                failed += 1
-    return not failed
+                print(f"{name} seed {seed}: `{error.cmd[3]}` ended with {error.returncode}, see {log}", flush=True)
+                succeeded = False
+    return succeeded
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -159,9 +205,17 @@ def paired_p(
     return found.randomization_p
 
 
-def minutes(folder: RunFolder) -> float:
-    """Of training on one core, without validation."""
+def training_minutes(folder: RunFolder) -> float:
+    """On one core, without validation."""
     return max(record.get("elapsed_seconds", 0) for record in folder.log_records()) / 60
+
+
+def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path) -> float:
+    """Of training and translating on one core, a rung's and its teachers'; not of validation."""
+    reports = texts_of(output, rung, seed).glob("*/*.report.json")
+    spent = sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
+    spent += sum(minutes(rungs, rungs[teacher], seed, output) for teacher in rung.teachers)
+    return spent + training_minutes(folder_of(output, rung, seed))
 
 
 def parameters(folder: RunFolder) -> int:
@@ -189,6 +243,8 @@ class Result:
 def results(rungs: dict[str, Rung], output: Path) -> dict[str, Result]:
     found = {}
     for name, rung in rungs.items():
+        if "data.source_language" in rung.overrides:  # a teacher of the other direction
+            continue
         folders = [RunFolder(path) for path in sorted((output / name).glob("*/")) if path.name.isdigit()]
         runs = {int(folder.path.name): folder for folder in folders if folder.scores.exists()}
         if runs:
@@ -200,7 +256,7 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def table(found: dict[str, Result], tests: Sequence[dict]) -> Iterator[str]:
+def table(rungs: dict[str, Rung], found: dict[str, Result], tests: Sequence[dict], output: Path) -> Iterator[str]:
     """Mean and standard deviation over the seeds."""
     names = sorted({test["test_set"] for test in tests})
     heads = ["rung", "adds", "parameters", "minutes", "seeds", "validation", "against the rung below", "p", *names]
@@ -209,9 +265,9 @@ def table(found: dict[str, Result], tests: Sequence[dict]) -> Iterator[str]:
     for name, result in found.items():
         below = found.get(result.rung.below)
         against = below and result.against(below)
-        folders = list(result.runs.values())
-        cells = [name, result.rung.adds, f"{parameters(folders[0]):,}"]
-        cells += [f"{statistics.mean(map(minutes, folders)):.0f}", str(len(folders)), spread(result.scores.values())]
+        spent = statistics.mean(minutes(rungs, result.rung, seed, output) for seed in result.runs)
+        cells = [name, result.rung.adds, f"{parameters(next(iter(result.runs.values()))):,}"]
+        cells += [f"{spent:.0f}", str(len(result.runs)), spread(result.scores.values())]
         cells += [f"{against[0]:+.2f}", f"{against[1]:.4f}"] if against else ["", ""]
         for test_set in names:
             values = [each["bleu"] for each in tests if (each["rung"], each["test_set"]) == (name, test_set)]
@@ -243,7 +299,8 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
             for test_set in names:
                 if (name, seed, test_set) in done:
                     continue
-                sources, references = (list(text_lines(file_of(data, test_set, language))) for language in ("en", "de"))
+                files = (plain_or_packed(data / f"{test_set}.{language}") for language in ("en", "de"))
+                sources, references = map(list, map(text_lines, files))
                 model, tokenizer = load_model(folder.path, "cpu")
                 score = bleu(translate(model, tokenizer, sources), references)
                 now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -254,9 +311,8 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
     return tests
 
 
-def file_of(data: Path, name: str, language: str) -> Path:
-    plain = data / f"{name}.{language}"
-    return plain if plain.exists() else plain.with_name(f"{plain.name}.gz")
+def plain_or_packed(path: Path) -> Path:
+    return path if path.exists() else path.with_name(f"{path.name}.gz")
 
 
 def main() -> None:
@@ -279,14 +335,20 @@ def main() -> None:
         parser.error(f"--workers must be at least 1, not {arguments.workers}")
     if not arguments.data.is_dir():
         parser.error(f"--data: there is no folder {arguments.data}")
-    chosen = [rungs[name] for name in wanted]
+    chosen = [rung for name, rung in rungs.items() if name in wanted]  # teachers first
+    for rung, seed in product(chosen, arguments.seeds):
+        for teacher in rung.teachers:
+            if teacher not in wanted and not folder_of(output, rungs[teacher], seed).scores.exists():
+                parser.error(
+                    f"--rungs: {rung.name} learns from {teacher}, which is not trained with seed {seed}: add it"
+                )
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
     for number, handler in before.items():
         signal.signal(number, handler)
     found = results(rungs, output)
     tests = test_once(found, arguments.data, output, arguments.test_sets) if arguments.test else []
-    print("\n".join(table(found, tests)))
+    print("\n".join(table(rungs, found, tests, output)))
     if arguments.picture and found:
         draw(found, arguments.picture)
     sys.exit(0 if succeeded else 1)

@@ -17,7 +17,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ladder import bleu, file_of, folder_of, minutes, paired_p, read_ladder, spread, stop, train_missing
+from ladder import (
+    bleu,
+    folder_of,
+    paired_p,
+    plain_or_packed,
+    read_ladder,
+    spread,
+    stop,
+    train_missing,
+    training_minutes,
+)
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.evaluation.robustness import CLEAN
@@ -34,7 +44,8 @@ METRIC = "sacrebleu"
 
 def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
     """Sources and references, as they are and in each form."""
-    sources, references = (list(text_lines(file_of(data, name, language))) for language in ("en", "de"))
+    files = (plain_or_packed(data / f"{name}.{language}") for language in ("en", "de"))
+    sources, references = map(list, map(text_lines, files))
     sets = {CLEAN: (sources, references)}
     for form in forms:
         changed = texts_in_form(form, references) if FORMS[form].both_sides else references
@@ -60,7 +71,7 @@ def table(texts: dict[str, dict[int, dict]], sets: dict, runs: dict[str, list[Ru
     """Of texts by rung, seed and form: a row for each form and rung."""
     baseline, *_ = texts
     for name, folders in runs.items():
-        took = statistics.mean(map(minutes, folders))
+        took = statistics.mean(map(training_minutes, folders))
         yield f"{name}: {took:.0f} minutes of training on one core, seeds {', '.join(map(str, texts[name]))}"
     yield "| form | model | BLEU | kept | against the first | p |\n| --- | --- | ---: | ---: | ---: | ---: |"
     for form, (_, references) in sets.items():

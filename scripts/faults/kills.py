@@ -1,6 +1,7 @@
 """Kills training at random moments and checks that, resumed, it ends as the run that nobody killed, bit for bit.
 
     python scripts/faults/kills.py --kills 50 --json kills.json
+    python scripts/faults/kills.py --kills 50 --text stream --processes 2
 
 A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL at a moment drawn
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
@@ -8,6 +9,11 @@ and so on until it has been trained; in the end it is compared with the unbroken
 there were enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the machine
 has to do. Few of them fall into the moments in which a checkpoint is saved or an old one removed: with
 `--around-saves` each kill waits for such a moment. (How many it then hits is in the figures.)
+
+All that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
+augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out what the paper
+does without. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
+memory or as a stream. Of two processes, which torchrun starts, a kill ends everything at once, or only one of them.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -17,18 +23,22 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
 import psutil
+import pyarrow
 import torch
+from pyarrow import parquet
 
+from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.run.folder import RunFolder
 
 
@@ -61,43 +71,96 @@ SETTINGS = {
     "training.predict_with_generate": "false",
     "decoding.num_beams": 1,
 }
+REGULARISED = {
+    "training.max_steps": 60,
+    "training.warmup_steps": 20,
+    "training.cooldown_steps": 30,
+    "training.eval_steps": 20,
+    **{f"model.{side}_layers": 2 for side in ("encoder", "decoder")},  # so that one can be skipped
+    **{f"model.{side}_layerdrop": 0.3 for side in ("encoder", "decoder")},
+    **{f"model.{name}_dropout": 0.1 for name in ("attention", "activation", "source_word", "target_word")},
+    "training.r_drop_alpha": 5,
+    "training.bpe_dropout": 0.1,
+    "training.augmentation": "{upper: 0.1, typos: 0.2, noise: 0.1}",
+    "training.gradient_accumulation_steps": 2,
+}
+# The second corpus is written into the folder of the runs.
+MIXTURE = "[{corpus: phrasebook:train:300}, {corpus: synthetic.parquet, weight: 0.5, tag: <bt>}]"
+STREAM = {"data.stream": "true", "data.buffer_pairs": 100}
+TEXTS = {"mixture": {"data.train": MIXTURE, **STREAM}, "memory": {}, "stream": STREAM}
 MODELS = ("averaged/model.safetensors", "best/model.safetensors", "ema/model.safetensors")
 
 
-def start(folder: Path, messages: TextIO) -> subprocess.Popen:
-    settings = [word for name, value in SETTINGS.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "vanilla_transformer.cli", "train", "phrasebook", "--output", folder, "--resume"]
-    return subprocess.Popen(
-        [*command, *settings],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=messages,
-    )
+@dataclass
+class Task:
+    """What is trained, and how it is killed."""
+
+    settings: dict
+    processes: int
+    around_saves: bool
+
+    def start(self, folder: Path, messages: TextIO) -> subprocess.Popen:
+        launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(self.processes), "-m"]
+        command = [sys.executable, "-m", *(launcher if self.processes > 1 else []), "vanilla_transformer"]
+        settings = [f"--{name}={value}" for name, value in self.settings.items()]
+        return subprocess.Popen(
+            [*command, "train", "phrasebook", "--output", folder, "--resume", *settings],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=messages,
+        )
+
+    def run(self, folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
+        """Starts or resumes a run and kills it at a moment; whether it was killed, its messages and its life."""
+        before, killed = unfinished(folder), False
+        messages = folder.with_suffix(".messages")
+        with messages.open("w", encoding="utf-8") as file:
+            process = self.start(folder, file)
+            family, life = [], 0.0
+            while process.poll() is None:
+                if len(family) < (3 if self.processes == 2 else 1):  # torchrun is one more
+                    family = family_of(process)
+                life = max(life, sum(map(processor_seconds, family)))
+                late = moment is not None and life >= moment
+                if late and not killed and not (self.around_saves and unfinished(folder) <= before):
+                    # The system counts in steps of 0.01 s, and a save with the removal after it takes some of them.
+                    time.sleep(random.random() * (0.05 if self.around_saves else 0.02))
+                    kill(process)
+                    killed = True  # what it has left of several processes ends by itself
+                time.sleep(0.0005 if self.around_saves else 0.005)
+        text = messages.read_text(encoding="utf-8")
+        if process.returncode != 0 and not killed:
+            sys.exit(f"{folder} could not go on:\n{text}")
+        return process.returncode != 0, text, life
 
 
-def run(folder: Path, moment: float | None = None, around_save: bool = False) -> tuple[bool, str, float]:
-    """Starts or resumes a run and kills it at a moment; whether it was killed, its messages and its life."""
-    before = unfinished(folder)
-    messages = folder.with_suffix(".messages")
-    with messages.open("w", encoding="utf-8") as file:
-        process = start(folder, file)
-        life = 0.0
-        while process.poll() is None:
-            with contextlib.suppress(psutil.Error):  # it has just ended
-                times = psutil.Process(process.pid).cpu_times()
-                life = times.user + times.system or life
-            if moment is not None and life >= moment and not (around_save and unfinished(folder) <= before):
-                # The system counts in steps of 0.01 s, and a save with the removal after it takes some of them.
-                time.sleep(random.random() * (0.05 if around_save else 0.02))
-                process.kill()
-                break
-            time.sleep(0.0005 if around_save else 0.002)
-        process.wait()
-    text = messages.read_text(encoding="utf-8")
-    if process.returncode not in (0, -signal.SIGKILL):
-        sys.exit(f"{folder} could not go on:\n{text}")
-    return process.returncode != 0, text, life
+def family_of(process: subprocess.Popen) -> list[psutil.Process]:
+    """The process, and what it has started."""
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        first = psutil.Process(process.pid)
+        return [first, *first.children(recursive=True)]
+    return []
+
+
+def processor_seconds(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        times = process.cpu_times()
+        return times.user + times.system
+    return 0.0
+
+
+def kill(process: subprocess.Popen) -> None:
+    """The process and what it has started, or by chance one of these alone."""
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(process.pid)
+        first.suspend()  # it might start another meanwhile
+        started = first.children(recursive=True)
+        victims = [random.choice(started)] if started and random.random() < 0.5 else [first, *started]
+        for victim in victims:
+            with contextlib.suppress(psutil.Error):
+                victim.kill()
+        first.resume()
 
 
 def unfinished(folder: Path) -> set[str]:
@@ -146,20 +209,18 @@ def result_of(folder: Path) -> dict:
     }
 
 
-def check_restart(messages: str, whole: list[str], killed: bool) -> int:
+def check_restart(messages: str, whole: list[str], killed: bool, max_steps: int) -> int:
     """The update that a session went on from, the last whole checkpoint's or 0; ends everything if it did not."""
     expected = int(whole[-1].split("-")[1]) if whole else 0
     found = re.search(r"^Going on from .*checkpoint-(\d+)\.$", messages, flags=re.MULTILINE)
     said = int(found[1]) if found else None
-    silent = killed or expected in (0, SETTINGS["training.max_steps"])  # killed before it spoke, or nothing to go on
+    silent = killed or expected in (0, max_steps)  # killed before it spoke, or nothing to go on
     if said != expected and not (said is None and silent):
         sys.exit(f"It had to go on from update {expected}, but:\n{messages}")
     return expected
 
 
-def crash(
-    folder: Path, kills: int, life: float, moments: random.Random, around_saves: bool
-) -> tuple[list[dict], list[int]]:
+def crash(task: Task, folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
     """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
     records, restarts = [], []
     while True:
@@ -167,9 +228,9 @@ def crash(
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
         started = time.time()
-        killed, messages, _ = run(folder, seconds, around_saves)
+        killed, messages, _ = task.run(folder, seconds)
         if records:
-            restarts.append(check_restart(messages, before, killed))
+            restarts.append(check_restart(messages, before, killed, task.settings["training.max_steps"]))
         if not killed:
             return records, restarts
         left = state_of(folder, started)
@@ -184,16 +245,24 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=1, help="decides when to kill")
     parser.add_argument("--around-saves", action="store_true", help="kill only while or after one is saved")
+    parser.add_argument("--plain", action="store_true", help="without what the paper does without")
+    parser.add_argument("--text", choices=TEXTS, default="mixture")
+    parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     options = parser.parse_args()
+    settings = SETTINGS | ({} if options.plain else REGULARISED) | TEXTS[options.text]
     moments, kills, runs = random.Random(options.seed), [], []
     with tempfile.TemporaryDirectory() as place:
-        _, _, life = run(Path(place, "unbroken"))
+        settings |= {"data.folder": place}
+        rows = pyarrow.Table.from_pylist(list(islice(phrasebook("train"), 400, 500)))
+        parquet.write_table(rows, Path(place, "synthetic.parquet"), row_group_size=20)
+        task = Task(settings, options.processes, options.around_saves)
+        _, _, life = task.run(Path(place, "unbroken"))
         expected = result_of(Path(place, "unbroken"))
         print(f"The unbroken run takes {life:.1f} s.", file=sys.stderr, flush=True)
         while len(kills) < options.kills:
             folder = Path(place, f"run-{len(runs) + 1}")
-            its_kills, restarts = crash(folder, options.kills - len(kills), life, moments, options.around_saves)
+            its_kills, restarts = crash(task, folder, options.kills - len(kills), life, moments)
             kills += its_kills
             found = result_of(folder)
             differs = [name for name in expected if found[name] != expected[name]]
@@ -208,6 +277,9 @@ def main() -> int:
         "unbroken_seconds": round(life, 1),
         "seed": options.seed,
         "only_around_saves": options.around_saves,
+        "plain": options.plain,
+        "text": options.text,
+        "processes": options.processes,
     }
     print("| run | kills | restarts from update | equal to the unbroken run |\n| --- | --- | --- | --- |")
     for r in runs:

@@ -1,8 +1,8 @@
-"""Bars of the scores of forms."""
+"""Bars of the scores of forms, and of counts."""
 
 import pytest
 
-from vanilla_transformer.plots import plot_forms
+from vanilla_transformer.plots import plot_counts, plot_forms
 
 from .conftest import assert_is_a_picture
 
@@ -18,3 +18,15 @@ def test_a_bar_per_form_and_system_with_its_share(path, panels):
     assert len({round(bar.get_y(), 6) for bar in axes.patches}) == 4
     with pytest.raises(ValueError, match="nothing to draw"):
         plot_forms({}, path, metric="chrf")
+
+
+def test_a_bar_per_kind_with_its_share(path, panels):
+    counts = {"empty": 5, "too_long": 0, "identical": 0, "score": 0}
+    plot_counts(counts, path, total=2000, xlabel="pairs dropped")
+    assert_is_a_picture(path)
+    [axes] = panels
+    assert [bar.get_width() for bar in axes.patches] == [5, 0, 0, 0]
+    assert [text.get_text() for text in axes.texts] == ["5 (0.2 %)", "0", "0", "0"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["empty", "too long", "identical", "score"]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plot_counts({}, path, total=1, xlabel="")

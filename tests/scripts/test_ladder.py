@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -47,6 +48,42 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
     path.write_text(yaml.safe_dump({"wider": RUNGS["wider"]}), encoding="utf-8")
     with pytest.raises(SystemExit, match="wider stands on today"):
         ladder.read_ladder(path)
+
+
+def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsys):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 40})
+    # Models that have learned nothing end few translations by themselves: of samples some do.
+    options = ["--sample", "--max-tokens", 250, "--max-length-ratio", 100]
+    pair = {"data.source_language": "de", "data.target_language": "en"}
+    files = {f"data.{name}": [f"{file}.de", f"{file}.en"] for name, file in (("train", "train"), ("validation", "val"))}
+    forward = {"of": "val.en", "by": ["today"], "options": ["--forward", *options]}
+    backward = {"of": "val.de", "by": ["other"], "options": options}
+    corpora = [{"corpus": ["train.en", "train.de"]}]
+    corpora += [{"corpus": [f"{{texts}}/{name}/val.{side}.gz" for side in ("en", "de")]} for name in ("f", "b")]
+    rungs = {
+        "today": {"adds": "nothing", "overrides": SMALL},
+        "other": {"adds": "the other direction", "overrides": SMALL | pair | files},
+        "taught": {
+            "below": "today",
+            "adds": "teachers",
+            "texts": {"f": forward, "b": backward},
+            "overrides": {"data.train": corpora},
+        },
+    }
+    (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs, sort_keys=False), encoding="utf-8")
+    words = ["ladder.py", "--data", data, "--output", tmp_path / "runs", "--ladder", tmp_path / "ladder.yaml"]
+    words += ["--workers", "2", "--rungs"]
+    for names, code in ((["taught"], 2), (["taught", "today", "other"], 0)):
+        monkeypatch.setattr(sys, "argv", [*map(str, words), *names])
+        with pytest.raises(SystemExit) as ended:
+            ladder.main()
+        assert ended.value.code == code
+    printed = capsys.readouterr()
+    assert "taught learns from today, which is not trained with seed 1" in printed.err
+    rows = [line.split(" | ")[0] for line in printed.out.splitlines() if line.startswith("| ")]
+    assert rows == ["| rung", "| ---", "| today", "| taught"]  # scores of another direction do not belong here
+    learned = yaml.safe_load((tmp_path / "runs/taught/1/recipe.yaml").read_text(encoding="utf-8"))
+    assert [Path(each["corpus"][0]).name for each in learned["data"]["train"]] == ["train.en", "val.en.gz", "val.en.gz"]
 
 
 def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):

@@ -35,7 +35,8 @@ PAGES = [
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
-            "own-data", "little-text", "parse", "dirty-data", "robust", "many-gpus", "resume-and-crashes", "memory",
+            "own-data", "little-text", "parse", "dirty-data", "clean-a-corpus", "robust", "many-gpus",
+            "resume-and-crashes", "memory",
             "translate-files", "terms", "text-in-one-language", "speed-up-translation", "serve", "confidence",
             "evaluate-and-compare",
             "publish", "fine-tune", "convert-opus-mt", "read-attention", "classify",

@@ -231,6 +231,7 @@ def open_stream(
     folder: str | Path = ".",
     patience: float = 3600.0,
     begun: Mapping | None = None,
+    errors: str = "strict",
 ) -> PairStream:
     """Opens a corpus for reading a piece at a time.
 
@@ -240,6 +241,7 @@ def open_stream(
         patience: See [`PairStream`]; for a corpus of the Hub.
         begun: Identity of a stream that this one goes on with. If it is of the same place on the Hub, its commit is
             read, whatever has been added there since.
+        errors: What becomes of bytes in text files that are no UTF-8, as for `bytes.decode`.
 
     Raises:
         FileNotFoundError: A file, a dataset or the commit to go on with is missing.
@@ -251,7 +253,11 @@ def open_stream(
     if not _is_parquet(where, folder):
         pairs_of(where, languages, folder)  # so that what is missing shows at once
         identity = _local_identity(where, languages, folder, {})
-        return PairStream(str(where), 1, lambda _: pairs_of(where, languages, folder), identity, False, patience=0.0)
+
+        def read_all(_) -> Iterator[Pair]:
+            return pairs_of(where, languages, folder, errors=errors)
+
+        return PairStream(str(where), 1, read_all, identity, False, patience=0.0)
     path = folder / where
     units = parquet_units(path, ROWS_PER_UNIT)
     return PairStream(

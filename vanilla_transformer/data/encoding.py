@@ -2,9 +2,8 @@
 
 import gc
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..worker_processes import worker_processes
+from ..worker_processes import in_order, worker_processes
 from .tokenizer import tag_ids
 
 
@@ -144,28 +143,12 @@ def encoded_in_workers(
     try:
         # What the parent has loaded is not searched for garbage again and again: a tenth of the time.
         with worker_processes(partial(_encode_chunk, tokenizer, limits), workers, begin=gc.freeze) as submit:
-            yield _in_order(chunks, submit, 4 * workers)
+            yield in_order(chunks, lambda chunk: submit(chunk.pairs), 4 * workers)
     finally:
         if before is None:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = before
-
-
-def _in_order(
-    chunks: Iterable[Chunk], submit: Callable[..., Future], most: int
-) -> Iterator[tuple[Chunk, EncodedChunk]]:
-    waiting: deque = deque()
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, submit(chunk.pairs)))
-            if len(waiting) == most:
-                chunk, encoding = waiting.popleft()
-                yield chunk, encoding.result()
-        for chunk, encoding in waiting:
-            yield chunk, encoding.result()
-    except ChildProcessError as error:
-        raise ChildProcessError(f"{error} The same command goes on from what is complete.") from error
 
 
 def _encode_chunk(tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, pairs: list) -> EncodedChunk:

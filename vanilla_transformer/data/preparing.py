@@ -22,6 +22,7 @@ import numpy as np
 
 from ..files import alone_in, remove_leftovers, write_json, written_beside
 from ..signals import cleared_up
+from ..worker_processes import processors
 from .corpora import PairStream
 from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
 from .known_words import WordList
@@ -78,7 +79,7 @@ def prepare(
             (`ChildProcessError`). All three can be gone on from.
     """
     if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = processors()
     if min(workers, shard_pairs) < 1:
         raise ValueError(f"workers ({workers}) and shard_pairs ({shard_pairs}) must be at least 1.")
     output = Path(output)

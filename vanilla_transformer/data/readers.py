@@ -17,11 +17,12 @@ FORMS = (
 
 
 def pairs_of(
-    where, languages: tuple[str, str], folder: Path, digests: dict[Path, str] | None = None
+    where, languages: tuple[str, str], folder: Path, digests: dict[Path, str] | None = None, errors: str = "strict"
 ) -> Iterator[tuple[str, str]]:
     """The (source, target) pairs of a local corpus or the phrasebook, in their order, as `load_corpus` takes them.
 
-    `digests` gets the SHA-256 of each text file that has been read to its end.
+    `digests` gets the SHA-256 of each text file that has been read to its end. `errors` is as for `text_lines`; JSON
+    must be UTF-8.
 
     Raises:
         FileNotFoundError: A file is missing. Raised at once, before anything is read.
@@ -32,7 +33,7 @@ def pairs_of(
         if len(parts) != 2 or not all(isinstance(part, (str, Path)) for part in parts):
             raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
         paths = [_maybe_packed(folder / part) for part in where]
-        lines = [text_lines(path, digests=digests) for path in paths]
+        lines = [text_lines(path, digests=digests, errors=errors) for path in paths]
         if paths[0].samefile(paths[1]):
             raise ValueError(f"{paths[0]} is given as source and as target: give two files.")
         return _aligned(*paths, zip_longest(*lines))
@@ -46,10 +47,10 @@ def pairs_of(
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"{path} is of no known kind: give {FORMS}.")
-    lines = text_lines(path, digests=digests)
     if suffix == ".tsv":
-        return _tsv(path, languages, lines)
-    return (pair_of(row, languages, place) for place, row in json_rows(path, lines))
+        return _tsv(path, languages, text_lines(path, digests=digests, errors=errors))
+    rows = json_rows(path, text_lines(path, digests=digests))
+    return (pair_of(row, languages, place) for place, row in rows)
 
 
 def files_of(where, folder: Path) -> list[Path]:

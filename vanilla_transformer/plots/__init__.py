@@ -8,7 +8,7 @@ raises ValueError if there is nothing to draw.
 """
 
 from .attention import plot_attention_lines, plot_attention_maps, plot_attention_overview
-from .bars import plot_forms
+from .bars import plot_counts, plot_forms
 from .confidence import plot_confidence
 from .curves import plot_learning_curve, plot_positional_encoding, plot_runs, plot_schedule, plot_score_groups
 
@@ -18,6 +18,7 @@ __all__ = [
     "plot_attention_maps",
     "plot_attention_overview",
     "plot_confidence",
+    "plot_counts",
     "plot_forms",
     "plot_learning_curve",
     "plot_positional_encoding",

@@ -195,6 +195,17 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
         FileNotFoundError: There is no such recipe; the message names those there are.
         ValueError: A field is unknown (the message names the nearest known one), missing, or of the wrong kind.
     """
+    return load_recipe_with(name_or_path, overrides)[0]
+
+
+def load_recipe_with(
+    name_or_path: str | Path, overrides: Mapping[str, str] | None = None, **sections: type
+) -> tuple[Recipe, ...]:
+    """Reads a recipe as `load_recipe` does, and with it sections that are no part of the run.
+
+    Args:
+        **sections: By name the dataclass that the section becomes. Of those in `SECTIONS_APART` the others are skipped.
+    """
     path = find_recipe(str(name_or_path))
     try:
         if (size := path.stat().st_size) > _MOST_BYTES:
@@ -203,11 +214,18 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
         if not isinstance(content, dict):
             raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
         for name, text in (overrides or {}).items():
-            _override(content, name, text)
-        return _checked("", content, Recipe)
+            if sections or name.partition(".")[0] not in SECTIONS_APART:
+                _override(content, name, text)
+            else:
+                raise ValueError(f"{name} is of the command {name.partition('.')[0]} alone")
+        apart = {name: content.pop(name, None) for name in SECTIONS_APART}
+        found = [_checked(name, apart[name] or {}, kind) for name, kind in sections.items()]
+        return _checked("", content, Recipe), *found
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"Recipe {path.name}: {error}") from error
 
+
+SECTIONS_APART = ("improve",)  # of the command of that name; others may be given the same file
 
 # Recipes come from strangers too, with a model of the Hub: none may take long to read, or much room in a message.
 _MOST_BYTES = 1_000_000

@@ -30,6 +30,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..data.encoding import PairLimits
 from ..files import alone_in, named_in_errors, read_json, remove_leftovers, text_lines, write_json
+from ..resuming import check_begun_with, check_digest, check_free
 from .decoding import Decoding, Hypothesis
 from .lines import in_blocks, one_line
 from .sentences import Model, translate_lines
@@ -218,57 +219,20 @@ def _opened(path: Path, begun_with: dict, sides: list[Path]) -> SyntheticReport:
     """How far the work is, if it was begun with the same; a new report where there is none."""
     if not path.exists():
         for side in sides:
-            _check_free(side)
+            check_free(side)
         report = SyntheticReport(begun_with)
         report.save(path)
         return report
     report = SyntheticReport.load(path)
-    before, now = dict(_facts(report.begun_with)), dict(_facts(begun_with))
-    for name in now | before:
-        if before.get(name) != now.get(name) and not name.endswith(".path"):
-            raise ValueError(
-                f"{path} was begun with {name} = {before.get(name)}, not {now.get(name)}: give the same again, or "
-                "choose another folder."
-            )
+    check_begun_with(path, report.begun_with, begun_with)
     if report.complete:
         for side in sides:
-            _check_digest(side, report.files[side.name])
+            check_digest(side, report.files[side.name])
     return report
-
-
-def _facts(content, name: str = "") -> Iterator[tuple[str, object]]:
-    """All that is in a nested record, by dotted name."""
-    if isinstance(content, (dict, list)):
-        entries = content.items() if isinstance(content, dict) else enumerate(content, start=1)
-        for key, value in entries:
-            yield from _facts(value, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, content
 
 
 def _unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name}.unfinished")
-
-
-def _check_free(path: Path) -> None:
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: move it elsewhere, or choose another folder.")
-
-
-def _check_digest(path: Path, entry: dict) -> "hashlib._Hash":
-    """The running digest of what was written to a file; ValueError if that is not what it begins with."""
-    digest = hashlib.sha256()
-    remedy = "Remove it and its report to begin anew."
-    if not path.is_file():
-        raise ValueError(f"{path} is missing. {remedy}")
-    with path.open("rb") as file:
-        left = entry["bytes"]
-        while block := file.read(min(left, 1 << 20)):
-            digest.update(block)
-            left -= len(block)
-    if left or digest.hexdigest() != entry["sha256"]:
-        raise ValueError(f"{path} is damaged: its content is not what was written. {remedy}")
-    return digest
 
 
 class _GrowingFile:
@@ -301,11 +265,11 @@ def _growing(path: Path, entry: dict | None) -> Iterator[_GrowingFile]:
     if entry["bytes"] and not place.exists() and path.exists():
         place = path  # everything was done, and this file had its name already
     else:
-        _check_free(path)
+        check_free(path)
     with named_in_errors(place):
         if not entry["bytes"]:
             place.touch()
-        digest = _check_digest(place, entry)
+        digest = check_digest(place, entry)
         with place.open("r+b") as file:
             file.truncate(entry["bytes"])
             file.seek(entry["bytes"])

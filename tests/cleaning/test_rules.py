@@ -1,0 +1,107 @@
+"""The rules of a pair, one case each and its good neighbour; mending; languages and scripts."""
+
+import pickle
+
+import pytest
+from datasets import Dataset
+
+from vanilla_transformer.cleaning.languages import is_identified, odds_of_another, share_of_other_scripts
+from vanilla_transformer.cleaning.rules import REASONS, RULES, CleaningSettings, check_pair, mend
+
+
+SETTINGS = CleaningSettings("en", "de", max_characters=200)
+GOOD = ("The old dog sleeps in the warm kitchen.", "Der alte Hund schläft in der warmen Küche.")
+# Of each rule a pair that it drops, and one like it that is kept.
+CASES = {
+    "empty": ((GOOD[0], " \u3000"), GOOD),
+    "too_long": ((GOOD[0] * 6, GOOD[1] * 6), GOOD),
+    "broken_encoding": ((GOOD[0], "Der alte Hund schl\ufffdft in der K\ufffdche."), GOOD),
+    "numbers_or_markup": (("12.30 | 14.50 | 99", "<td class='x'>12.30</td>"), ("It is 8:30.", "Es ist 8:30 Uhr.")),
+    "identical": ((GOOD[1], GOOD[1].upper()), GOOD),
+    "length_ratio": ((GOOD[0], "Der Hund."), ("I do.", "Ja, ich auch.")),
+    "addresses_differ": (
+        (f"{GOOD[0]} http://a.org/1", f"{GOOD[1]} http://a.org/2"),
+        (f"{GOOD[0]} http://a.org/1", f"{GOOD[1]} (http://a.org/1)"),
+    ),
+    "numbers_differ": (
+        ("The 50 dogs sleep in 3 kitchens.", "Die 50 Hunde schlafen in 4 Küchen."),
+        ("There were 50,000 dogs and 3 cats.", "Da waren 50.000 Hunde und drei Katzen."),
+    ),
+    "source_script": (
+        ("Старая собака спит в тёплой кухне.", GOOD[1]),
+        ("The dog is called Жук.", "Der Hund heißt Жук."),
+    ),
+    "target_script": ((GOOD[0], "Старая собака спит в тёплой кухне."), GOOD),
+    "source_language": (("Le vieux chien dort dans la cuisine chaude.", GOOD[1]), GOOD),
+    "target_language": ((GOOD[0], "Le vieux chien dort dans la cuisine."), ("Hello Maria!", "Hallo Maria!")),
+}
+
+
+def test_each_rule_drops_its_case_and_keeps_the_neighbour():
+    assert CASES.keys() == RULES.keys()
+    assert list(REASONS)[: len(RULES)] == list(RULES)
+    for name, (bad, good) in CASES.items():
+        assert check_pair(*bad, SETTINGS)["reason"] == name
+        assert check_pair(*good, SETTINGS)["reason"] is None, name
+        assert check_pair(*bad, CleaningSettings("en", "de", 200, skip=(name,)))["reason"] != name
+
+
+def test_what_can_be_mended_is():
+    latin = "schöne Grüße".encode("latin-1").decode(errors="surrogateescape")
+    cases = {
+        "plain text": "plain text",
+        "schÃ¶ne GrÃ¼ÃŸe": "schöne Grüße",
+        "schÃƒÂ¶n": "schön",
+        latin: "schöne Grüße",
+        "\x96 nein".encode("latin-1").decode(errors="surrogateescape"): "– nein",
+        "Max &amp; Moritz &quot;hier&quot;": 'Max & Moritz "hier"',
+        " a\r\nb\u2028c\td ": "a b c d",
+        "a\u200b\ufeff\x07b": "ab",
+        "„Straße“ – 日本語 🎉 naïve Ã": "„Straße“ – 日本語 🎉 naïve Ã",
+    }
+    for text, expected in cases.items():
+        assert mend(text) == expected
+        assert mend(expected) == expected
+    lost = b"\x81\x8d \xff".decode(errors="surrogateescape")
+    assert check_pair(GOOD[0], f"{GOOD[1]} {lost}", SETTINGS)["reason"] == "broken_encoding"
+
+
+def test_languages_and_scripts():
+    assert odds_of_another(GOOD[0], "en") == odds_of_another(GOOD[0].upper(), "en_GB") == 1
+    assert odds_of_another(GOOD[0], "de") > 100
+    for text, code, share in (
+        ("Собака спит", "ru", 0),
+        ("Собака dog", "ru", 3 / 9),
+        ("犬が眠る ラーメン", "ja", 0),
+        ("犬 dog", "zh", 3 / 4),
+        ("개가 잔다", "ko", 0),
+        ("Ｄｏｇ", "en", 0),
+        ("собака", "shp", 0),
+        ("123 !?", "en", 0),
+    ):
+        assert share_of_other_scripts(text, code) == pytest.approx(share), text
+    assert is_identified("pt_BR")
+    assert not is_identified("shp")
+    assert check_pair("Собака спит", "The dog sleeps.", CleaningSettings("shp", "en"))["reason"] is None
+
+
+def test_datasets_run_the_rules_in_several_processes():
+    pairs = [GOOD, *(bad for bad, _ in CASES.values())] * 3
+    rows = Dataset.from_dict({"en": [pair[0] for pair in pairs], "de": [pair[1] for pair in pairs]})
+    options = {"input_columns": ["en", "de"], "fn_kwargs": {"settings": SETTINGS}, "num_proc": 2}
+    checked = rows.map(check_pair, **options)
+    assert list(checked["reason"]) == [None, *CASES] * 3
+    assert checked.filter(lambda reason: reason is None, input_columns="reason")["target"][:] == [GOOD[1]] * 3
+    assert pickle.loads(pickle.dumps(check_pair)) is check_pair
+
+
+def test_settings_that_make_no_sense():
+    for values, message in (
+        ({"target_language": "en"}, "both 'en'"),
+        ({"source_language": "../x"}, "'../x' is no language code"),
+        ({"max_length_ratio": float("nan")}, "max_length_ratio must be at least 1 and finite, not nan"),
+        ({"max_target_repeats": 0}, "max_target_repeats must be at least 1"),
+        ({"skip": ("lenght_ratio",)}, "no rule 'lenght_ratio': choose from empty, "),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CleaningSettings(**{"source_language": "en", "target_language": "de", **values})

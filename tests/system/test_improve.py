@@ -1,0 +1,153 @@
+"""The command improve: its stages, what it refuses, and a whole chain that is killed again and again."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import islice
+
+import pytest
+import yaml
+
+from vanilla_transformer.command_line import run_command
+from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.improving import ImproveSettings, stages_of
+from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
+
+
+def recipe_of(folder, **improve):
+    content = {
+        "data": {
+            "source_language": "en",
+            "target_language": "de",
+            "train": "phrasebook:train:3000",
+            "validation": "phrasebook:validation:40",
+            "test": {"phrasebook": "phrasebook:test:10"},
+        },
+        "tokenizer": {"vocab_size": 600},
+        "model": {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+        | {
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in (("attention_heads", 2), ("ffn_dim", 64))
+        },
+        "training": {"max_tokens": 512, "max_steps": 80, "warmup_steps": 20, "eval_steps": 20, "save_steps": 20}
+        | {"average_last": 2, "noam_factor": 0.5, "seed": 5, "logging_steps": 20},
+        "decoding": {"num_beams": 1, "max_length_offset": 20},
+        "evaluation": {"metrics": ["chrf"]},
+        "improve": improve,
+    }
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def test_each_stage_learns_from_those_before_it(tmp_path):
+    path = recipe_of(
+        tmp_path,
+        target_text="news.de.gz",
+        source_text="web.en.txt",
+        teachers=3,
+        student={"model": {"decoder_layers": 2}},
+    )
+    recipe, settings = load_recipe_with(path, improve=ImproveSettings)
+    stages = list(stages_of(tmp_path / "out", recipe, settings))
+    names = ["first", "reverse", "back", "teacher-1", "teacher-2", "teacher-3", "distilled", "distilled", "student"]
+    assert [stage.name for stage in stages] == [*names, "export"]
+    words = {stage.name: " ".join(stage.words) for stage in stages}
+    assert "--forward" in words["distilled"]
+    assert "--forward" not in words["back"]
+    assert "/out/reverse --input news.de.gz" in words["back"]
+    assert [stage.product.name for stage in stages if stage.name == "distilled"] == [
+        "train.report.json",
+        "web.report.json",
+    ]
+
+    trained = {}
+    for stage in stages:
+        if stage.words[0] == "train":
+            overrides = dict(zip(stage.words[5::2], stage.words[6::2], strict=True))
+            trained[stage.name] = load_recipe(
+                path, {name.removeprefix("--"): value for name, value in overrides.items()}
+            )
+    assert trained["reverse"].data.source_language == "de"
+    assert trained["reverse"].data.train[0].endswith("out/pairs/train.de.gz")
+    assert not trained["reverse"].data.test
+    assert [trained[f"teacher-{number}"].training["seed"] for number in (1, 2, 3)] == [5, 6, 7]
+    assert [corpus.tag for corpus in trained["teacher-2"].data.mixture] == [None, "<bt>"]
+    assert len(trained["student"].data.mixture) == 2
+    assert trained["student"].model["decoder_layers"] == 2
+    assert trained["first"].model["decoder_layers"] == 1
+
+
+def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
+    recipe, settings = load_recipe_with(recipe_of(tmp_path, teachers=1, quantization=None), improve=ImproveSettings)
+    assert [stage.name for stage in stages_of(tmp_path, recipe, settings)] == [
+        "first",
+        "teacher-1",
+        "distilled",
+        "student",
+    ]
+
+
+def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
+    path = recipe_of(tmp_path)
+    for words, said in [
+        (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
+        (["--improve.teecher", "2"], "improve.teecher is unknown"),
+        (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
+        (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
+        (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
+        (["--improve.quantization", "int7"], "improve.quantization: choose of float32"),
+        (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
+    ]:
+        assert run_command(["improve", str(path), "--output", str(tmp_path / "out"), *words]) == 1
+        assert said in capsys.readouterr().err
+    assert run_command(["train", str(path), "--output", str(tmp_path / "run"), "--improve.teachers", "2"]) == 1
+    assert "improve.teachers is of the command improve alone" in capsys.readouterr().err
+
+
+def text_in_german(path, lines: int):
+    text = "".join(f"{pair['de']}\n" for pair in islice(phrasebook("test"), lines))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
+    text = text_in_german(tmp_path / "news.de.gz", 200)
+    path = recipe_of(tmp_path, target_text=str(text), student={"model": {"encoder_layers": 2}})
+    ends = {}
+    for name, kills in (("whole", 0), ("killed", 10)):
+        words = [sys.executable, "-m", "vanilla_transformer", "improve", path, "--output", tmp_path / name]
+        draw = random.Random(1)
+        for number in range(kills + 1):
+            process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            if number < kills:
+                time.sleep(draw.uniform(1, 25))
+                process.send_signal(draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+            out, err = process.communicate(timeout=900)
+            if process.returncode not in (0, 130, 143, -signal.SIGKILL):
+                pytest.fail(err[-3000:])
+        assert process.returncode == 0, err[-3000:]
+        account = json.loads((tmp_path / name / "account.json").read_text(encoding="utf-8"))
+        systems = account["systems"]
+        assert [row["system"] for row in systems] == ["first", "teacher-1", "ensemble", "student", "export"]
+        ends[name] = [(row["system"], row["score"], row["interval"], row["megabytes"]) for row in systems]
+        ends[name] += [
+            (tmp_path / name / run / "model.safetensors").read_bytes() for run in ("first", "teacher-2", "student")
+        ]
+        ends[name] += [(tmp_path / name / "export" / "model.bin").read_bytes()]
+    assert ends["whole"] == ends["killed"]
+    assert (tmp_path / "whole" / "account.png").stat().st_size > 5000
+    assert "| ensemble | " in out
+
+    again = [*words, "--improve.teachers", "3"]
+    refused = subprocess.run(list(map(str, again)), capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "was begun with improve.teachers = 2, not 3" in refused.stderr

@@ -1,0 +1,109 @@
+"""Runs of pairs whose sides do not belong together, as when a line is missing on one side.
+
+Each pair of some thousand that follow each other has three things: how far the ratio of its lengths is from the usual,
+whether both sides end in the same sign, and how well the words of one side go with those of the other. How often each
+combination x comes in pairs as they stand, and in pairs of sources and targets that are far from each other, gives
+
+    r(x) = log p(x | as they stand) / p(x | far apart)
+
+Its sum is lowest in runs of pairs that do not belong together, which two states find (Viterbi): a pair in the state
+"together" gains r(x), one in the state "apart" nothing, and a change of state costs `_CHANGE`. All of this is counted
+in the text itself, also which words go together: it needs no model and fits any two languages.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+
+LEAST_PAIRS = 500  # fewer do not show which words go together
+_CHANGE = 4.0  # nats, in and out again: more than two unusual pairs bring, less than four that do not belong together
+_MOST_WORDS = 8  # of a side, the rarest ones: what goes together is in the content words
+_WORD = re.compile(r"\w")
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # ideograms one by one
+
+
+def misaligned_runs(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
+    """Says of each pair whether it is in a run of such that do not belong together.
+
+    Args:
+        sources, targets: Some thousand texts that follow each other; with fewer than `LEAST_PAIRS` nothing is found.
+    """
+    count = len(sources)
+    if count < LEAST_PAIRS:
+        return [False] * count
+    lexicon = _Lexicon(sources, targets)
+    together, apart = (_features(sources, targets, lexicon, shift) for shift in (0, count // 2))
+    size = max(together.max(), apart.max()) + 1
+    counts = [np.bincount(each, minlength=size) + 1.0 for each in (together, apart)]
+    ratio = np.log(counts[0] / counts[0].sum()) - np.log(counts[1] / counts[1].sum())
+    return _apart(ratio[together].tolist())
+
+
+def _apart(gains: list[float]) -> list[bool]:
+    """The likelier of the two states of each pair, with all others."""
+    best = (0.0, -_CHANGE)  # of the ways that end together, and apart
+    changed: list[tuple[bool, bool]] = []
+    for gain in gains:
+        changed.append((best[1] - _CHANGE > best[0], best[0] - _CHANGE > best[1]))
+        best = (max(best[0], best[1] - _CHANGE) + gain, max(best[1], best[0] - _CHANGE))
+    state, states = best[1] > best[0], []
+    for change in reversed(changed):
+        states.append(state)
+        state ^= change[state]
+    return states[::-1]
+
+
+def _features(sources: Sequence[str], targets: Sequence[str], lexicon: "_Lexicon", shift: int) -> np.ndarray:
+    """A number (pairs,) for each source and the target `shift` behind it, the same where all three things are."""
+    lengths = [np.log([len(text) + 1 for text in side]) for side in (sources, targets)]
+    unlike = np.roll(lengths[1], -shift) - lengths[0] - np.median(lengths[1] - lengths[0])
+    ends = [np.array([_sign(text) for text in side]) for side in (sources, targets)]
+    words = np.array(lexicon.agreement(shift))
+    classes = np.minimum(np.abs(unlike) / 0.15, 4).astype(int), ends[0] == np.roll(ends[1], -shift)
+    return classes[0] * 16 + classes[1] * 8 + np.minimum(words * 16, 7).astype(int)
+
+
+def _sign(text: str) -> str:
+    last = text[-1:]
+    return "" if _WORD.match(last) else last
+
+
+class _Lexicon:
+    """Which words of sources come with which words of targets."""
+
+    def __init__(self, sources: Sequence[str], targets: Sequence[str]):
+        self.sources, self.source_counts = _rarest_words(sources)
+        self.targets, self.target_counts = _rarest_words(targets)
+        pairs = zip(self.sources, self.targets, strict=True)
+        self.together = Counter((word, other) for words, others in pairs for word in words for other in others)
+
+    def agreement(self, shift: int) -> list[float]:
+        """Of each source's words the mean Dice coefficient with what fits best in the target `shift` behind it.
+
+        A pair does not count for itself, or its rare words would always agree.
+        """
+        own, found = 0 if shift else 1, []
+        for number, words in enumerate(self.sources):
+            others = self.targets[(number + shift) % len(self.targets)]
+            total = 0.0
+            for word in words:
+                best = 0.0
+                for other in others:
+                    count = self.together.get((word, other), 0) - own
+                    if count > 0:
+                        among = self.source_counts[word] + self.target_counts[other] + 2 - 2 * own
+                        best = max(best, 2 * count / among)
+                total += best
+            found.append(total / max(1, len(words)))
+        return found
+
+
+def _rarest_words(texts: Sequence[str]) -> tuple[list[list[str]], Counter]:
+    """Of each text the rarest words of those that come again, and how often each comes."""
+    words = [sorted({word.casefold() for word in _WORDS.findall(text)}) for text in texts]
+    frequency = Counter(word for each in words for word in each)
+    again = [[word for word in each if frequency[word] > 1] for each in words]
+    return [sorted(each, key=frequency.__getitem__)[:_MOST_WORDS] for each in again], frequency

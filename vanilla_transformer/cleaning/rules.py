@@ -1,0 +1,235 @@
+"""What is wrong with a pair of texts that shows in the pair alone: the rules by name, and the mending before them."""
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .languages import odds_of_another, share_of_other_scripts
+
+
+@dataclass(frozen=True)
+class CleaningSettings:
+    """What the rules ask for.
+
+    Attributes:
+        source_language, target_language: Codes, say "en" and "pt_BR".
+        max_characters: Characters that a side may have.
+        max_length_ratio: How many times as long as the other a side may be. Four characters are added to both, for
+            short texts vary more; an ideogram or syllable of East Asia counts as three letters.
+        min_letters: Share of either side's characters that must be letters. Of markup and addresses half the
+            characters count.
+        language_odds: How many times likelier than its own a text must find another language to be dropped.
+        max_other_script: Share of letters that may be of other scripts than the language's.
+        max_target_repeats: Pairs of different sources that may have the same target.
+        skip: Names of rules that are not to be used.
+    """
+
+    source_language: str
+    target_language: str
+    max_characters: int = 1000
+    max_length_ratio: float = 2.5
+    min_letters: float = 0.4
+    language_odds: float = 10.0
+    max_other_script: float = 0.3
+    max_target_repeats: int = 5
+    skip: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.source_language == self.target_language:
+            raise ValueError(f"Source and target language are both {self.source_language!r}: give two different codes.")
+        for code in (self.source_language, self.target_language):
+            if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
+                raise ValueError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
+        for name, least in (
+            ("max_characters", 1),
+            ("max_length_ratio", 1),
+            ("language_odds", 1),
+            ("min_letters", 0),
+            ("max_other_script", 0),
+            ("max_target_repeats", 1),
+        ):
+            value = getattr(self, name)
+            if not least <= value < float("inf"):
+                raise ValueError(f"{name} must be at least {least} and finite, not {value:g}.")
+        if unknown := [name for name in self.skip if name not in REASONS]:
+            raise ValueError(f"There is no rule {unknown[0]!r}: choose from {', '.join(REASONS)}.")
+
+
+Test = Callable[[str, str, CleaningSettings], bool]
+
+# ------------------------------------------------------------------------------------------------------------- mending
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+_ENDS_OF_LINES = re.compile(r"\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
+
+
+def mend(text: str) -> str:
+    """The text as it was meant, in one line: mojibake, bytes of Windows-1252, HTML's entities and control characters.
+
+    Bytes that are no UTF-8 come as `surrogateescape` makes them. What cannot be mended stays, for a rule to find.
+    """
+    if text.isascii() and "&" not in text and text.isprintable():
+        return text.strip()
+    from ftfy import fix_encoding
+
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raw = text.encode(errors="surrogateescape")
+        try:
+            text = raw.decode("cp1252")
+        except UnicodeDecodeError:
+            return text
+    text = html.unescape(fix_encoding(text))
+    return _CONTROLS.sub("", _ENDS_OF_LINES.sub(" ", text)).strip()
+
+
+# ----------------------------------------------------------------------------------------------------------- the rules
+
+_MARKUP = re.compile(r"</?[A-Za-z!][^<>]*>|\{\{.*?\}\}|\[\[.*?\]\]")
+_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"')\]]+|[\w.+-]+@[\w-]+\.[\w.-]+\w")
+_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f ]\d+)*")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def _empty(source: str, target: str, settings: CleaningSettings) -> bool:
+    return not source.strip() or not target.strip()
+
+
+def _too_long(source: str, target: str, settings: CleaningSettings) -> bool:
+    return max(len(source), len(target)) > settings.max_characters
+
+
+def _broken_encoding(source: str, target: str, settings: CleaningSettings) -> bool:
+    return _is_broken(source) or _is_broken(target)
+
+
+def _is_broken(text: str) -> bool:
+    if text.isascii():
+        return False
+    from ftfy.badness import is_bad
+
+    no_text = ("Cc", "Cs", "Co")
+    return "\ufffd" in text or any(unicodedata.category(each) in no_text for each in text) or is_bad(text)
+
+
+def _numbers_or_markup(source: str, target: str, settings: CleaningSettings) -> bool:
+    return min(_share_of_letters(source), _share_of_letters(target)) < settings.min_letters
+
+
+def _share_of_letters(text: str) -> float:
+    """Of all characters but blanks; of markup and addresses half the characters count, as no letters."""
+    rest = _ADDRESS.sub("", _MARKUP.sub("", text))
+    letters = sum(unicodedata.category(each)[0] in "LM" for each in rest)
+    others = len("".join(rest.split())) - letters
+    return letters / max(1, letters + others + (len(text) - len(rest)) // 2)
+
+
+def _identical(source: str, target: str, settings: CleaningSettings) -> bool:
+    return plain(source) == plain(target)
+
+
+def plain(text: str) -> str:
+    """Letters and digits alone, in small letters: what two texts have in common that differ in nothing else."""
+    return _NO_WORD.sub(" ", text.casefold()).strip()
+
+
+def _length_ratio(source: str, target: str, settings: CleaningSettings) -> bool:
+    shorter, longer = sorted((_length(source) + 4, _length(target) + 4))
+    return longer > settings.max_length_ratio * shorter
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text) + 2 * sum(each >= "\u2e80" for each in text)
+
+
+def _source_script(source: str, target: str, settings: CleaningSettings) -> bool:
+    return share_of_other_scripts(source, settings.source_language) > settings.max_other_script
+
+
+def _target_script(source: str, target: str, settings: CleaningSettings) -> bool:
+    return share_of_other_scripts(target, settings.target_language) > settings.max_other_script
+
+
+def _source_language(source: str, target: str, settings: CleaningSettings) -> bool:
+    return odds_of_another(source, settings.source_language) > settings.language_odds
+
+
+def _target_language(source: str, target: str, settings: CleaningSettings) -> bool:
+    return odds_of_another(target, settings.target_language) > settings.language_odds
+
+
+def _addresses_differ(source: str, target: str, settings: CleaningSettings) -> bool:
+    return Counter(_ADDRESS.findall(source)) != Counter(_ADDRESS.findall(target))
+
+
+def _numbers_differ(source: str, target: str, settings: CleaningSettings) -> bool:
+    """Whether each side has a number that the other lacks: one that is missing may be written out there."""
+    ours, theirs = _numbers(source), _numbers(target)
+    return bool(ours - theirs) and bool(theirs - ours)
+
+
+def _numbers(text: str) -> Counter:
+    """The numbers of a text as their digits alone: 50,000 is 50.000."""
+    return Counter("".join(filter(str.isdigit, each)) for each in _NUMBER.findall(_ADDRESS.sub(" ", text)))
+
+
+# In the order in which they are asked: the quick ones first. The first that holds is the reason.
+RULES: dict[str, Test] = {
+    "empty": _empty,
+    "too_long": _too_long,
+    "broken_encoding": _broken_encoding,
+    "numbers_or_markup": _numbers_or_markup,
+    "identical": _identical,
+    "length_ratio": _length_ratio,
+    "addresses_differ": _addresses_differ,
+    "numbers_differ": _numbers_differ,
+    "source_script": _source_script,
+    "target_script": _target_script,
+    "source_language": _source_language,
+    "target_language": _target_language,
+}
+
+# Every reason to drop a pair: those of the rules above, and those that only its neighbours or the whole corpus show.
+REASONS = {
+    "empty": "a side is blank",
+    "too_long": "a side has more than `max_characters`",
+    "broken_encoding": "characters that no text has, or mojibake that cannot be mended",
+    "numbers_or_markup": "a side is mostly numbers, signs, tags or addresses",
+    "identical": "both sides are the same but for capitals and punctuation",
+    "length_ratio": "one side is more than `max_length_ratio` times as long as the other",
+    "addresses_differ": "the sides have different URLs or e-mail addresses",
+    "numbers_differ": "each side has a number that the other lacks",
+    "source_script": "the source is in another script",
+    "target_script": "the target is in another script",
+    "source_language": "the source is in another language",
+    "target_language": "the target is in another language",
+    "misaligned": "several pairs in a row do not belong together",
+    "repeated_pair": "the same pair came before",
+    "repeated_target": "the same target came `max_target_repeats` times before, with other sources",
+    "near_duplicate": "almost the same pair came before",
+    "score": "two models find that the sides do not belong together",
+}
+# In files a reason is its number here; 0: the pair is kept.
+NUMBERED = ("", *REASONS)
+
+
+def check_pair(source: str, target: str, settings: CleaningSettings) -> dict[str, str | None]:
+    """Mends a pair and asks the rules that need nothing but the pair.
+
+    It can be pickled and keeps nothing between calls: it is what `datasets.Dataset.map(num_proc=...)` and engines of
+    clusters run as they like. Rules for a language that py3langid does not know find nothing.
+
+    Args:
+        source, target: The texts as they were read; bytes that are no UTF-8 as `errors="surrogateescape"` gives them.
+        settings: Languages, limits and the rules to skip.
+
+    Returns:
+        `source` and `target`, mended, and `reason`: the first rule that holds, None if the pair is good.
+    """
+    source, target = mend(source), mend(target)
+    for name, holds in RULES.items():
+        if name not in settings.skip and holds(source, target, settings):
+            return {"source": source, "target": target, "reason": name}
+    return {"source": source, "target": target, "reason": None}

@@ -1,0 +1,132 @@
+"""How well the sides of a pair belong together, as two models find: dual conditional cross-entropy.
+
+Junczys-Dowmunt (2018, arXiv:1809.00197), with H(y | x) = -1/|y| sum_i log p(y_i | y_<i, x) in nats by a model from
+source to target, and H(x | y) by one of the other direction:
+
+    A(x, y) = |H(y | x) - H(x | y)| + (H(y | x) + H(x | y)) / 2        score = exp(-A), from 0 to 1, the best
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..files import replaced_path
+from .shards import ShardFiles
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which models score, and what a pair's score must be.
+
+    Attributes:
+        forward, backward: Run folders or models' folders: from source to target, and the other way.
+        keep_best: Share of the scored pairs to keep; None: `least` decides.
+        least: What the score must be; None: `keep_best` decides.
+        device: Where the models run, as for `load_model`.
+        batch_tokens: Padded target tokens scored at a time.
+    """
+
+    forward: str | Path
+    backward: str | Path
+    keep_best: float | None = None
+    least: float | None = None
+    device: str = "cpu"
+    batch_tokens: int = 2048
+
+    def __post_init__(self) -> None:
+        if (self.keep_best is None) == (self.least is None):
+            raise ValueError("Scores need one limit: give either keep_best, a share, or least, a score.")
+        for name in ("keep_best", "least"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, not {value:g}.")
+
+    def facts(self) -> dict:
+        """What decides the scores and what is kept."""
+        from ..run.digests import sha256_of_model
+        from ..run.loading import find_model
+
+        models = {
+            name: {"path": str(path), "sha256": sha256_of_model(find_model(path))}
+            for name, path in (("forward", self.forward), ("backward", self.backward))
+        }
+        limits = {"keep_best": self.keep_best, "least": self.least, "batch_tokens": self.batch_tokens}
+        return {**models, **limits, "device": self.device}
+
+
+def dual_cross_entropy_scores(
+    forward, backward, pairs: Sequence[tuple[str, str]], *, batch_tokens: int = 2048
+) -> np.ndarray:
+    """The score of each pair, float32 (pairs,), 0 to 1.
+
+    Args:
+        forward, backward: Each a model and its tokenizer, as `load_model` returns them.
+        pairs: Sources and targets.
+        batch_tokens: As for [`score_pairs`].
+    """
+    from ..translation import score_pairs
+
+    turned = [(target, source) for source, target in pairs]
+    entropies = [
+        -np.array([each.per_token for each in score_pairs(*model, some, batch_tokens=batch_tokens)])
+        for model, some in ((forward, pairs), (backward, turned))
+    ]
+    unlikeness = np.abs(entropies[0] - entropies[1]) + (entropies[0] + entropies[1]) / 2
+    return np.exp(-unlikeness).astype(np.float32)
+
+
+def score_shard(scoring: Scoring, folder: Path, shard: tuple[int, np.ndarray]) -> None:
+    """Scores those of a shard's pairs that are not dropped, bool (pairs,), and saves the scores."""
+    number, left = shard
+    files = ShardFiles.of(folder, number)
+    scores = np.full(len(left), np.nan, np.float32)
+    pairs = [row[2:4] for row, wanted in zip(files.read_pairs(), left, strict=True) if wanted]
+    if pairs:
+        scores[left] = dual_cross_entropy_scores(*_models(scoring), pairs, batch_tokens=scoring.batch_tokens)
+    with replaced_path(files.scores) as path, path.open("wb") as file:
+        np.save(file, scores)
+
+
+@lru_cache(maxsize=1)
+def _models(scoring: Scoring):
+    from ..run.loading import load_model
+
+    return [load_model(path, scoring.device) for path in (scoring.forward, scoring.backward)]
+
+
+def begin_scoring() -> None:
+    """For a worker process: one thread, so that the number of workers does not show in the scores."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def least_of_best(files: Sequence[Path], share: float) -> float:
+    """The least score of the best pairs of all, as many as are that share of them, in memory that does not grow.
+
+    The bits of a positive float32, read as a whole number, are in the order of the numbers: the first 16 are counted,
+    then of those with the right first 16 the others.
+    """
+    high, low = np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)
+    for path in files:
+        high += np.bincount(_bits(path) >> 16, minlength=1 << 16)
+    wanted = int(np.ceil(share * high.sum()))
+    if not wanted:
+        return 0.0
+    first = int(np.flatnonzero(high[::-1].cumsum()[::-1] >= wanted)[-1])
+    for path in files:
+        bits = _bits(path)
+        low += np.bincount(bits[bits >> 16 == first] & 0xFFFF, minlength=1 << 16)
+    wanted -= int(high[first + 1 :].sum())
+    second = int(np.flatnonzero(low[::-1].cumsum()[::-1] >= wanted)[-1])
+    return float(np.uint32(first << 16 | second).view(np.float32))
+
+
+def _bits(path: Path) -> np.ndarray:
+    scores = np.load(path)
+    return scores[~np.isnan(scores)].view(np.uint32).astype(np.int64)

@@ -1,0 +1,360 @@
+"""From parallel text to a small fast model: commands of ours one after the other, each with a folder of its own.
+
+    pairs      the training and validation text as files, cleaned if that is asked for
+    first      a model of it: what all this is to improve on
+    reverse    a model of the other direction
+    back       what that makes of text in the target language (Sennrich et al. 2016)
+    teacher-N  models of both, each with another seed
+    distilled  what the teachers, as an ensemble, make of the sources (Kim and Rush 2016)
+    student    a model of that, in the shape that the recipe names
+    export     the student for CTranslate2, in 8 bits
+
+Each command runs in a process of its own, which takes its memory with it. What is done is not done again, and what was
+interrupted goes on. At the end the models translate the validation set, and an account says what each has brought.
+"""
+
+import dataclasses
+import gzip
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from .data.corpora import load_corpus, naming_in_errors
+from .evaluation.scores import compare_systems, score_translations
+from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
+from .plots.bars import plot_account
+from .run.folder import MODEL_FILES, RunFolder
+from .run.loading import load_engine
+from .run.recipe import Recipe, load_recipe, load_recipe_with
+from .signals import first_signal
+from .translation import translate_lines
+from .worker_processes import end_with_parent
+
+
+logger = logging.getLogger(__name__)
+BACK_TRANSLATED = "<bt>"
+_SETS = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class ImproveSettings:
+    """The section `improve` of a recipe, which other commands skip.
+
+    Attributes:
+        target_text: File of text in the target language, to be translated back; null for none.
+        source_text: File of text in the source language, which the teachers translate for the student; null for none.
+        pairs_weight: How often each genuine pair comes, relative to each back-translated one.
+        teachers: Models in the ensemble. Their seeds are the recipe's and those after it.
+        student: Sections of the recipe with the fields in which the student differs: `{model: {decoder_layers: 2}}`.
+        quantization: How the student's weights are exported, as for the command `export`; null for no export.
+    """
+
+    target_text: str | None = None
+    source_text: str | None = None
+    pairs_weight: float = 1.0
+    teachers: int = 2
+    student: dict = field(default_factory=dict)
+    quantization: str | None = "int8"
+
+    def __post_init__(self):
+        if self.teachers < 1:
+            raise ValueError(f"improve.teachers must be at least 1, not {self.teachers}")
+        for section, fields in self.student.items():
+            if not isinstance(fields, dict) or section not in ("model", "training", "tokenizer", "decoding"):
+                raise ValueError(
+                    f"improve.student.{section}: give the student's fields by section, which is model, training, "
+                    "tokenizer or decoding, as in {model: {decoder_layers: 2}}"
+                )
+
+    @property
+    def student_fields(self) -> dict:
+        """The fields in which the student differs, by dotted name."""
+        return {
+            f"{section}.{name}": value for section, fields in self.student.items() for name, value in fields.items()
+        }
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command.
+
+    Attributes:
+        name: Of its folder.
+        words: The command line.
+        product: A file that is there when it is done; of JSON with a field `complete`, when that is true.
+    """
+
+    name: str
+    words: Sequence[str]
+    product: Path
+
+    @property
+    def done(self) -> bool:
+        if not self.product.exists():
+            return False
+        return not self.product.name.endswith(".report.json") or read_json(self.product)["complete"]
+
+
+@dataclass(frozen=True)
+class System:
+    """What is measured: the models that translate together, by one of two engines."""
+
+    name: str
+    models: Sequence[Path]
+    backend: str = "torch"
+
+    @property
+    def megabytes(self) -> float:
+        """Of the files that translation reads."""
+        files = [path for model in self.models for path in model.iterdir() if path.is_file()]
+        if self.backend == "torch":
+            files = [path for path in files if path.name in MODEL_FILES]
+        return sum(path.stat().st_size for path in files) / 1e6
+
+
+def improve(
+    recipe: str | Path, output: str | Path, overrides: Mapping[str, str] | None = None, *, device: str = "auto"
+) -> Path:
+    """Goes through all stages and writes the account: `account.md`, `account.json` and `account.png`.
+
+    Args:
+        recipe: Name of a recipe, or a YAML file, with an `improve` section or without.
+        output: Folder for all stages; a folder that was begun with the same recipe goes on.
+        overrides: As for `load_recipe`; also of the section `improve`.
+        device: As for `train` and `translate`.
+
+    Returns:
+        The account, as Markdown.
+
+    Raises:
+        ValueError: The recipe is wrong, or not the one that the folder was begun with; or a stage has failed.
+        FileExistsError: Another process is at work in the folder.
+        ImportError: CTranslate2 is to be exported to, and is not installed.
+    """
+    output = Path(output).resolve()
+    plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)
+    if plan.data.mixture:
+        raise ValueError("data.train: improve makes the mixture of corpora itself: give it one corpus.")
+    if settings.quantization is not None:
+        from .export.ctranslate2 import QUANTIZATIONS  # an extra that is better missed now than at the end
+
+        if settings.quantization not in QUANTIZATIONS:
+            raise ValueError(f"improve.quantization: choose of {', '.join(QUANTIZATIONS)}, not {settings.quantization}")
+    for name in ("target_text", "source_text"):
+        if (path := getattr(settings, name)) is not None:
+            text_lines(path)  # says now if there is no such file
+    plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
+    with alone_in(output):
+        _begin(output, plan, settings)
+        load_recipe(output / "recipe.yaml", _typed(settings.student_fields))
+        _write_pairs(output / "pairs", plan)
+        seconds = _go_through(list(stages_of(output, plan, settings)), output / "seconds.json", device)
+        return _account(output, plan, settings, seconds, device)
+
+
+def _go_through(stages: Sequence[Stage], record: Path, device: str) -> dict[str, float]:
+    """Runs what is not done; returns the seconds of each stage, but for what processes that were killed have spent."""
+    seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
+    for number, stage in enumerate(stages, start=1):
+        if stage.done:
+            continue
+        logger.info("Stage %d of %d: %s", number, len(stages), stage.name)
+        begun = time.monotonic()
+        try:
+            run_command(stage.words if stage.words[0] == "export" else [*stage.words, "--device", device])
+        finally:
+            seconds[stage.name] = seconds.get(stage.name, 0.0) + time.monotonic() - begun
+            write_json(record, seconds)
+    return seconds
+
+
+def run_command(words: Sequence[str]) -> None:
+    """Runs a command of ours in a process of its own, which ends with this one and gets the signals that this one gets.
+
+    Raises:
+        ValueError: It failed. It has said why.
+    """
+    process = get_context("spawn").Process(target=_command, args=(words,))
+    came: list[int] = []
+
+    def pass_on(number: int, frame) -> None:
+        came.append(number)
+        os.kill(process.pid, number)
+
+    with first_signal(pass_on):
+        process.start()
+        process.join()
+    if came:
+        signal.raise_signal(came[0])
+    if process.exitcode:
+        raise ValueError(f"`{' '.join(words[:2])}` has failed, see above; the same command goes on from there.")
+
+
+def _command(words: Sequence[str]) -> None:
+    """What the process of a command does."""
+    if hasattr(os, "setpgrp"):  # a terminal's Ctrl-C goes to the parent alone, which passes it on, once
+        os.setpgrp()
+    end_with_parent()
+    from .cli import main  # which imports this module
+
+    sys.argv[1:] = words  # runs keep the command that made them
+    sys.exit(main(list(words)))
+
+
+def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
+    """Keeps what the folder was begun with, or compares with that."""
+    path = output / "plan.json"
+    now = json.loads(json.dumps({**asdict(plan), "improve": asdict(settings)}))
+    if not path.exists():
+        if any(output.iterdir()):
+            raise FileExistsError(f"{output} has other files: choose another folder.")
+        write_json(path, now)
+        write_text(output / "recipe.yaml", plan.to_yaml())
+        return
+    before = read_json(path, "Restore it, or choose another folder.")
+    for section in now:
+        old, new = (
+            {"": each.get(section)} if not isinstance(now[section], dict) else each[section] for each in (before, now)
+        )
+        for name in old.keys() | new.keys():
+            if old.get(name) != new.get(name):
+                where = f"{section}.{name}".rstrip(".")
+                raise ValueError(
+                    f"{output} was begun with {where} = {old.get(name)!r}, not {new.get(name)!r}: give the same again, "
+                    "or choose another folder."
+                )
+
+
+def _write_pairs(folder: Path, plan: Recipe) -> None:
+    """Writes both sides of the training and the validation text to files of lines."""
+    folder.mkdir(exist_ok=True)
+    languages = plan.data.source_language, plan.data.target_language
+    for name in _SETS:
+        sides = [folder / f"{name}.{language}.gz" for language in languages]
+        if all(side.exists() for side in sides):
+            continue
+        with naming_in_errors(f"data.{name}"):
+            corpus = load_corpus(getattr(plan.data, name), *languages, folder=plan.data.folder)
+        for side, language in zip(sides, languages, strict=True):
+            with replaced_path(side) as path, gzip.GzipFile(path, "wb", mtime=0) as file:
+                for pair in corpus["translation"]:
+                    file.write(f"{pair[language]}\n".encode())
+
+
+def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator[Stage]:
+    """All commands in their order."""
+    languages = source, target = plan.data.source_language, plan.data.target_language
+
+    def training(name: str, overrides: Mapping) -> Stage:
+        words = [word for key, value in _typed(overrides).items() for word in (f"--{key}", value)]
+        run = RunFolder(output / name)
+        return Stage(
+            name, ["train", str(output / "recipe.yaml"), "--output", str(run.path), "--resume", *words], run.scores
+        )
+
+    def translating(
+        name: str, models: Sequence[str], text: str, language: str, *options: str
+    ) -> tuple[Stage, list[str]]:
+        """The stage, and the files that it makes."""
+        bare = Path(text).name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{language}")
+        words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
+        words += ["--output", str(output / name), *options]
+        stage = Stage(name, words, output / name / f"{bare}.report.json")
+        return stage, [str(output / name / f"{bare}.{each}.gz") for each in languages]
+
+    pairs, validation = ([str(output / "pairs" / f"{name}.{each}.gz") for each in languages] for name in _SETS)
+    yield training("first", {"data.train": pairs})
+    learned: list = pairs
+    if settings.target_text is not None:
+        directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
+        files = {"data.train": pairs[::-1], "data.validation": validation[::-1]}
+        yield training("reverse", directions | files)
+        stage, files = translating("back", ["reverse"], settings.target_text, target)
+        yield stage
+        learned = [
+            {"corpus": pairs, "weight": settings.pairs_weight},
+            {"corpus": files, "tag": BACK_TRANSLATED},
+        ]
+    teachers = [f"teacher-{number}" for number in range(1, settings.teachers + 1)]
+    for number, name in enumerate(teachers):
+        yield training(name, {"data.train": learned, "training.seed": plan.training.get("seed", 42) + number})
+    distilled = []
+    for text in filter(None, (pairs[0], settings.source_text)):
+        stage, files = translating("distilled", teachers, text, source, "--forward")
+        yield stage
+        distilled.append({"corpus": files})
+    yield training("student", {"data.train": distilled, **settings.student_fields})
+    if settings.quantization is not None:
+        words = ["export", str(output / "student"), "--output", str(output / "export")]
+        yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")
+
+
+def _typed(overrides: Mapping) -> dict[str, str]:
+    """Overrides as they are typed on a command line."""
+    return {name: json.dumps(value) for name, value in overrides.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------ account
+
+
+def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Mapping[str, float], device: str) -> Path:
+    """Lets the models translate the validation set, each once, and writes down what each stage has brought."""
+    source, target = plan.data.source_language, plan.data.target_language
+    lines, references = (list(text_lines(output / "pairs" / f"validation.{each}.gz")) for each in (source, target))
+    metric, translations, rows = plan.evaluation.metrics[0], {}, []
+    teachers = [output / f"teacher-{number}" for number in range(1, settings.teachers + 1)]
+    systems = [System("first", [output / "first"]), System("teacher-1", teachers[:1])]
+    systems += [System("ensemble", teachers)] * (len(teachers) > 1) + [System("student", [output / "student"])]
+    systems += [System("export", [output / "export"], "ctranslate2")] * (settings.quantization is not None)
+    for system in systems:
+        measured = output / f"{system.name}.translations.json"
+        if not measured.exists():
+            logger.info("%s translates the validation set.", system.name)
+            write_json(measured, _translate(system, lines, device))
+        found = read_json(measured, "Remove it: it is made again.")
+        texts = translations[system.name] = found["translations"]
+        [score] = score_translations(texts, references, [metric], target_language=target, resamples=1000)
+        row = {"system": system.name, "score": score.value, "interval": score.confidence, "signature": score.signature}
+        row |= {"megabytes": system.megabytes, "sentences_per_second": len(lines) / found["seconds"]}
+        if rows:
+            before = rows[-1]["system"]
+            pair = {name: translations[name] for name in (before, system.name)}
+            [test] = compare_systems(pair, references, [metric], target_language=target, resamples=2)
+            row |= {"against": before, "difference": test.difference, "p": test.randomization_p}
+        rows.append(row)
+    write_json(output / "account.json", {"metric": metric, "systems": rows, "seconds": dict(seconds)})
+    plot_account({row["system"]: row for row in rows}, output / "account.png", metric=metric)
+    write_text(output / "account.md", "\n".join(_report(rows, metric, seconds)) + "\n")
+    return output / "account.md"
+
+
+def _translate(system: System, lines: Sequence[str], device: str) -> dict:
+    """The translations, and the seconds that they took."""
+    model, tokenizer = load_engine(system.models, system.backend, device)
+    list(translate_lines(model, tokenizer, lines[:16]))  # the first batches of a process are slow
+    begun = time.monotonic()
+    texts = [best.text for best, *_ in translate_lines(model, tokenizer, lines)]
+    return {"seconds": time.monotonic() - begun, "translations": texts}
+
+
+def _report(rows: Sequence[Mapping], metric: str, seconds: Mapping[str, float]) -> Iterator[str]:
+    yield f"| model | {metric}, validation | against the one above | p | sentences a second | MB |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        score = f"{row['score']:.2f} ± {row['interval']:.2f}"
+        against = [f"{row['difference']:+.2f}", f"{row['p']:.4f}"] if "against" in row else ["", ""]
+        numbers = [f"{row['sentences_per_second']:,.0f}", f"{row['megabytes']:.1f}"]
+        yield f"| {' | '.join([row['system'], score, *against, *numbers])} |"
+    yield "\n± is half of the 95 % interval by bootstrap, p that of approximate randomisation."
+    yield f"The score's signature: {rows[0]['signature']}\n"
+    yield "| stage | minutes |"
+    yield "| --- | ---: |"
+    for stage, spent in seconds.items():
+        yield f"| {stage} | {spent / 60:.1f} |"
