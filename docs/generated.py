@@ -44,6 +44,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.forms": ("Form", "texts_in_form"),
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
+    "vanilla_transformer.data.terms": ("TermAnnotation", "TermLexicon", "learn_lexicon"),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.evaluation.robustness": ("FormScore", "scores_by_form"),

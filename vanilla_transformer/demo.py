@@ -15,6 +15,7 @@ import torch
 
 from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.data.known_words import UnknownWords
+from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, known_words_of, load_model
@@ -81,6 +82,7 @@ class Demo:
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
+        terms: str = "hard",
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
@@ -95,7 +97,8 @@ class Demo:
             seed: Makes the draws repeatable; 0: they are not.
             max_tokens: Tokens of a translation; 0: the model's own limit.
             wanted: How many translations.
-            glossary: Lines of source term, `=`, target term, for the beam search; see [`Glossary`].
+            glossary: Lines of source term, `=`, target term; see [`Glossary`].
+            terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -123,7 +126,7 @@ class Demo:
             if not all("=" in line for line in lines):
                 raise ValueError("Each line of the glossary is a source term, = and its target term.")
             entries = [line.partition("=")[::2] for line in lines]
-            options["glossary"] = Glossary(entries) if entries else None
+            options |= {"glossary": Glossary(entries) if entries else None, "terms": terms}
             [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
@@ -214,7 +217,8 @@ class Demo:
                     button = gradio.Button("Translate", variant="primary", elem_id="translate")
                     if self.examples:
                         gradio.Examples([[each] for each in self.examples], text, label="Examples")
-                    options = _options(settings.num_beams or 1, settings.length_penalty)
+                    knows_terms = self.tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+                    options = _options(settings.num_beams or 1, settings.length_penalty, knows_terms)
                 with gradio.Column():
                     best = gradio.Textbox(
                         label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
@@ -273,7 +277,7 @@ def _marked(translation: str, found: Likelihood) -> str:
     return "".join(parts) + escape(translation[end:])
 
 
-def _options(num_beams: int, length_penalty: float | None) -> list[gradio.components.Component]:
+def _options(num_beams: int, length_penalty: float | None, knows_terms: bool) -> list[gradio.components.Component]:
     """The options of `Demo.translate`, as they stand on the page."""
     wide = {"min_width": 240}  # two side by side on a screen, one on a telephone
     with gradio.Accordion("Options", open=False):
@@ -296,7 +300,9 @@ def _options(num_beams: int, length_penalty: float | None) -> list[gradio.compon
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
         info = "source = target, a line each; target1|target2: one of them; nothing behind the =: the term stays"
         glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary]
+        about = "hard: only translations with them are looked for; soft: the model reads them, and mostly follows"
+        terms = gradio.Radio(["hard", "soft"], value="hard", label="Terms", info=about, visible=knows_terms)
+    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

@@ -111,21 +111,21 @@ def translated(model, tokenizer, lines: list[str], **options) -> tuple[list[str]
     return [best.text for best, *_ in found], time.perf_counter() - begin
 
 
-def measured(model, tokenizer, lines, references, glossary, num_beams: int, rounds: int) -> Row:
-    """A row of the table; the two contestants take turns."""
+def measured(model, tokenizer, lines, references, glossary, num_beams: int, rounds: int, terms: str = "hard") -> Row:
+    """A row of the table; the two contestants take turns. The terms are hard or soft."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
     texts = {}
     for _ in range(rounds):
         for with_it in (False, True):
-            options = {"num_beams": num_beams, "glossary": glossary if with_it else None}
+            options = {"num_beams": num_beams, "glossary": glossary if with_it else None, "terms": terms}
             texts[with_it], taken = translated(model, tokenizer, lines, **options)
             seconds[with_it].append(taken)
     speed = {with_it: len(lines) / statistics.median(taken) for with_it, taken in seconds.items()}
-    terms, used_without, _ = shares(glossary, lines, texts[False], tokenizer)
+    number, used_without, _ = shares(glossary, lines, texts[False], tokenizer)
     _, used, whole = shares(glossary, lines, texts[True], tokenizer)
     bleu = [sacrebleu.corpus_bleu(texts[with_it], [references]).score for with_it in (False, True)]
     chrf = [sacrebleu.corpus_chrf(texts[with_it], [references]).score for with_it in (False, True)]
-    return Row(num_beams, terms, used_without, used, whole, *bleu, *chrf, speed[False], speed[True])
+    return Row(num_beams, number, used_without, used, whole, *bleu, *chrf, speed[False], speed[True])
 
 
 def main() -> None:

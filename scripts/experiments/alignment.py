@@ -83,7 +83,7 @@ def phrasebook_gold(count: int) -> Iterator[tuple[str, str, GoldAlignment]]:
         once.append({j for _, j in all_links if sum(j == y for _, y in all_links) == 1})
         sure = {(i, j) for i, j in all_links if i in once[0] and j in once[1]}
         taken = {i for i, _ in sure}, {j for _, j in sure}
-        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0]}
+        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0] | set()}
         possible = sure | {(i, j) for i, j in rest if j not in taken[1]}
         yield " ".join(source), " ".join(target), GoldAlignment(frozenset(sure), frozenset(possible))
 
@@ -178,8 +178,8 @@ def main(words: list[str] | None = None) -> None:
         more = [(pair["en"], pair["de"]) for pair in islice(phrasebook("train"), 20_000)]
     else:
         keep = (lambda text: text) if arguments.alignments else (lambda text: " ".join(split_words(text)))
-        texts = (map(keep, text_lines(file)) for file in (arguments.sources, arguments.targets))
-        pairs = list(zip(*texts, strict=True))
+        sides = (map(keep, text_lines(file)) for file in (arguments.sources, arguments.targets))
+        pairs = list(zip(*sides, strict=True))
         gold = list(read_alignments(arguments.alignments)) if arguments.alignments else None
         more = []
     if arguments.corpus:

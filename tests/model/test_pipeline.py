@@ -5,7 +5,8 @@ import re
 import pytest
 from transformers import pipeline
 
-from vanilla_transformer import Glossary
+from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, translate
+from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 from vanilla_transformer.run.recipe import DataSettings, Recipe
 
@@ -87,6 +88,23 @@ def test_constraints_and_glossaries(translator, model, tokenizer):
     assert all(" Hund" in f" {record['translation_text']}" for record in forced)
     with pytest.raises(ValueError, match="MarianMTModel cannot keep to a glossary"):
         pipeline("translation", model=tiny_marian(), tokenizer=tokenizer)(TEXTS, glossary=glossary)
+    with pytest.raises(ValueError, match="knows no soft terms"):
+        translator(TEXTS, **options, glossary=glossary, terms="soft")
+    with pytest.raises(ValueError, match="terms must be hard or soft"):
+        translator(TEXTS, **options, glossary=glossary, terms="some")
+
+
+def test_soft_terms(model):
+    tokenizer = learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=270), tags=TERM_MARKERS)
+    model = sharpened(build_model(vocab_size=len(tokenizer)))
+    translator = pipeline("translation", model=model, tokenizer=tokenizer)
+    soft = {"glossary": Glossary([("dog", "Hund|Tier"), ("girl", None)]), "terms": "soft"}
+    options = {"num_beams": 2, "max_new_tokens": 20}
+    expected = translate(model, tokenizer, TEXTS, **soft, **options)
+    for size in (1, 3):
+        found = translator(TEXTS, **soft, **options, batch_size=size)
+        assert [record["translation_text"] for record in found] == expected
+    assert expected != translate(model, tokenizer, TEXTS, **options)
 
 
 def test_several_translations_and_their_scores(translator, model, tokenizer):

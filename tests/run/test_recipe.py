@@ -10,6 +10,7 @@ from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.mixture import CorpusSettings
+from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.run.folder import list_recipes
@@ -247,6 +248,16 @@ def test_augmentation_is_not_for_trees(write):
     assert load_recipe(write(training=augmentation)).training == augmentation
     with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
         load_recipe(write(training=augmentation, evaluation={"metrics": ["evalb"]}))
+
+
+def test_soft_terms_have_markers_that_no_corpus_has(write):
+    for augmentation, markers in (({}, ()), ({"upper": 0.1, "terms": 0}, ()), ({"terms": 0.1}, TERM_MARKERS)):
+        assert load_recipe(write(training={"augmentation": augmentation})).term_markers == markers
+    train = [{"corpus": "a.tsv", "tag": "<src>"}, {"corpus": "b.tsv"}]
+    data = {**MINIMAL["data"], "train": train}
+    assert load_recipe(write(data=data)).term_markers == ()
+    with pytest.raises(ValueError, match=r"the tag <src> marks terms \(training\.augmentation\): choose another"):
+        load_recipe(write(data=data, training={"augmentation": {"terms": 0.1}}))
 
 
 def test_types_are_known_after_another_parser_changed_the_fields(write):

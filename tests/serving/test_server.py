@@ -14,12 +14,14 @@ from threading import Event
 import httpx
 import pytest
 
-from vanilla_transformer import Glossary, phrasebook, translate
+from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, phrasebook, translate
+from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
 from vanilla_transformer.serving.server import Limits
 
+from ..model.conftest import build_model, sharpened
 from ..scripts.conftest import figures_of
 from ..system.conftest import output_of
 from .conftest import connected, load, refusals, serving
@@ -295,11 +297,29 @@ def test_a_glossary(random_translator, sources, tmp_path):
         ):
             answer = ask(wrong)
             assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+        for mode, said in (("soft", "not trained with terms"), ("some", "terms")):
+            body = {"texts": [text], "glossary": entries, "terms": mode}
+            answer = httpx.post(f"{url}/translate", json=body, timeout=60, trust_env=False)
+            assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
     with serving(str(random_translator), "--num-beams", "1", *OF_THE_SEARCH) as (url, _):
         answer = httpx.post(
             f"{url}/translate", json={"texts": [text], "glossary": entries}, timeout=60, trust_env=False
         )
         assert (answer.status_code, "no glossary" in answer.json()["error"]) == (422, True)
+
+
+def test_soft_terms(sources, tmp_path):
+    tokenizer = learn_tokenizer(sources * 2, TokenizerSettings(vocab_size=300), tags=TERM_MARKERS)
+    model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
+    for saved in (model, tokenizer):
+        saved.save_pretrained(tmp_path)
+    soft = {"glossary": Glossary([(sources[0].split()[0], "Hund")]), "terms": "soft"}
+    backend = load_backend("torch", str(tmp_path), num_beams=1, max_tokens=20)
+    assert (backend.has_beams, backend.knows_terms) == (False, True)
+    expected = translate(model, tokenizer, sources, num_beams=1, max_new_tokens=20, **soft)
+    answers = backend.translate(sources, Wish(**soft))
+    assert [each["translations"] for each in answers] == expected
+    assert [len(each["terms"]) for each in answers] == [len(soft["glossary"].find(text)) for text in sources]
 
 
 def test_ctranslate2(random_translator, sources, tmp_path):

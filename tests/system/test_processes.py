@@ -33,13 +33,14 @@ STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 MIXTURE = ("--data.train", "[{corpus: [train.en, train.de]}, {corpus: [train.en, train.de], weight: 0.5, tag: <bt>}]",
            "--data.buffer_pairs", "100")  # fmt: skip
 PREPARED = ("--data.train", "{prepared: prepared}")
+WITH_TERMS = ("--data.train", "{prepared: with_terms}")
 SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
 REGULARISED = ("--training.r_drop_alpha=5", "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")
 # Each process skips layers of its own; not where layers are shared out.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
 EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "20")  # runs are stopped in its fall
-AUGMENTED = ("--training.augmentation", "{upper: 0.1, typos: 0.2, noise: 0.1}")
+AUGMENTED = ("--training.augmentation", "{upper: 0.1, typos: 0.2, noise: 0.1, terms: 0.4}")
 DROPOUT = ("--model.attention_dropout=0.1", "--model.activation_dropout=0.1")
 EVERYTHING = DROPOUT + AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA
 
@@ -48,7 +49,8 @@ EVERYTHING = DROPOUT + AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA
 def corpus(corpus, tmp_path_factory) -> Path:
     """The corpus, as text and prepared."""
     folder = shutil.copytree(corpus, tmp_path_factory.mktemp("corpora") / "corpus")
-    finished("prepare", folder / "recipe.yaml", "--data.folder", folder, "--output", folder / "prepared")
+    for name, more in (("prepared", ()), ("with_terms", AUGMENTED)):
+        finished("prepare", folder / "recipe.yaml", "--data.folder", folder, "--output", folder / name, *more)
     return folder
 
 
@@ -154,7 +156,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
         pytest.param(2, SHARDED, marks=pytest.mark.slow),
         pytest.param(1, EVERYTHING, marks=pytest.mark.slow),
         pytest.param(2, EVERYTHING, marks=pytest.mark.slow),
-        pytest.param(2, EVERYTHING + PREPARED, marks=pytest.mark.slow),
+        pytest.param(2, EVERYTHING + WITH_TERMS, marks=pytest.mark.slow),
         pytest.param(2, REGULARISED + SHARDED, marks=pytest.mark.slow),
     ],
     ids=[
@@ -206,6 +208,7 @@ def test_a_kill_with_everything_on_is_as_if_it_had_not_been(corpus, unbroken, tm
 @pytest.mark.parametrize("processes", [1, 2])
 def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
     assert_same_run(unbroken(processes, PREPARED), unbroken(processes, ()))
+    assert_same_run(unbroken(processes, EVERYTHING + WITH_TERMS), unbroken(processes, EVERYTHING))
 
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])

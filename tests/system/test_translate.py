@@ -291,6 +291,8 @@ def test_options_that_make_no_sense_together(tmp_path):
         ("--backend ctranslate2 --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--sample --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--num-beams 1 --glossary terms.tsv", "--glossary needs a beam search by torch"),
+        ("--terms soft", "--terms soft needs a --glossary"),
+        ("--terms medium --glossary terms.tsv", "--terms are hard or soft, not 'medium'"),
         ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),
     ):
         assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)

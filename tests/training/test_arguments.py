@@ -109,6 +109,7 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"augmentation": {"upper": "much"}}, "augmentation: the share of upper must be .* not 'much'"),
         ({"augmentation": {"noise": float("nan")}}, "augmentation: the share of noise must be .* not nan"),
         ({"augmentation": {"upper": 0.7, "title": 0.4}}, "augmentation: the shares sum to 1.1, .* lower them to 1"),
+        ({"augmentation": {"terms": 2}}, "augmentation: the share of terms must be a number from 0 to 1, not 2"),
         ({"augmentation": ["upper"]}, "augmentation must be a mapping of forms to their shares, not"),
         ({"bpe_dropout": 1.0}, "bpe_dropout must be at least 0 and below 1, not 1.0"),
         ({"bpe_dropout": -0.1}, "bpe_dropout must be at least 0 and below 1, not -0.1"),

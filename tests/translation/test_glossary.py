@@ -1,8 +1,11 @@
 """Glossaries: what is read, what is found in a line, what a translation then has, and by which engines."""
 
 import pytest
+import torch
 
 from vanilla_transformer import Glossary, load_glossary, translate, translate_lines
+from vanilla_transformer.data.terms import TERM_MARKERS
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation.by_ctranslate2 import Ctranslate2Engine
 from vanilla_transformer.translation.by_onnx import OnnxEngine
@@ -161,7 +164,7 @@ def test_translations_keep_to_a_glossary_and_others_stay_as_they_are(model, toke
 def test_engines_that_cannot_say_so(model, tokenizer):
     glossary = Glossary([("dog", "Hund")])
     for options in ({"num_beams": 1}, {"do_sample": True}):
-        with pytest.raises(ValueError, match="num_beams of 2 or more"):
+        with pytest.raises(ValueError, match="num_beams of 2 or more, and no samples; or for soft terms"):
             translate(model, tokenizer, SENTENCES, glossary=glossary, **options)
     with pytest.raises(ValueError, match="convert the model"):
         translate(tiny_marian(), tokenizer, SENTENCES, glossary=glossary, num_beams=2)
@@ -169,3 +172,76 @@ def test_engines_that_cannot_say_so(model, tokenizer):
     for engine, remedy in ((Ctranslate2Engine, "translate by torch"), (OnnxEngine, "model of torch")):
         with pytest.raises(ValueError, match=remedy):
             engine(None, tokenizer, decoding)
+
+
+# ----------------------------------------------------------------------------------------------------------- soft terms
+
+
+@pytest.fixture(scope="module")
+def with_terms():
+    """A model whose vocabulary has the markers of terms, and its tokenizer."""
+    tokenizer = learn_tokenizer(SENTENCES * 2, TokenizerSettings(vocab_size=280), tags=TERM_MARKERS)
+    model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
+    model.generation_config = paper_generation_config(model.config, num_beams=1, max_new_tokens=20)
+    return model, tokenizer
+
+
+def test_soft_terms_are_read_in_the_source(with_terms, caplog):
+    model, tokenizer = with_terms
+    glossary = Glossary([("dog", "Hund|Tier"), ("little girl", None)])
+    src, trg, done = tokenizer.convert_tokens_to_ids(list(TERM_MARKERS))
+    words = {text: tokenizer(text, add_special_tokens=False).input_ids for text in ("A man sees the", "dog", "Hund")}
+    by_hand = [*words["A man sees the"], src, *words["dog"], trg, *words["Hund"], done]
+    by_hand += tokenizer("A man sees the dog.").input_ids[len(words["A man sees the"] + words["dog"]) :]
+    [ids] = model.generate(torch.tensor([by_hand])).tolist()
+    soft = {"glossary": glossary, "terms": "soft"}
+    found = list(translate_lines(model, tokenizer, [SENTENCES], **soft))
+    assert found[0][0].text == tokenizer.decode(ids, skip_special_tokens=True)
+    plain = translate(model, tokenizer, SENTENCES)
+    for number, (sentence, [best]) in enumerate(zip(SENTENCES, found, strict=True), start=1):
+        matches = glossary.find(sentence)
+        assert [each.source for each in best.terms] == [each.text for each in matches]
+        assert (best.text == plain[number - 1]) == (not matches)
+        lacking = [each.source for each in best.terms if each.used is None]
+        assert (f"Line {number}: the translation lacks the glossary's term for {lacking}" in caplog.text) == bool(
+            lacking
+        )
+    assert translate(model, tokenizer, SENTENCES, workers=2, **soft) == [best.text for best, *_ in found]
+    # Any search will do.
+    for options in ({"num_beams": 3}, {"do_sample": True, "top_k": 1}):
+        texts = translate(model, tokenizer, SENTENCES, **options, **soft)
+        assert (texts[3], texts == [best.text for best, *_ in found]) == (
+            translate(model, tokenizer, SENTENCES[3:4], **options)[0], "do_sample" in options
+        )  # fmt: skip
+
+
+def test_soft_terms_that_do_not_fit_are_left_out(with_terms):
+    _, tokenizer = with_terms
+    glossary, [line, *_] = Glossary([("dog", "Hund" * 40)]), SENTENCES
+    model = sharpened(
+        build_model(vocab_size=len(tokenizer), position_embedding_type="learned", max_position_embeddings=64)
+    )
+    model.generation_config = paper_generation_config(model.config, num_beams=1, max_new_tokens=20)
+    [[best]] = translate_lines(model, tokenizer, [[line]], glossary=glossary, terms="soft")
+    assert best.text == translate(model, tokenizer, [line])[0]
+    assert best.terms[0].used is None
+
+
+def test_other_engines_read_soft_terms_too(with_terms, tmp_path):
+    pytest.importorskip("ctranslate2")
+    from vanilla_transformer import ExportedModel, to_ctranslate2
+
+    model, tokenizer = with_terms
+    to_ctranslate2(model, tokenizer, tmp_path / "exported")
+    soft = {"glossary": Glossary([("dog", "Hund"), ("street", "Straße")]), "terms": "soft", "num_beams": 1}
+    expected = translate(model, tokenizer, SENTENCES, **soft)
+    assert translate(ExportedModel(tmp_path / "exported"), tokenizer, SENTENCES, **soft) == expected
+    assert expected != translate(model, tokenizer, SENTENCES, num_beams=1)
+
+
+def test_models_that_know_no_soft_terms(model, tokenizer, with_terms):
+    glossary = Glossary([("dog", "Hund")])
+    with pytest.raises(ValueError, match=r"knows no soft terms: train one, .* or use hard terms"):
+        translate(model, tokenizer, SENTENCES, glossary=glossary, terms="soft")
+    with pytest.raises(ValueError, match="terms must be hard or soft, not 'both'"):
+        translate(*with_terms, SENTENCES, glossary=glossary, terms="both")

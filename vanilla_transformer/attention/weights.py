@@ -118,9 +118,9 @@ class AlignmentHead:
 
     By default what aligns best in the models measured here, of two and four layers (`scripts/experiments/alignment.py`;
     alignment error rate 0.08 on the phrasebook): the mean of the last layer's heads, at the state that predicts the
-    word. In a model of six layers Garg et al. (2019, "Jointly Learning to Align and Translate with Transformer
-    Models") found the fifth best, and Chen et al. (2020, "Accurate Word Alignment Induction from Neural Machine
-    Translation") the state that reads the word: measure a deep model before you rely on it.
+    word. In a model of six layers Garg et al. (2019, "Jointly Learning to Align and Translate with Transformer Models")
+    found the fifth best, and Chen et al. (2020, "Accurate Word Alignment Induction from Neural Machine Translation")
+    the state that reads the word: measure a deep model before you rely on it.
     """
 
     layer: int = -1  # counted from 0, or from the end; one that a small model does not have is its first

@@ -42,6 +42,7 @@ def prepare(
         stream = open_mixture(data.mixture, *languages, **where, stream=True)
     else:
         stream = open_stream(data.train, *languages, **where)
+    stream.tags = (*stream.tags, *settings.term_markers)
     options = {"total": stream.pairs, "unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
     with ExitStack() as stack:
         bars: dict[str, tqdm] = {}  # first of pairs to learn from, then of pairs to tokenise

@@ -46,6 +46,7 @@ def translate(
     longest: int = 512,
     attention: bool = False,
     glossary: Path | None = None,
+    terms: str = "hard",
     confidence: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -79,8 +80,10 @@ def translate(
             ends of sentences or at spaces, and reported with its line's number.
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
         glossary: Text file of terms and their translations: lines of source term, tab, target term. Several targets
-            are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is. Every
-            translation of a line with such a term has it; it is a beam search by torch.
+            are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is.
+        terms: How the glossary is kept to. hard: every translation of a line with such a term has it; it is a beam
+            search by torch. soft: the model reads the term beside the word, and mostly follows, by any search and
+            backend; it must have been trained so (`training.augmentation`, terms), and reads the first target only.
         confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
             `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
             has not learned.
@@ -103,16 +106,21 @@ def translate(
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     _check_backend(backend, model, attention, confidence, workers, seed, quantize, device)
-    if glossary and (backend != "torch" or sample or num_beams == 1):
-        raise UsageError("--glossary needs a beam search by torch: no --backend, no --sample, no --num-beams 1.")
+    if terms not in ("hard", "soft"):
+        raise UsageError(f"--terms are hard or soft, not {terms!r}.")
+    if terms == "soft" and not glossary:
+        raise UsageError("--terms soft needs a --glossary.")
+    if glossary and terms == "hard" and (backend != "torch" or sample or num_beams == 1):
+        remedy = "no --backend, no --sample, no --num-beams 1; or --terms soft, if the model was trained so."
+        raise UsageError(f"--glossary needs a beam search by torch: {remedy}")
     check_positive(longest=longest)
-    terms = load_glossary(glossary) if glossary else None
+    entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, glossary=terms, calibration=calibration, workers=workers,
+            prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration, workers=workers,
             batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):

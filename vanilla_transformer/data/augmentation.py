@@ -19,6 +19,7 @@ import numpy as np
 
 from .encoding import encode_pairs
 from .forms import FORMS
+from .terms import TERMS
 from .tokenizer import SPECIAL_TOKENS
 
 
@@ -29,15 +30,18 @@ _PURPOSE = 2311_14838  # first number of every key, so that nothing else is draw
 
 
 def check_shares(shares: Any) -> None:
-    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which."""
+    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which.
+
+    The share of pairs with `terms` is beside the sum: terms are annotated in pairs of any form.
+    """
     if not isinstance(shares, Mapping):
         raise ValueError(f"augmentation must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
     for form, share in shares.items():
-        if form not in FORMS:
-            raise ValueError(f"augmentation: there is no form {form!r:.100}: choose of {', '.join(FORMS)}.")
+        if form not in (*FORMS, TERMS):
+            raise ValueError(f"augmentation: there is no form {form!r:.100}: choose of {', '.join(FORMS)}, or {TERMS}.")
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise ValueError(f"augmentation: the share of {form} must be a number from 0 to 1, not {share!r:.100}.")
-    if (total := sum(shares.values())) > 1 + 1e-9:
+    if (total := sum(share for form, share in shares.items() if form != TERMS)) > 1 + 1e-9:
         raise ValueError(
             f"augmentation: the shares sum to {total:g}, and a pair gets one form at most: lower them to 1 in all."
         )
@@ -48,7 +52,8 @@ class Augmentation:
 
     Args:
         tokenizer: What made the ids.
-        shares: Share of the pairs that get each form, by its name; forms that are not named get none.
+        shares: Share of the pairs that get each form, by its name; forms that are not named get none. (`terms` are for
+            `TermAnnotation`.)
         max_source_length, max_target_length: A pair of which a side would have more tokens stays as it is; None: no
             limit.
 
@@ -65,7 +70,8 @@ class Augmentation:
         max_target_length: int | None = None,
     ):
         check_shares(shares)
-        self.tokenizer, self.shares = tokenizer, {name: share for name, share in shares.items() if share}
+        self.tokenizer = tokenizer
+        self.shares = {name: share for name, share in shares.items() if share and name != TERMS}
         self.limits = (max_source_length, max_target_length)
         added = tokenizer.get_added_vocab()
         self._tags = {number for token, number in added.items() if token not in SPECIAL_TOKENS}

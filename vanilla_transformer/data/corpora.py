@@ -62,14 +62,20 @@ class Corpus:
         raise NotImplementedError
 
     def save_tokenizer(self, folder: Path, settings: "TokenizerSettings", *, show_progress: bool = False) -> None:
-        """Learns a vocabulary of the text and saves it, with the list of the words of the sources."""
+        """Learns a vocabulary of the text and saves it, with the list of the words of the sources.
+
+        With the tags that mark terms it also saves a lexicon of them.
+        """
         from .known_words import WordList
+        from .terms import TERM_MARKERS, learn_lexicon
         from .tokenizer import learn_tokenizer
 
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(self.texts()), settings, tags=self.tags, show_progress=show_progress)
         tokenizer.save_pretrained(folder)
         words.save(folder, tokenizer)
+        if set(TERM_MARKERS) <= set(self.tags):
+            learn_lexicon(self.texts()).save(folder)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from ..files import blocks_of, write_json
 from .corpora import Corpus
 from .encoding import EncodingReport, PairLimits
 from .known_words import KNOWN_WORDS
+from .terms import TERM_LEXICON
 from .tokenizer import TokenizerSettings, load_tokenizer
 
 
@@ -128,10 +129,11 @@ class PreparedCorpus(Corpus):
         return self.rows, EncodingReport(**self.record["report"])
 
     def save_tokenizer(self, folder: Path, settings: TokenizerSettings, *, show_progress: bool = False) -> None:
-        """Copies the tokenizer that it was made with, with its list of words if it has one."""
+        """Copies the tokenizer that it was made with, with its list of words and lexicon of terms if it has them."""
         self.tokenizer.save_pretrained(folder)
-        if (words := self.folder / TOKENIZER / KNOWN_WORDS).is_file():
-            shutil.copy(words, folder)
+        for name in (KNOWN_WORDS, TERM_LEXICON):
+            if (path := self.folder / TOKENIZER / name).is_file():
+                shutil.copy(path, folder)
 
     def check(self, name: str, languages: list[str], limits: PairLimits, settings: TokenizerSettings) -> None:
         """Raises ValueError if it was prepared otherwise than a recipe wants, which calls this folder `name`."""

@@ -27,6 +27,7 @@ from .corpora import PairStream
 from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
 from .known_words import WordList
 from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
+from .terms import TERM_MARKERS, TermLexicon, learn_lexicon
 from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer, tag_ids
 
 
@@ -152,10 +153,13 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
                 on_progress("learning", number)
             yield pair
 
-    words = None  # of a vocabulary that was given: the text is not read for it, and has no list of words
+    # Of a vocabulary that was given: the text is not read for it, and has no list of words.
+    words: WordList | None = None
+    terms: TermLexicon | None = None
     if isinstance(tokenizer, TokenizerSettings):
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(texts()), tokenizer, tags=stream.tags)
+        terms = learn_lexicon(stream.texts()) if set(TERM_MARKERS) <= set(stream.tags) else None
     with writing(folder), written_beside(folder / TOKENIZER) as beside:
         try:
             tokenizer.save_pretrained(beside)
@@ -163,6 +167,8 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
             raise OSError(f"the tokenizer could not be saved: {error}") from error
         if words is not None:
             words.save(beside, tokenizer)
+        if terms is not None:
+            terms.save(beside)
     return load_tokenizer(folder / TOKENIZER)
 
 

@@ -1,4 +1,4 @@
-"""Training pairs that are rewritten in every pass: by `Augmentation`, by `BPEDropout`, or by both in turn.
+"""Training pairs that are rewritten in every pass: by `Augmentation`, `TermAnnotation` and `BPEDropout` in turn.
 
 A rewriter is called with pairs of ids and a key, and gives as many pairs. All that it draws it draws from the key. Its
 `identity` says, by the name of the training argument, what decides which ids come.

@@ -75,8 +75,10 @@ class TranslationPipeline(Pipeline):
                 the calibration beside the model's weights (`vanilla-transformer calibrate`).
             clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
             src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
-            glossary: A [`Glossary`] of this package, or anything with its method `constraints`: terms that are to be
-                translated so and not otherwise, by beam search of one of our models.
+            glossary: A [`Glossary`] of this package, or anything with its methods `constraints` and `annotated`: terms
+                that are to be translated so and not otherwise.
+            terms: `"hard"`, the default: by beam search of one of our models every translation has the terms. `"soft"`:
+                the model reads them in the text; it must have been trained so.
             **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
 
         Returns:
@@ -85,7 +87,7 @@ class TranslationPipeline(Pipeline):
             iterator of lists.
 
         Raises:
-            ValueError: An input is not a text.
+            ValueError: An input is not a text, or the model cannot keep to a glossary, or not so.
             OSError: A confidence is asked for, and the model is not calibrated.
         """
         if isinstance(inputs, list) and not inputs:
@@ -107,6 +109,7 @@ class TranslationPipeline(Pipeline):
         tgt_lang: str | None = None,
         truncation: bool | str | None = None,
         glossary=None,
+        terms: str = "hard",
         **generate_options,
     ) -> tuple[dict, dict, dict]:
         unknown = generate_options.keys() - _GENERATION_FIELDS
@@ -114,8 +117,10 @@ class TranslationPipeline(Pipeline):
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
         named = LANGUAGES_TASK.fullmatch(self.task or "")
         preprocess = {"truncation": truncation} if truncation is not None else {}
+        if terms not in ("hard", "soft"):
+            raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
         if glossary is not None:
-            preprocess["glossary"] = glossary
+            preprocess |= {"glossary": glossary, "terms": terms}
         if src_lang or tgt_lang or named:
             preprocess["languages"] = {
                 "src_lang": src_lang or (named and named[1]),
@@ -135,7 +140,12 @@ class TranslationPipeline(Pipeline):
         return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
 
     def preprocess(
-        self, text: str, truncation: bool | str = False, languages: dict | None = None, glossary=None
+        self,
+        text: str,
+        truncation: bool | str = False,
+        languages: dict | None = None,
+        glossary=None,
+        terms: str = "hard",
     ) -> dict:
         if not isinstance(text, str):
             raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
@@ -145,7 +155,10 @@ class TranslationPipeline(Pipeline):
         else:
             inputs = self.tokenizer(text, return_tensors="pt", truncation=truncation)
         inputs.pop("token_type_ids", None)
-        if glossary is not None:
+        if glossary is not None and terms == "soft":
+            ids = torch.tensor([glossary.annotated(text, self.tokenizer)])
+            inputs.update(input_ids=ids, attention_mask=torch.ones_like(ids))
+        elif glossary is not None:
             if not getattr(self.model, "takes_constraints", False):
                 raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
             # In a dictionary, so that one text's can be told from those of a batch.

@@ -20,6 +20,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..data.encoding import PairLimits
 from ..data.mixture import CorpusSettings, copies_of
+from ..data.terms import TERM_MARKERS, TERMS
 from ..data.tokenizer import TokenizerSettings
 from ..evaluation.metrics import METRICS
 from ..model.checks_vanilla_transformer import check_decoding
@@ -170,9 +171,18 @@ class Recipe:
             )
         if self.training.get("augmentation") and self.is_parser:
             raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
+        for each in self.data.mixture:
+            if each.tag in self.term_markers:
+                raise ValueError(f"data.train: the tag {each.tag} marks terms (training.augmentation): choose another")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
+
+    @property
+    def term_markers(self) -> tuple[str, ...]:
+        """The tokens that mark soft terms, of which the vocabulary gets more; none where none are trained."""
+        augmentation = self.training.get("augmentation")
+        return TERM_MARKERS if isinstance(augmentation, Mapping) and augmentation.get(TERMS) else ()
 
     @property
     def is_parser(self) -> bool:

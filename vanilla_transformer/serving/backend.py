@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 
 from ..data.known_words import UnknownWords
+from ..data.terms import TERM_MARKERS
 from ..run.loading import calibration_of, known_words_of, load_engine
 from ..translation import Glossary, translate_lines
 
@@ -20,23 +21,27 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request wants beside translations: that they keep to a glossary, and how sure the model is of them."""
+    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, and how
+    sure the model is of them.
+    """
 
     glossary: Glossary | None = None
     confidence: bool = False
+    terms: str = "hard"
 
 
 @dataclass(frozen=True)
 class Backend:
     """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
 
-    The answer to a text is its part of [`Translations`]. Which wishes it can fulfil `has_beams`, for glossaries, and
-    `is_calibrated`, for confidence, say.
+    The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
+    `knows_terms`, for soft ones, and `is_calibrated`, for confidence.
     """
 
     translate: Callable[[Sequence[str], Wish], list[dict]]
     tokens_of: Callable[[str], int]
     has_beams: bool = False
+    knows_terms: bool = False
     is_calibrated: bool = False
 
 
@@ -66,7 +71,8 @@ def load_backend(
             logger.warning("%s", error)
 
     def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
-        asked = {"glossary": wish.glossary, "calibration": calibration if wish.confidence else None}
+        asked = {"glossary": wish.glossary, "terms": wish.terms}
+        asked |= {"calibration": calibration if wish.confidence else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         answers = []
         for text, (best, *_) in zip(texts, found, strict=True):
@@ -81,7 +87,9 @@ def load_backend(
         return answers
 
     has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids), has_beams, calibration is not None)
+    knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+    can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
+    return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
 
 
 class Batcher:

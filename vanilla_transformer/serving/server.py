@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Literal
 
 from .. import __version__
 from ..translation import Glossary
@@ -58,6 +59,7 @@ class TranslationRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
     glossary: list[GlossaryEntry] | None = None
+    terms: Literal["hard", "soft"] = "hard"
     confidence: bool = False
 
 
@@ -220,7 +222,9 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
     if not asked.glossary:
         return Wish(confidence=asked.confidence)
-    if not backend.has_beams:
+    if asked.terms == "soft" and not backend.knows_terms:
+        raise HTTPException(422, "The model was not trained with terms, so it has no soft ones: leave terms out.")
+    if asked.terms == "hard" and not backend.has_beams:
         raise HTTPException(422, "This server has no beam search of torch, and so no glossary: leave it out.")
     pairs = [(entry.source, entry.target) for entry in asked.glossary]
     if sum(1 + (target or "").count("|") for _, target in pairs) > limits.terms:
@@ -228,7 +232,7 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
         raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
     try:
-        return Wish(Glossary(pairs), asked.confidence)
+        return Wish(Glossary(pairs), asked.confidence, asked.terms)
     except ValueError as error:
         raise HTTPException(422, str(error)) from error
 
@@ -261,6 +265,8 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>With a glossary the answer says which of its terms each translation has.</p>
 <pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}
 {{"translations":["Der Hund ist alt."],"terms":[[{{"source":"dog","targets":["Hund","Köter"],"used":"Hund"}}]]}}</pre>
+<p>With <code>"terms": "soft"</code> beside the glossary the model reads the terms in the text, and mostly follows; it
+must have been trained so. Without, the search looks only for translations that have them.</p>
 <p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
 that each translation is good; <code>words</code>, those of each translation with their probabilities; and
 <code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>

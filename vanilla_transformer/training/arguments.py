@@ -116,7 +116,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             none. A pair gets one form at most, drawn anew in every pass, so the shares sum to at most 1. `upper`,
             `title`, `no_end_punctuation`, `doubled_end_punctuation` and `noise` change both sides, `lower`, `typos` and
             `no_diacritics` the source. Only for training; batches are cut again as with `bpe_dropout`. (OpusTrainer's
-            modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are the like.)
+            modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are the like.) `terms` is the share of
+            pairs, of any form, in which up to three words of the source have their translations beside them, so that
+            the model learns to follow a glossary (soft terms); 0.1, say. It needs a vocabulary learned with it.
         bpe_dropout: Probability of each merge to be left out where source and target are cut into pieces, drawn anew in
             every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
             tokenizers of kind bpe. Batches are cut again by the new lengths, as many of the same pairs: with 0.1 they

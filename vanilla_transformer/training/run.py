@@ -11,6 +11,7 @@ from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.known_words import KNOWN_WORDS
+from ..data.terms import TermLexicon
 from ..environment import has_bfloat16
 from ..files import alone_in, write_json
 from ..hub import StreamLostError
@@ -147,6 +148,7 @@ def _make_trainer(
         files_to_save=(folder.recipe, *([words] if (words := folder.tokenizer / KNOWN_WORDS).is_file() else [])),
         run_id=folder.began().get("run"),
         limits=recipe.data.limits,
+        term_lexicon=TermLexicon.load(folder.tokenizer) if recipe.term_markers else None,
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)

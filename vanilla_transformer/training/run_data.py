@@ -15,6 +15,7 @@ from ..data.batching import TranslationCollator
 from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
 from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
+from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
 from ..data.tokenizer import load_tokenizer
 from ..files import write_json, written_beside
 from ..run.digests import check_digests, write_digests
@@ -78,6 +79,7 @@ class RunData:
         else:
             train = load_prepared(Path(data.folder) / data.train["prepared"])
             train.check(data.train["prepared"], languages, data.limits, recipe.tokenizer)
+        train.tags = (*train.tags, *recipe.term_markers)
         measured = {}
         for name, where in {"validation": data.validation, **data.test}.items():
             with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
@@ -108,7 +110,10 @@ class RunData:
             )
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
-        """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one."""
+        """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one.
+
+        For soft terms there is their lexicon beside it.
+        """
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
             return
@@ -117,6 +122,10 @@ class RunData:
                 self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
             else:
                 save_its_tokenizer(self.recipe.initial_model, beside, self.train)
+            if self.recipe.term_markers:
+                marker_ids(load_tokenizer(beside))  # another's may have none
+                if not (beside / TERM_LEXICON).is_file():
+                    learn_lexicon(self.train.texts()).save(beside)
             write_digests(beside)
 
     def encode(

@@ -22,6 +22,7 @@ from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.encoding import PairLimits
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
+from ..data.terms import TERMS, TermAnnotation, TermLexicon
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -52,6 +53,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
         limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
+        term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -75,6 +77,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         files_to_save: tuple[Path, ...] = (),
         run_id: str | None = None,
         limits: PairLimits | None = None,
+        term_lexicon: TermLexicon | None = None,
         **kwargs,
     ):
         if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
@@ -103,7 +106,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self.train_batches = None
         self.rewriters: list[Rewriter] = []
         if train_dataset is not None:
-            self.rewriters = self._make_rewriters(limits if self.stream is None else self.stream.limits)
+            self.rewriters = self._make_rewriters(limits if self.stream is None else self.stream.limits, term_lexicon)
         if self.stream is not None:
             self.stream.rewriters = self.rewriters
             args.ignore_data_skip = True  # it begins where it is to go on
@@ -148,9 +151,14 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order)
         return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
-    def _make_rewriters(self, limits: PairLimits | None) -> list[Rewriter]:
-        wanted = {"augmentation": any(self.args.augmentation.values()), "bpe_dropout": self.args.bpe_dropout > 0}
+    def _make_rewriters(self, limits: PairLimits | None, lexicon: TermLexicon | None) -> list[Rewriter]:
+        terms = self.args.augmentation.get(TERMS)
+        forms = any(share for name, share in self.args.augmentation.items() if name != TERMS)
+        # Text first, then its pieces.
+        wanted = {"augmentation": forms, f"augmentation.{TERMS}": terms, "bpe_dropout": self.args.bpe_dropout}
         names = [name for name, is_on in wanted.items() if is_on]
+        if terms and lexicon is None:
+            raise ValueError("augmentation.terms needs a term_lexicon: give learn_lexicon(pairs), or leave it out.")
         if names and self.processing_class is None:
             raise ValueError(f"{names[0]} needs the tokenizer: give processing_class, or leave {names[0]} out.")
         config = self.model.config
@@ -158,8 +166,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         longest = (places, places) if limits is None else (limits.max_source_length, limits.max_target_length)
         source, target = (min(places, each) for each in longest)
         room = {"max_source_length": source, "max_target_length": target}
-        makes = {"augmentation": Augmentation, "bpe_dropout": BPEDropout}  # text first, then its pieces
-        return [makes[name](self.processing_class, getattr(self.args, name), **room) for name in names]
+        makes = {
+            "augmentation": lambda tokenizer: Augmentation(tokenizer, self.args.augmentation, **room),
+            f"augmentation.{TERMS}": lambda tokenizer: TermAnnotation(tokenizer, lexicon, terms, **room),
+            "bpe_dropout": lambda tokenizer: BPEDropout(tokenizer, self.args.bpe_dropout, **room),
+        }
+        return [makes[name](self.processing_class) for name in names]
 
     def get_eval_dataloader(self, eval_dataset: Dataset | None = None) -> DataLoader:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset

@@ -106,7 +106,9 @@ class Ctranslate2Engine:
         if decoding.others:
             raise ValueError(f"CTranslate2 has no {', '.join(decoding.others)} here.")
         if decoding.constrained:
-            raise ValueError("CTranslate2 cannot keep to a glossary: translate by torch, with the model itself.")
+            raise ValueError(
+                "CTranslate2 has no hard terms: translate by torch, with the model itself, or ask for soft terms."
+            )
         if decoding.align:
             raise ValueError("CTranslate2 gives no alignments of words.")
         if decoding.calibration is not None:

@@ -112,7 +112,9 @@ class OnnxEngine:
 
     def __init__(self, model: OnnxTranslator, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
         if decoding.constrained:
-            raise ValueError("ONNX has no beam search, and so no glossary: translate with the model of torch.")
+            raise ValueError(
+                "ONNX has no beam search, so no hard terms: translate with the model of torch, or ask for soft ones."
+            )
         if decoding.others or decoding.align:
             raise ValueError(f"ONNX has no {', '.join(decoding.others) or 'alignments of words'} here.")
         if decoding.calibration is not None:

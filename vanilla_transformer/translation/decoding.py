@@ -136,7 +136,9 @@ class Decoding:
             given=MappingProxyType(dict(options)),
         )
         if constrained and (decoding.num_beams == 1 or decoding.do_sample):
-            raise ValueError("A glossary needs a beam search: ask for num_beams of 2 or more, and no samples.")
+            raise ValueError(
+                "A glossary needs a beam search: ask for num_beams of 2 or more, and no samples; or for soft terms."
+            )
         return decoding
 
     @classmethod

@@ -1,21 +1,15 @@
 """Glossaries: which terms of a line are to be translated how, and whether a translation does it."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
+from re import Match
 
 from transformers import PreTrainedTokenizerBase
 
+from ..data.terms import LETTER, WORD, annotated_ids
 from ..files import text_lines
-
-
-# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# A word is letters and digits side by side; every other sign is one of its own.
-_LETTER = re.compile(f"[^\\W{_UNSPACED}]")
-_WORD = re.compile(rf"{_LETTER.pattern}+|\S")
 
 
 @dataclass(frozen=True)
@@ -104,12 +98,12 @@ class Glossary:
             )
         self._places[key] = place
         self.terms.append(term)
-        words = _spaced(source, list(_WORD.finditer(source)))
+        words = _spaced(source, list(WORD.finditer(source)))
         self._by_first_word.setdefault(words[0].lower(), []).append((words, term))
 
     def find(self, line: str) -> list[FoundTerm]:
         """The terms of a line, in their order; they do not overlap."""
-        found, words = [], list(_WORD.finditer(line))
+        found, words = [], list(WORD.finditer(line))
         for i, first in enumerate(words):
             for wanted, term in self._by_first_word.get(first.group().lower(), ()):
                 there = words[i : i + len(wanted)]
@@ -130,8 +124,13 @@ class Glossary:
         """What `generate` is to be given for a line, as one of `constraints`."""
         return constraints_of(self.find(line), line, tokenizer)
 
+    def annotated(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+        """Token ids of a line with its terms annotated, for a model that knows soft terms; see [`annotated_ids`]."""
+        [ids] = annotated_ids(tokenizer, [(line, annotations_of(self.find(line)))])
+        return ids
 
-def _spaced(text: str, words: Sequence[re.Match]) -> list[str]:
+
+def _spaced(text: str, words: Sequence[Match]) -> list[str]:
     """Neighbouring words of a text, each with a blank in front if there are any; the first one without."""
     blanks = ["", *(" " * (a.end() < b.start()) for a, b in pairwise(words))]
     return [blank + word.group() for blank, word in zip(blanks, words, strict=True)]
@@ -199,6 +198,11 @@ def _token_ids(text: str, tokenizer: PreTrainedTokenizerBase, behind_sign: bool)
     return found
 
 
+def annotations_of(terms: Iterable[FoundTerm]) -> list[tuple[int, int, str]]:
+    """What `annotated_ids` takes for the terms of a line. Of alternatives a source can only have one: the first."""
+    return [(each.start, each.end, each.targets[0]) for each in terms]
+
+
 def used_terms(
     terms: Sequence[FoundTerm], translation: str, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[UsedTerm, ...]:
@@ -229,7 +233,7 @@ def _places(text: str, translation: str, begin: int) -> list[int]:
     """Where a text stands in a translation at the beginning of a word."""
     found, start = [], translation.find(text, begin)
     while start >= 0:
-        if not start or not _LETTER.match(translation[start - 1]) or not _LETTER.match(text):
+        if not start or not LETTER.match(translation[start - 1]) or not LETTER.match(text):
             found.append(start)
         start = translation.find(text, start + 1)
     return found

@@ -8,13 +8,14 @@ from operator import add
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..data.terms import annotated_ids, marker_ids
 from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
 from .decoding import Batch, Decoding, Hypothesis
-from .glossary import FoundTerm, Glossary, constraints_of, used_terms
+from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_terms
 from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
 
@@ -34,6 +35,7 @@ def translate(
     sentences: Sequence[str],
     *,
     glossary: Glossary | None = None,
+    terms: str = "hard",
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -47,8 +49,10 @@ def translate(
             CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
         sentences: Source texts.
-        glossary: Terms that are to be translated so and not otherwise, by beam search of one of our models. Where a
-            translation lacks one, a warning says so.
+        glossary: Terms that are to be translated so. Where a translation lacks one, a warning says so.
+        terms: How the glossary is kept to. `"hard"`: by the beam search of one of our models, which looks only for
+            translations that have the terms. `"soft"`: the model reads the terms beside the words, and mostly follows,
+            by any search and engine; it must have been trained with `augmentation: {terms: ...}`.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -60,9 +64,10 @@ def translate(
         One translation per sentence.
 
     Raises:
-        ValueError: The engine cannot do what is asked of it.
+        ValueError: The engine or the model cannot do what is asked of it.
     """
-    options = {"glossary": glossary, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options = {"glossary": glossary, "terms": terms, **generate_options}
+    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -76,6 +81,7 @@ def translate_lines(
     longest: int | None = None,
     align: bool = False,
     glossary: Glossary | None = None,
+    terms: str = "hard",
     calibration: Calibration | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -85,8 +91,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, glossary, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses have
-            `terms`.
+        model, tokenizer, glossary, terms, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses
+            have `terms`.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -105,9 +111,13 @@ def translate_lines(
         pieces the best consists of the best of each, and so on.
 
     Raises:
-        ValueError: The engine cannot do what is asked of it, or not with this number of workers.
+        ValueError: The engine or the model cannot do what is asked of it, or not with this number of workers.
         ImportError: Lines are to be split, and `sentencex` is not installed.
     """
+    if terms not in ("hard", "soft"):
+        raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
+    if soft := glossary is not None and terms == "soft":
+        marker_ids(tokenizer)  # that it has them
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -118,7 +128,7 @@ def translate_lines(
         positions=positions,
         prefix=given,
         align=align,
-        constrained=glossary is not None,
+        constrained=glossary is not None and not soft,
         calibration=calibration,
     )
     kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
@@ -132,8 +142,8 @@ def translate_lines(
             lines = [pieces_of(line) for line in block]
             pieces = [piece for line in lines for piece in line]
             begin = [position == 0 for line in lines for position in range(len(line))]
-            terms = None if glossary is None else [glossary.find(piece) for piece in pieces]
-            found = iter(_translations(engine, pieces, begin, terms, batch_tokens, on_progress))
+            in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
+            found = iter(_translations(engine, pieces, begin, in_pieces, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
@@ -158,6 +168,8 @@ def _translations(
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
     sources = engine.tokenizer(sentences).input_ids if sentences else []
+    if terms is not None and not decoding.constrained:
+        sources = _with_soft_terms(engine, sentences, sources, terms)
     lengths = [len(source) for source in sources]
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
     batches = []
@@ -165,7 +177,7 @@ def _translations(
         chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
             batch = Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix)
-            if terms is not None:
+            if decoding.constrained:
                 constraints = [constraints_of(terms[i], sentences[i], engine.tokenizer) for i in numbers]
                 batch = replace(batch, constraints=constraints)
             batches.append(batch)
@@ -181,6 +193,18 @@ def _translations(
             for own, hypotheses in zip(terms, found, strict=True)
         ]
     return found
+
+
+def _with_soft_terms(
+    engine: Engine, sentences: Sequence[str], sources: list[list[int]], terms: Sequence[Sequence[FoundTerm]]
+) -> list[list[int]]:
+    """The sources with their terms annotated. One that would be longer than the model has positions stays as it is."""
+    positions, having = engine.decoding.positions, [i for i, found in enumerate(terms) if found]
+    texts = [(sentences[i], annotations_of(terms[i])) for i in having]
+    for i, ids in zip(having, annotated_ids(engine.tokenizer, texts), strict=True):
+        if positions is None or len(ids) <= positions:
+            sources[i] = ids
+    return sources
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""Hard terms and soft ones on Multi30k: how many of a glossary's terms are used, what BLEU does, and what it costs.
+
+    python scripts/experiments/terms.py --data multi30k --output runs/terms --seeds 1 2 3 --workers 2 --json terms.json
+    python scripts/experiments/terms.py --data multi30k --output runs/terms --rungs --test-set test_2016_flickr
+
+The models are the rungs of terms.yaml, trained as ladder.py trains; what is done is not done again. Each line of the
+test set gets a glossary of its own, as in benchmarks/constraints.py: words of its source with the words of its
+reference that are aligned with them. Here the aligner has read the training text too. Every model translates with hard
+terms, and one that knows soft ones with these too, in turns with translating without a glossary.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` lies
+
+from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
+from ladder import file_of, folder_of, read_ladder, stop, train_missing
+
+from vanilla_transformer.data.terms import TERM_MARKERS, WORD
+from vanilla_transformer.data.word_aligner import align_corpus
+from vanilla_transformer.files import text_lines, write_text
+from vanilla_transformer.run.loading import load_model
+
+
+RUNGS = Path(__file__).with_suffix(".yaml")
+HEADS = ("model", "seed", "terms", "beams", "number", "used without", "used", "as a word", "BLEU without", "BLEU",
+         "sentences/s without", "sentences/s")  # fmt: skip
+
+
+def words_of_pairs(data: Path, name: str, most: int | None = None) -> list[tuple[str, str, list[str], list[str]]]:
+    """Source, reference, and the words of both, of at most so many pairs."""
+    texts = zip(*(list(text_lines(file_of(data, name, side)))[:most] for side in ("en", "de")), strict=True)
+    return [(*pair, *map(WORD.findall, pair)) for pair in texts if all(pair)]
+
+
+def linked_words(data: Path, pairs: list[tuple[str, str, list[str], list[str]]]) -> list[list[tuple[str, str]]]:
+    """For each pair the words that are aligned one to one, by an aligner that learns from the training text too."""
+    every = [*pairs, *words_of_pairs(data, "train")]
+    lower = [[[word.lower() for word in pair[side]] for pair in every] for side in (2, 3)]
+    found = []
+    for (_, _, source, target), links in zip(pairs, align_corpus(*lower), strict=False):
+        ends = [[link[side] for link in links] for side in (0, 1)]
+        alone = [(i, j) for i, j in sorted(links) if ends[0].count(i) == ends[1].count(j) == 1]
+        found.append([(source[i], target[j]) for i, j in alone])
+    return found
+
+
+def rows_of(found: list[tuple[str, int, str, Row]]) -> Iterator[str]:
+    """The table."""
+    yield f"| {' | '.join(HEADS)} |\n| --- |{' ---: |' * (len(HEADS) - 1)}"
+    for name, seed, terms, row in found:
+        cells = [name, str(seed), terms, str(row.num_beams), f"{row.terms:,}"]
+        cells += [f"{100 * share:.1f} %" for share in (row.used_without, row.used, row.used_whole)]
+        cells += [f"{number:.2f}" for number in (row.bleu_without, row.bleu)]
+        cells += [f"{speed:.1f}" for speed in (row.sentences_per_second_without, row.sentences_per_second)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--workers", type=int, default=1, help="trainings at a time, each on a core of its own")
+    parser.add_argument("--models", type=Path, default=RUNGS, help="another file of rungs")
+    parser.add_argument("--test-set", default="val", help="its name in --data")
+    parser.add_argument("--lines", type=int, help="of the test set; all of them if it is not given")
+    parser.add_argument("--terms", type=int, default=2, help="of a line's glossary, at most")
+    parser.add_argument("--letters", type=int, default=4, help="of a term, at least")
+    parser.add_argument("--num-beams", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=1, help="of which the median time counts")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="where to write the rows")
+    arguments = parser.parse_args()
+    rungs, output = read_ladder(arguments.models), arguments.output
+    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
+    if unknown := set(wanted) - set(rungs):
+        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.models}")
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    chosen = [rungs[name] for name in wanted]
+    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    torch.set_num_threads(arguments.threads)
+    # A line that is there twice has one glossary.
+    pairs = list(
+        {pair[0]: pair for pair in words_of_pairs(arguments.data, arguments.test_set, arguments.lines)}.values()
+    )
+    lines, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    links = linked_words(arguments.data, pairs)
+    glossary = GlossaryOfEachLine(glossaries_of(links, lines, arguments.terms, arguments.letters, seed=0))
+    found = []
+    for name, rung in rungs.items():
+        for seed in arguments.seeds:
+            if not (folder := folder_of(output, rung, seed)).scores.exists():
+                continue
+            model, tokenizer = load_model(folder.path, "cpu")
+            knows_soft = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+            for terms in ("hard", "soft") if knows_soft else ("hard",):
+                search = (arguments.num_beams, arguments.rounds)
+                row = measured(model, tokenizer, lines, references, glossary, *search, terms=terms)
+                found.append((name, seed, terms, row))
+    if found:
+        print("\n".join(rows_of(found)))
+    if arguments.json:
+        records = [{"model": name, "seed": seed, "mode": terms, **asdict(row)} for name, seed, terms, row in found]
+        write_text(arguments.json, json.dumps(records, indent=2) + "\n")
+    sys.exit(0 if succeeded else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Soft terms: what is annotated by hand, which words the lexicon has, what is drawn, and where streams go on."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from vanilla_transformer import Glossary
+from vanilla_transformer.data.batch_stream import TokenBatchStream
+from vanilla_transformer.data.corpora import PairStream, TextCorpus
+from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.terms import (
+    TERM_LEXICON,
+    TERM_MARKERS,
+    TermAnnotation,
+    TermLexicon,
+    annotated_ids,
+    learn_lexicon,
+    marker_ids,
+)
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, tag_ids
+
+
+TEXTS = ["The hot dog's owner, Anna.", "Der Hund sieht Anna im Park.", "new York (dogs) 2 \t x"]
+LEXICON = TermLexicon({("dog", "Hund"): 9, ("dog", "Tier"): 2, ("park", "Park"): 900, ("red", "rote"): 30})
+
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece", "pretokenized"])
+def tokenizer(request):
+    settings = {"bpe": ("bpe", 300), "wordpiece": ("wordpiece", 560), "pretokenized": ("bpe", 300, False, True)}
+    return learn_tokenizer(TEXTS * 2, TokenizerSettings(*settings[request.param]), tags=["<bt>", *TERM_MARKERS])
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    return learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=300), tags=["<bt>", *TERM_MARKERS])
+
+
+def read(tokenizer, ids) -> tuple[str, list[tuple[str, str]]]:
+    """The text of a source without its annotations, and these."""
+    src, trg, done = marker_ids(tokenizer)
+    plain, terms, part = [], [], None
+    for number in ids:
+        if number in (src, trg, done):
+            part = {src: [], trg: [], done: None}[number]
+            if part is not None:
+                terms.append(part)
+        else:
+            plain += [number] if part is None or number == tokenizer.eos_token_id else []
+            plain += [number] if part is not None and len(terms) % 2 else []
+            if part is not None:
+                part.append(number)
+    texts = [tokenizer.decode(each) for each in terms]
+    return plain, list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def pairs_of(tokenizer, texts, tag=()):
+    return [
+        {"input_ids": np.array([*tag, *tokenizer(source).input_ids]), "labels": tokenizer(target).input_ids}
+        for source, target in texts
+    ]
+
+
+def test_annotations_by_hand(tokenizer):
+    def ids(text):
+        return tokenizer(text, add_special_tokens=False).input_ids
+
+    src, trg, done = marker_ids(tokenizer)
+    glossary = Glossary([("dog", "Hund|Tier"), ("new york", None)])
+    for line, expected in (
+        ("The dog runs", [*ids("The"), src, *ids("dog"), trg, *ids("Hund"), done, *ids("runs")]),
+        ("dog", [src, *ids("dog"), trg, *ids("Hund"), done]),
+        ("in New York", [*ids("in"), src, *ids("New York"), trg, *ids("New York"), done]),  # as it stands there
+        ("<src> <done>", ids("<src> <done>")),  # text is never a marker
+    ):
+        assert glossary.annotated(line, tokenizer) == [*expected, tokenizer.eos_token_id]
+    assert not set(glossary.annotated("<src> <done>", tokenizer)) & {src, trg, done}
+
+
+def test_the_text_round_an_annotation_stays_as_it_is(tokenizer):
+    glossary = Glossary([("dog", "Hund"), ("Anna", None), ("x", "日本"), ("2", "zwei"), ("owner", "O'Hara")])
+    for line in [*TEXTS, ' A "dog"  and\tdog, dogs-dog. ', "(Anna's) 2x x2 x", "dog's Ünïcödé owner; x\u0301 x!?"]:
+        found, terms = read(tokenizer, glossary.annotated(line, tokenizer))
+        assert terms == [(each.text, each.targets[0]) for each in glossary.find(line)]
+        assert tokenizer.decode(found) == tokenizer.decode(tokenizer(line).input_ids)
+        if tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(" dog.")[0][0] == "Ġdog":  # "dog." is no word
+            assert found == tokenizer(line).input_ids, line
+
+
+def test_a_model_without_markers_is_told_what_to_do():
+    plain = learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=300))
+    for use in (
+        lambda: annotated_ids(plain, [("a dog", [(2, 5, "Hund")])]),
+        lambda: TermAnnotation(plain, LEXICON, 0.1),
+    ):
+        with pytest.raises(ValueError, match=r"no <src>, <trg>, <done>, .* train one.* \{terms: 0\.1\}"):
+            use()
+
+
+def test_a_lexicon_has_the_words_that_are_aligned(tmp_path):
+    people = [("Anna", "Anna"), ("she", "sie"), ("he", "er"), ("Paul", "Paul")]
+    things = [("dog", "Hund"), ("house", "Haus"), ("cat", "Katze"), ("ball", "Ball"), ("tree", "Baum")]
+    pairs = [
+        (f"{who[0].upper()}{who[1:]} sees a {what} .", f"{wer[0].upper()}{wer[1:]} sieht {was} .")
+        for (who, wer), (what, was) in itertools.product(people, things)
+    ]
+    lexicon = learn_lexicon([*pairs, *pairs, ("once only", "nur einmal"), ("a " * 300, "b"), ("", "leer")])
+    wanted = {(source.lower(), target) for source, target in things}
+    assert wanted <= lexicon.links.keys()
+    # A word at the beginning of every sentence is mostly written with a capital.
+    assert {(source.lower(), target.capitalize()) for source, target in people} <= lexicon.links.keys()
+    assert not any("." in pair or "nur" in pair for pair in lexicon.links)
+    assert lexicon.links["dog", "Hund"] == 8
+    lexicon.save(tmp_path)
+    content = (tmp_path / TERM_LEXICON).read_bytes()
+    again = TermLexicon.load(tmp_path)
+    assert (again, again.fingerprint) == (lexicon, lexicon.fingerprint)
+    again.save(tmp_path)
+    assert (tmp_path / TERM_LEXICON).read_bytes() == content
+    (tmp_path / TERM_LEXICON).write_bytes(content[:-9])
+    with pytest.raises(ValueError, match="restore it"):
+        TermLexicon.load(tmp_path)
+    with pytest.raises(ValueError, match=r"leave augmentation\.terms out"):
+        learn_lexicon([("a", "b")])
+
+
+def test_text_in_memory_and_as_a_stream_have_the_same_lexicon():
+    pairs = [(row["en"], row["de"]) for row in itertools.islice(phrasebook("train"), 300)]
+    stream = PairStream("three units", 3, lambda unit: iter(pairs[unit * 100 : unit * 100 + 100]))
+    found = [learn_lexicon(corpus.texts()) for corpus in (TextCorpus("text", pairs, {}), stream)]
+    assert found[0] == found[1]
+
+
+def test_as_many_pairs_as_asked_for_with_words_of_the_lexicon(bpe):
+    [bt] = tag_ids(bpe, ["<bt>"]).values()
+    texts = [("The red dog in the park.", "Der rote Hund im Park."), ("A dog, a dog.", "Ein Hund.")]  # a word twice
+    pairs = pairs_of(bpe, texts * 4_000, (bt,))
+    found = TermAnnotation(bpe, LEXICON, 0.2)(pairs, (3, 1))
+    numbers, replaced, firsts = Counter(), Counter(), Counter()
+    for old, new in zip(pairs, found, strict=True):
+        tag, *source = new["input_ids"]
+        plain, terms = read(bpe, source)
+        assert [tag, *plain] == old["input_ids"].tolist()
+        if "A dog" in bpe.decode(plain):
+            assert not terms
+            continue
+        target = bpe.decode(new["labels"])
+        assert all(said in target for _, said in terms)
+        if not terms:
+            assert new["labels"] == old["labels"]
+            continue
+        by_text = dict(terms)
+        joined = "red dog" in by_text
+        numbers[len(terms)] += 1
+        for word, right in (("dog", "Hund"), ("red", "rote"), ("park", "Park"), ("red dog", "rote Hund")):
+            if word in by_text:
+                replaced[by_text[word] != right] += 1
+        if len(terms) == 1 and not joined and "red" not in by_text:
+            firsts[terms[0][0]] += 1
+    annotated = numbers.total()
+    assert annotated / 4_000 == pytest.approx(0.2, abs=4 * (0.2 * 0.8 / 4_000) ** 0.5)
+    # One in nine of the other words is the right one itself, and the halves of two may be: the rest is another word.
+    assert replaced[True] / replaced.total() == pytest.approx(0.3 * 0.88, abs=0.04)
+    assert numbers[1] / annotated == pytest.approx(1 / 3, abs=4 * (2 / 9 / annotated) ** 0.5)
+    # Weights of 11^-0.5 and 900^-0.5.
+    ratio = firsts["dog"] / firsts["park"]
+    assert ratio == pytest.approx((900 / 11) ** 0.5, rel=0.5)
+
+
+def test_neighbours_become_one_term(bpe):
+    [pair] = pairs_of(bpe, [("The red dog", "Der rote Hund")])
+    annotation = TermAnnotation(bpe, LEXICON, 1.0)
+    found = Counter(tuple(read(bpe, each["input_ids"])[1]) for each in annotation([pair] * 1500, (1,)))
+    assert {(("red dog", "rote Hund"),), (("red", "rote"),), (("red", "rote"), ("dog", "Hund"))} <= found.keys()
+    both = sum(n for terms, n in found.items() if terms[0][0] == "red dog")
+    # "red", with the weight 30^-0.5, must come before "dog", with 11^-0.5: only behind it there is a next word.
+    red = 30**-0.5 / (30**-0.5 + 11**-0.5)
+    assert both / 1500 == pytest.approx(0.3 * red, abs=4 * (0.3 * red / 1500) ** 0.5)
+
+
+def test_the_key_decides_and_limits_are_kept(bpe):
+    pairs = pairs_of(bpe, [("The red dog in the park.", "Der rote Hund im Park.")] * 60)
+    new = [TermAnnotation(bpe, LEXICON, 0.7)(pairs, key) for key in ((0, 5), (0, 5), (1, 5))]
+    assert str(new[0]) == str(new[1]) != str(new[2])
+    longest = sorted(len(each["input_ids"]) for each in new[0])[40]
+    limited = TermAnnotation(bpe, LEXICON, 0.7, max_source_length=longest)(pairs, (0, 5))
+    for old, free, found in zip(pairs, new[0], limited, strict=True):
+        expected = free if len(free["input_ids"]) <= longest else old
+        assert list(found["input_ids"]) == list(expected["input_ids"])
+    assert TermAnnotation(bpe, LEXICON, 1.0)([], (1,)) == []
+
+
+def test_a_stream_goes_on_with_the_same_annotations(bpe):
+    texts = [("The red dog in the park.", "Der rote Hund im Park."), ("A dog.", "Ein Tier.")] * 150
+    unit = len(texts) // 4
+    pairs = PairStream("four units", 4, lambda number: iter(texts[number * unit : (number + 1) * unit]))
+
+    def stream(state=None):
+        made = TokenBatchStream(pairs, bpe, 300, buffer_pairs=100, seed=3, passes=2)
+        made.rewriters = [TermAnnotation(bpe, LEXICON, 0.5)]
+        if state is not None:
+            made.load_state_dict(state)
+        return made
+
+    whole = list(map(str, stream()))
+    stopped = stream()
+    batches = iter(stopped)
+    found = [str(batch) for batch in itertools.islice(batches, len(whole) // 3)]
+    state = stopped.state_dict()
+    batches.close()
+    assert [*found, *map(str, stream(state))] == whole
+    assert len(whole) > 20
+    other = stream()
+    other.rewriters = [TermAnnotation(bpe, TermLexicon({("a", "b"): 2}), 0.5)]
+    with pytest.raises(ValueError, match="terms was"):
+        other.load_state_dict(state)

@@ -1,0 +1,48 @@
+"""A plain model and one with soft terms are trained, and translate with glossaries of their own references."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from vanilla_transformer.run.recipe import load_recipe
+
+from .conftest import load_script, write_files_like_multi30ks
+from .test_ladder import SMALL, ladder
+
+
+terms = load_script("experiments/terms")
+
+
+def test_the_rungs_are_recipes_that_differ_in_augmentation():
+    plain, soft = terms.read_ladder(terms.RUNGS).values()
+    for rung in (plain, soft):
+        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+    assert soft.overrides.keys() - plain.overrides.keys() == {"training.augmentation"}
+
+
+def test_words_that_are_aligned_one_to_one_become_terms(tmp_path):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 400, "val": 10})
+    pairs = terms.words_of_pairs(data, "val")
+    for (source, target, *_), links in zip(pairs, terms.linked_words(data, pairs), strict=True):
+        assert links
+        assert all(english in source and german in target for english, german in links)
+
+
+def test_models_are_trained_once_and_measured(tmp_path, monkeypatch, capsys):
+    data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 6})
+    soft = {"below": "plain", "adds": "terms", "overrides": {"training.augmentation": {"terms": 0.5}}}
+    rungs = {"plain": {"adds": "nothing", "overrides": SMALL}, "soft": soft}
+    (tmp_path / "terms.yaml").write_text(yaml.safe_dump(rungs, sort_keys=False), encoding="utf-8")
+    words = ["--data", data, "--output", tmp_path / "runs", "--models", tmp_path / "terms.yaml", "--num-beams", 2]
+    monkeypatch.setattr(sys, "argv", ["terms.py", *map(str, [*words, "--json", tmp_path / "terms.json"])])
+    with pytest.raises(SystemExit) as ended:
+        terms.main()
+    assert ended.value.code == 0
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert [(row[0], row[2]) for row in rows] == [("| plain", "hard"), ("| soft", "hard"), ("| soft", "soft")]
+    found = json.loads((tmp_path / "terms.json").read_text())
+    assert [row["mode"] for row in found] == ["hard", "hard", "soft"]
+    assert len({row["terms"] for row in found}) == 1
+    assert all(row["used"] > 0.9 for row in found[:2])

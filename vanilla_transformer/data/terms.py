@@ -1,0 +1,347 @@
+"""Soft terms: a source says how some of its words are to be translated, and a model learns to follow that.
+
+    The <src> dog <trg> Hund <done> runs.    ->    Der Hund rennt.
+
+Source and translation stand side by side behind markers, which are tokens of their own (OpusTrainer's tags, Bogoychev
+et al. 2023, https://arxiv.org/abs/2311.14838; the idea is that of Dinu et al. 2019, https://aclanthology.org/P19-1294).
+
+    training text -> word alignment -> lexicon of word pairs, a file beside the vocabulary
+    pair of ids -> words of the lexicon that stand on both sides -> some of them annotated -> ids
+
+With a lexicon not every pair has to be aligned, and it needs little memory: streams, prepared corpora and several
+processes use the same one. What is drawn depends on the place of a pair, so nothing has a state that would have to be
+saved.
+
+Where the annotation is always what the model would have said, it need not look at it. So in a share of the annotations
+another word takes the place of the translation, on the target side too: a word of the lexicon, the halves of two, or
+the source's own word. (OpusTrainer's `replace` takes random characters.)
+"""
+
+import gzip
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, takewhile
+from os import PathLike
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..files import text_lines
+from .encoding import encode_pairs
+from .tokenizer import SPECIAL_TOKENS
+from .word_aligner import align_corpus
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+TERM_MARKERS = ("<src>", "<trg>", "<done>")
+"""The tokens in front of a term, between it and its translation, and behind that."""
+TERMS = "terms"  # what a recipe calls their share, beside the shares of forms
+TERM_LEXICON = "term_lexicon.tsv.gz"
+
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+# A word is letters and digits side by side; every other sign is one of its own.
+LETTER = re.compile(f"[^\\W{_UNSPACED}]")
+WORD = re.compile(rf"{LETTER.pattern}+|\S")
+
+MOST_PAIRS = 200_000  # of the text, from its beginning, that the lexicon is learned from
+_MOST_CELLS = 5_000_000  # source words times target words that are aligned at a time, in some 300 MB
+_MOST_WORDS = 100  # of a side of a pair that is aligned
+_LEAST_LINKS, _LEAST_SHARE = 2, 0.05  # of the links of either word
+
+_PURPOSE = 2311_14839  # first number of every key, so that nothing else is drawn from the same one
+_MOST_TERMS = 3  # of a pair; one, two or three are equally likely
+_LONGER = 0.3  # probability that a term takes the next word in
+_REPLACED = 0.3  # share of the terms whose translation is another one
+
+
+def marker_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """The ids of `TERM_MARKERS`. Raises ValueError if the tokenizer is of a model that has not learned soft terms."""
+    added = tokenizer.get_added_vocab()
+    if not added.keys() >= set(TERM_MARKERS):
+        raise ValueError(
+            f"The vocabulary has no {', '.join(TERM_MARKERS)}, so the model knows no soft terms: train one, vocabulary "
+            "and all, with training.augmentation: {terms: 0.1} in its recipe, or use hard terms."
+        )
+    return [added[marker] for marker in TERM_MARKERS]
+
+
+def annotated_ids(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[tuple[str, Sequence[tuple[int, int, str]]]]
+) -> list[list[int]]:
+    """Token ids of texts with annotated terms, `</s>` at the end. Outside of annotations they are those of the text.
+
+    Args:
+        tokenizer: Of a model that knows soft terms.
+        texts: Each a text and its terms in their order: the characters from which and up to which one stands, and its
+            translation.
+
+    Raises:
+        ValueError: The tokenizer has no markers.
+    """
+    src, trg, done = marker_ids(tokenizer)
+    parts: list[list[str | int]] = []
+    for text, terms in texts:
+        spaced, at, found = f" {text}", 0, []  # the tokenizer puts a blank in front, too
+        for start, end, target in terms:
+            begin = start + (spaced[start] != " ")  # a word and the blank before it are one piece
+            blank = "" if re.match(f"[{_UNSPACED}]", target) else " "
+            found += [spaced[at:begin], src, spaced[begin : end + 1], trg, blank + target, done]
+            at = end + 1
+        parts.append([*found, spaced[at:], tokenizer.eos_token_id])
+    pieces = list(dict.fromkeys(part for found in parts for part in found if part and isinstance(part, str)))
+    ids_of = {"": [], **_ids_of_pieces(tokenizer, pieces)}
+    return [[i for part in found for i in (ids_of[part] if isinstance(part, str) else [part])] for found in parts]
+
+
+def _ids_of_pieces(tokenizer: "PreTrainedTokenizerBase", pieces: Sequence[str]) -> dict[str, list[int]]:
+    """Ids of pieces of text with the blank in front that they have, or without one.
+
+    Without, a sign stands in front and is taken away again: one that is no part of the word behind it. Where there is
+    none, there is a blank after all.
+    """
+    found: dict[str, list[int]] = {}
+    ways = (("", lambda piece: piece[0] == " "), (">", lambda piece: piece[0].isalnum()))
+    for sign, fits in (*ways, ("x", bool), (">", bool), ("", bool)):
+        if todo := [piece for piece in pieces if piece not in found and fits(piece)]:
+            texts = [sign, *(sign + piece if sign else piece.removeprefix(" ") for piece in todo)]
+            front, *ids = tokenizer(texts, add_special_tokens=False).input_ids
+            size = len(front) if sign else 0
+            found |= {piece: each[size:] for piece, each in zip(todo, ids, strict=True) if each[:size] == front[:size]}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- lexicon
+
+
+@dataclass(frozen=True)
+class TermLexicon:
+    """Pairs of words that are aligned with each other in a training text.
+
+    Attributes:
+        links: How often each pair of a source word, in small letters, and a target word, as it is mostly written, is
+            aligned.
+    """
+
+    links: Mapping[tuple[str, str], int]
+
+    @cached_property
+    def targets(self) -> dict[str, dict[str, int]]:
+        """The target words of each source word, all in small letters, with their links."""
+        found: dict[str, dict[str, int]] = {}
+        for (source, target), links in self.links.items():
+            found.setdefault(source, {})[target.lower()] = links
+        return found
+
+    @cached_property
+    def target_words(self) -> list[str]:
+        """All target words, each once, in an order that depends on nothing else."""
+        return sorted({target for _, target in self.links})
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the lexicon."""
+        return hashlib.sha256(self._content()).hexdigest()
+
+    def _content(self) -> bytes:
+        return "".join(f"{source}\t{target}\t{n}\n" for (source, target), n in sorted(self.links.items())).encode()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Writes it into a folder; the same text gives the same bytes."""
+        (Path(folder) / TERM_LEXICON).write_bytes(gzip.compress(self._content(), mtime=0))
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> "TermLexicon":
+        """Reads the one in a folder. Raises FileNotFoundError if there is none, and ValueError if it is damaged."""
+        path = Path(folder) / TERM_LEXICON
+        try:
+            rows = [line.split("\t") for line in text_lines(path)]
+            return cls({(source, target): int(links) for source, target, links in rows})
+        except (ValueError, EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is no lexicon of terms ({error}): restore it.") from error
+
+
+def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:
+    """The lexicon of a training text, from the alignment of the words of its first 200,000 pairs.
+
+    A pair of words is in it that is aligned twice at least, and in 5 % of the links of either word.
+
+    Args:
+        pairs: Source and target of each; read up to the 200,000th.
+
+    Raises:
+        ValueError: There is no such pair of words.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    spellings: dict[str, Counter[str]] = {}
+    for some in _parts(islice(pairs, MOST_PAIRS)):
+        lower = [[[word.lower() for word in text] for text in side] for side in zip(*some, strict=True)]
+        for (_, target), *words, links in zip(some, *lower, align_corpus(*lower), strict=True):
+            for i, j in links:
+                pair = words[0][i], words[1][j]
+                if all(any(map(str.isalnum, word)) for word in pair):
+                    counts[pair] += 1
+                    spellings.setdefault(pair[1], Counter())[target[j]] += 1
+    totals: list[Counter[str]] = [Counter(), Counter()]
+    for pair, links in counts.items():
+        for total, word in zip(totals, pair, strict=True):
+            total[word] += links
+    spelling = {word: min(each, key=lambda text: (-each[text], text)) for word, each in spellings.items()}
+    kept = {
+        (pair[0], spelling[pair[1]]): links
+        for pair, links in sorted(counts.items())
+        if links >= _LEAST_LINKS
+        and all(links >= _LEAST_SHARE * total[word] for total, word in zip(totals, pair, strict=True))
+    }
+    if not kept:
+        raise ValueError("No words of the training text are aligned with each other: leave augmentation.terms out.")
+    return TermLexicon(kept)
+
+
+def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], list[str]]]]:
+    """The words of the pairs, some thousand pairs at a time."""
+    part: list[tuple[list[str], list[str]]] = []
+    cells = 0
+    for source, target, *_ in pairs:
+        words = WORD.findall(source), WORD.findall(target)
+        if all(words) and max(map(len, words)) <= _MOST_WORDS:
+            part.append(words)
+            cells += len(words[0]) * len(words[1])
+        if cells >= _MOST_CELLS:
+            yield part
+            part, cells = [], 0
+    if part:
+        yield part
+
+
+# ------------------------------------------------------------------------------------------------------- annotation
+
+
+class TermAnnotation:
+    """Annotates terms in a share of the pairs of ids; a tag in front of a source stays.
+
+    An annotated pair has one to three terms: words that stand once in the source, with a translation of the lexicon
+    that stands once in the target, or several neighbours whose translations are neighbours. Rare words come sooner: one
+    with n links has the weight n^-0.5.
+
+    Args:
+        tokenizer: What made the ids; it has the markers.
+        lexicon: Of the training text.
+        share: Of the pairs that are annotated, if they have words of the lexicon.
+        max_source_length, max_target_length: A pair of which a side would have more tokens stays as it is; None: no
+            limit.
+
+    Raises:
+        ValueError: The tokenizer has no markers.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerFast",
+        lexicon: TermLexicon,
+        share: float,
+        *,
+        max_source_length: int | None = None,
+        max_target_length: int | None = None,
+    ):
+        marker_ids(tokenizer)  # that it has them
+        self.tokenizer, self.lexicon, self.share = tokenizer, lexicon, share
+        self.limits = (max_source_length, max_target_length)
+        self._tags = {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides which ids come."""
+        return {TERMS: {"share": self.share, "lexicon": self.lexicon.fingerprint}}
+
+    def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
+        """The pairs, some of them with annotated sources; the same for the same pairs and key.
+
+        Args:
+            pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
+            key: Whole numbers from 0 on that no other pairs have.
+        """
+        generator = np.random.default_rng((_PURPOSE, *key))
+        [chosen] = np.nonzero(generator.random(len(pairs)) < self.share)
+        seeds = generator.integers(2**63, size=len(pairs)).tolist()
+        found = [{"input_ids": pair["input_ids"], "labels": pair["labels"]} for pair in pairs]
+        decode = self.tokenizer.backend_tokenizer.decode_batch
+        texts = [decode([list(map(int, pairs[i][side])) for i in chosen]) for side in ("input_ids", "labels")]
+        annotated = {}
+        for i, source, target in zip(chosen, *texts, strict=True):
+            source, target = source.strip(), target.strip()
+            if terms := self.terms_of(source, target, Random(seeds[i])):
+                annotated[i] = (source, [term[:3] for term in terms]), (source, _with(target, terms))
+        sources = annotated_ids(self.tokenizer, [each for each, _ in annotated.values()])
+        _, targets, _ = encode_pairs(self.tokenizer, [each for _, each in annotated.values()])
+        for i, source, target in zip(annotated, sources, targets, strict=True):
+            tags = takewhile(self._tags.__contains__, map(int, pairs[i]["input_ids"]))
+            pair = {"input_ids": [*tags, *source], "labels": target.tolist()}
+            if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
+                found[i] = pair
+        return found
+
+    def terms_of(self, source: str, target: str, generator: Random) -> list[tuple[int, int, str, int, int]]:
+        """Terms of a pair of texts in their order.
+
+        Returns:
+            Of each the characters of the source from which and up to which it stands, its translation, and the
+            characters of the target that this is to take the place of.
+        """
+        words = [list(WORD.finditer(text)) for text in (source, target)]
+        lower = [[word.group().lower() for word in side] for side in words]
+        links = self._links(*lower)
+        frequency = {i: sum(self.lexicon.targets[lower[0][i]].values()) for i in links}
+        # Exponential variates with the weights as rates: their order is a draw without putting back.
+        order = sorted(links, key=lambda i: -math.log(1 - generator.random()) * frequency[i] ** 0.5)
+        wanted, chosen = 1 + int(_MOST_TERMS * generator.random()), []
+        for i in order:
+            end, j, last = i + 1, links[i], links[i]
+            while generator.random() < _LONGER and links.get(end) in (last, last + 1):
+                last, end = links[end], end + 1
+            if len(chosen) < wanted and all(
+                (end <= a or b <= i) and (last < c or d < j) for a, b, c, d in chosen
+            ):  # no words of another one
+                chosen.append((i, end, j, last))
+        found = []
+        for i, end, j, last in sorted(chosen):
+            start, stop = words[0][i].start(), words[0][end - 1].end()
+            begin, behind = words[1][j].start(), words[1][last].end()
+            said = target[begin:behind]
+            if generator.random() < _REPLACED:
+                said = self._another(source[start:stop], generator)
+                said = said[0].upper() + said[1:] if begin == 0 else said
+            found.append((start, stop, said, begin, behind))
+        return found
+
+    def _links(self, source: Sequence[str], target: Sequence[str]) -> dict[int, int]:
+        """For source words that stand once the target word, standing once, that they are aligned with most often."""
+        once = [{word: i for i, word in enumerate(side) if side.count(word) == 1} for side in (source, target)]
+        found = {}
+        for word, i in once[0].items():
+            there = [(n, other) for other, n in self.lexicon.targets.get(word, {}).items() if other in once[1]]
+            if there:
+                found[i] = once[1][max(there)[1]]
+        return found
+
+    def _another(self, source: str, generator: Random) -> str:
+        """What is put in place of a translation."""
+        words = self.lexicon.target_words
+        first, second = (words[int(generator.random() * len(words))] for _ in range(2))
+        return (source, first, first[: (len(first) + 1) // 2] + second[len(second) // 2 :])[int(3 * generator.random())]
+
+
+def _with(target: str, terms: Sequence[tuple[int, int, str, int, int]]) -> str:
+    """A target with the translations of its terms in their places."""
+    for _, _, said, begin, end in sorted(terms, key=lambda term: -term[3]):
+        target = target[:begin] + said + target[end:]
+    return target
