@@ -22,6 +22,7 @@ from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.mixture import CorpusSettings
 from vanilla_transformer.evaluation.comet import MODEL as COMET_MODEL
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
+from vanilla_transformer.improving import ImproveSettings
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
 from vanilla_transformer.run.recipe import _OPEN_SECTIONS, DataSettings, EvaluationSettings, Recipe
@@ -48,6 +49,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.evaluation.robustness": ("FormScore", "scores_by_form"),
+    "vanilla_transformer.improving": ("improve", "ImproveSettings"),
     "vanilla_transformer.parsing.linearised_trees": ("ReadTree", "linearise", "read_linearised"),
     "vanilla_transformer.parsing.parse": ("parse",),
     "vanilla_transformer.parsing.trees": ("Tree",),
@@ -131,6 +133,7 @@ def recipe() -> str:
     parts += ["## training", _escaped(told["training"]), *_training_fields()]
     parts += ["## decoding", _escaped(told["decoding"]) + " They are listed in [Generation](generation.md)."]
     parts += ["## evaluation", _escaped(told["evaluation"]), *_fields(EvaluationSettings)]
+    parts += ["## improve", "For the command `improve`; others skip this section.", *_fields(ImproveSettings)]
     return "\n\n".join(parts)
 
 

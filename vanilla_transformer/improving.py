@@ -1,6 +1,7 @@
 """From parallel text to a small fast model: commands of ours one after the other, each with a folder of its own.
 
-    pairs      the training and validation text as files, cleaned if that is asked for
+    pairs      the training and validation text as files
+    clean      the training text without what nobody should learn from
     first      a model of it: what all this is to improve on
     reverse    a model of the other direction
     back       what that makes of text in the target language (Sennrich et al. 2016)
@@ -26,6 +27,8 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
+from .cleaning.cleaning import check_libraries
+from .cleaning.report import CleaningReport
 from .data.corpora import load_corpus, naming_in_errors
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
@@ -48,6 +51,8 @@ class ImproveSettings:
     """The section `improve` of a recipe, which other commands skip.
 
     Attributes:
+        clean: Options of the command `clean` by their names, say `{skip: [numbers_differ]}`, or `{}`; null for no
+            cleaning.
         target_text: File of text in the target language, to be translated back; null for none.
         source_text: File of text in the source language, which the teachers translate for the student; null for none.
         pairs_weight: How often each genuine pair comes, relative to each back-translated one.
@@ -56,6 +61,7 @@ class ImproveSettings:
         quantization: How the student's weights are exported, as for the command `export`; null for no export.
     """
 
+    clean: dict | None = None
     target_text: str | None = None
     source_text: str | None = None
     pairs_weight: float = 1.0
@@ -147,6 +153,8 @@ def improve(
 
         if settings.quantization not in QUANTIZATIONS:
             raise ValueError(f"improve.quantization: choose of {', '.join(QUANTIZATIONS)}, not {settings.quantization}")
+    if settings.clean is not None:
+        check_libraries()
     for name in ("target_text", "source_text"):
         if (path := getattr(settings, name)) is not None:
             text_lines(path)  # says now if there is no such file
@@ -154,7 +162,7 @@ def improve(
     with alone_in(output):
         _begin(output, plan, settings)
         load_recipe(output / "recipe.yaml", _typed(settings.student_fields))
-        _write_pairs(output / "pairs", plan)
+        _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
         seconds = _go_through(list(stages_of(output, plan, settings)), output / "seconds.json", device)
         return _account(output, plan, settings, seconds, device)
 
@@ -232,11 +240,11 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
                 )
 
 
-def _write_pairs(folder: Path, plan: Recipe) -> None:
-    """Writes both sides of the training and the validation text to files of lines."""
+def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
+    """Writes both sides of the recipe's texts to files of lines."""
     folder.mkdir(exist_ok=True)
     languages = plan.data.source_language, plan.data.target_language
-    for name in _SETS:
+    for name in sets:
         sides = [folder / f"{name}.{language}.gz" for language in languages]
         if all(side.exists() for side in sides):
             continue
@@ -270,6 +278,12 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         return stage, [str(output / name / f"{bare}.{each}.gz") for each in languages]
 
     pairs, validation = ([str(output / "pairs" / f"{name}.{each}.gz") for each in languages] for name in _SETS)
+    if settings.clean is not None:
+        words = ["clean", *_corpus_words(plan), "--output", str(output / "clean")]
+        for name, value in {"source_language": source, "target_language": target, **settings.clean}.items():
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+        yield Stage("clean", words, output / "clean" / "report.json")
+        pairs = [str(output / "clean" / f"clean.{each}.gz") for each in languages]
     yield training("first", {"data.train": pairs})
     learned: list = pairs
     if settings.target_text is not None:
@@ -294,6 +308,16 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     if settings.quantization is not None:
         words = ["export", str(output / "student"), "--output", str(output / "export")]
         yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")
+
+
+def _corpus_words(plan: Recipe) -> list[str]:
+    """The training text as `clean` takes it, which mends what other commands cannot read."""
+    corpus = plan.data.train
+    if isinstance(corpus, Mapping):
+        return [json.dumps(corpus)]
+    words = [corpus] if isinstance(corpus, str) else list(map(str, corpus))
+    files = [Path(plan.data.folder) / word for word in words]
+    return [str(file) if file.exists() else word for file, word in zip(files, words, strict=True)]
 
 
 def _typed(overrides: Mapping) -> dict[str, str]:
@@ -331,16 +355,19 @@ def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Map
         rows.append(row)
     write_json(output / "account.json", {"metric": metric, "systems": rows, "seconds": dict(seconds)})
     plot_account({row["system"]: row for row in rows}, output / "account.png", metric=metric)
-    write_text(output / "account.md", "\n".join(_report(rows, metric, seconds)) + "\n")
+    lines = list(_report(rows, metric, seconds))
+    if settings.clean is not None:
+        lines += ["", f"clean: {CleaningReport.load(output / 'clean' / 'report.json')}"]
+    write_text(output / "account.md", "\n".join(lines) + "\n")
     return output / "account.md"
 
 
 def _translate(system: System, lines: Sequence[str], device: str) -> dict:
     """The translations, and the seconds that they took."""
     model, tokenizer = load_engine(system.models, system.backend, device)
-    list(translate_lines(model, tokenizer, lines[:16]))  # the first batches of a process are slow
+    list(translate_lines(model, tokenizer, [lines[:16]]))  # the first batches of a process are slow
     begun = time.monotonic()
-    texts = [best.text for best, *_ in translate_lines(model, tokenizer, lines)]
+    texts = [best.text for best, *_ in translate_lines(model, tokenizer, [lines])]
     return {"seconds": time.monotonic() - begun, "translations": texts}
 
 

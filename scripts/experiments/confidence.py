@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from ladder import plain_or_packed
 
 from vanilla_transformer.evaluation.confidence import fit_logistic, most_confident
 from vanilla_transformer.evaluation.scores import score_translations
@@ -40,17 +41,10 @@ COLUMNS = {
 }
 
 
-def file_of(folder: Path, split: str, language: str) -> Path:
-    """A file as Multi30k has it, packed or not."""
-    found = [path for path in (folder / f"{split}.{language}", folder / f"{split}.{language}.gz") if path.is_file()]
-    if not found:
-        raise FileNotFoundError(f"There is no {split}.{language} in {folder}.")
-    return found[0]
-
-
 def judged_set(loaded, folder: Path, split: str, options: argparse.Namespace) -> list[tuple[Judged, str]]:
     """Translations of a set, each with its reference."""
-    texts = [list(text_lines(file_of(folder, split, language))) for language in (options.source, options.target)]
+    files = [plain_or_packed(folder / f"{split}.{language}") for language in (options.source, options.target)]
+    texts = [list(text_lines(file)) for file in files]
     pairs = [pair for pair in zip(*texts, strict=True) if pair[0].strip()][: options.sentences]
     sources, references = map(list, zip(*pairs, strict=True))
     passes = {"dropout_samples": options.dropout_samples, "seed": 0}

@@ -23,7 +23,7 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` lies
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
-from ladder import file_of, folder_of, read_ladder, stop, train_missing
+from ladder import folder_of, plain_or_packed, read_ladder, stop, train_missing
 
 from vanilla_transformer.data.terms import TERM_MARKERS, WORD
 from vanilla_transformer.data.word_aligner import align_corpus
@@ -38,7 +38,8 @@ HEADS = ("model", "seed", "terms", "beams", "number", "used without", "used", "a
 
 def words_of_pairs(data: Path, name: str, most: int | None = None) -> list[tuple[str, str, list[str], list[str]]]:
     """Source, reference, and the words of both, of at most so many pairs."""
-    texts = zip(*(list(text_lines(file_of(data, name, side)))[:most] for side in ("en", "de")), strict=True)
+    files = (plain_or_packed(data / f"{name}.{side}") for side in ("en", "de"))
+    texts = zip(*(list(text_lines(file))[:most] for file in files), strict=True)
     return [(*pair, *map(WORD.findall, pair)) for pair in texts if all(pair)]
 
 

@@ -31,7 +31,10 @@ def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
 
 def test_the_commands_that_run_a_model_have_the_option():
     having = {each.__name__ for each in COMMANDS if "device" in inspect.signature(each).parameters}
-    assert having == {"train", "translate", "backtranslate", "score", "evaluate", "calibrate", "parse", "serve"}
+    assert having == {
+        *("clean", "train", "improve", "translate", "backtranslate", "score", "evaluate", "calibrate", "parse"),
+        "serve",
+    }
 
 
 def test_processors_are_told_apart_as_a_trial_tells_them():

@@ -50,6 +50,7 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
         ladder.read_ladder(path)
 
 
+@pytest.mark.slow
 def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 40})
     # Models that have learned nothing end few translations by themselves: of samples some do.
@@ -86,6 +87,7 @@ def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsy
     assert [Path(each["corpus"][0]).name for each in learned["data"]["train"]] == ["train.en", "val.en.gz", "val.en.gz"]
 
 
+@pytest.mark.slow
 def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
     rungs = {"today": {"adds": "nothing", "overrides": {**SMALL, "training.max_steps": 2000}}}

@@ -23,6 +23,7 @@ def test_the_rungs_are_recipes_that_differ_in_augmentation():
     assert other.overrides.keys() - plain.overrides.keys() == {"training.augmentation", "training.max_steps"}
 
 
+@pytest.mark.slow
 def test_models_are_trained_once_and_each_form_is_translated_once(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
     augmented = {"below": "plain", "adds": "forms", "overrides": {"training.augmentation": {"upper": 0.5}}}

@@ -30,6 +30,7 @@ def test_words_that_are_aligned_one_to_one_become_terms(tmp_path):
         assert all(english in source and german in target for english, german in links)
 
 
+@pytest.mark.slow
 def test_models_are_trained_once_and_measured(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 6})
     soft = {"below": "plain", "adds": "terms", "overrides": {"training.augmentation": {"terms": 0.5}}}

@@ -104,7 +104,7 @@ def test_pairs_are_those_that_the_model_alone_would_make(models, text, tmp_path)
     assert list(json_of(tmp_path / "forward" / "text.report.json")["files"]) == ["text.de.gz", "text.en.gz"]
 
 
-@pytest.mark.parametrize("how", ["beam", "sample"])
+@pytest.mark.parametrize("how", [pytest.param("beam", marks=pytest.mark.slow), "sample"])
 def test_killed_again_and_again_the_files_are_the_same(models, text, tmp_path, how):
     options = ["--chunk-lines", "30"]
     if how == "sample":  # with an ensemble

@@ -15,7 +15,7 @@ import yaml
 
 from vanilla_transformer.command_line import run_command
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.improving import ImproveSettings, stages_of
+from vanilla_transformer.improving import ImproveSettings, _begin, stages_of
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -51,19 +51,33 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
         tmp_path,
         target_text="news.de.gz",
         source_text="web.en.txt",
+        clean={"skip": ["numbers_differ", "identical"], "max_length_ratio": 3},
         teachers=3,
         student={"model": {"decoder_layers": 2}},
     )
     recipe, settings = load_recipe_with(path, improve=ImproveSettings)
     stages = list(stages_of(tmp_path / "out", recipe, settings))
-    names = ["first", "reverse", "back", "teacher-1", "teacher-2", "teacher-3", "distilled", "distilled", "student"]
+    names = [
+        "clean",
+        "first",
+        "reverse",
+        "back",
+        "teacher-1",
+        "teacher-2",
+        "teacher-3",
+        "distilled",
+        "distilled",
+        "student",
+    ]
     assert [stage.name for stage in stages] == [*names, "export"]
     words = {stage.name: " ".join(stage.words) for stage in stages}
+    assert words["clean"].startswith("clean phrasebook:train:3000 --output ")
+    assert words["clean"].endswith("--target-language de --max-length-ratio 3 --skip numbers_differ identical")
     assert "--forward" in words["distilled"]
     assert "--forward" not in words["back"]
     assert "/out/reverse --input news.de.gz" in words["back"]
     assert [stage.product.name for stage in stages if stage.name == "distilled"] == [
-        "train.report.json",
+        "clean.report.json",
         "web.report.json",
     ]
 
@@ -75,7 +89,7 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
                 path, {name.removeprefix("--"): value for name, value in overrides.items()}
             )
     assert trained["reverse"].data.source_language == "de"
-    assert trained["reverse"].data.train[0].endswith("out/pairs/train.de.gz")
+    assert trained["reverse"].data.train[0].endswith("out/clean/clean.de.gz")
     assert not trained["reverse"].data.test
     assert [trained[f"teacher-{number}"].training["seed"] for number in (1, 2, 3)] == [5, 6, 7]
     assert [corpus.tag for corpus in trained["teacher-2"].data.mixture] == [None, "<bt>"]
@@ -99,6 +113,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
+        (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
         (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
@@ -117,17 +132,50 @@ def text_in_german(path, lines: int):
     return path
 
 
+def improving(path, output, *words) -> list[str]:
+    return [sys.executable, "-m", "vanilla_transformer", "improve", str(path), "--output", str(output), *words]
+
+
+def test_a_chain_ends_with_an_account_and_is_not_done_again(tmp_path):
+    path, output = recipe_of(tmp_path, teachers=1, quantization=None), tmp_path / "out"
+    done = subprocess.run(improving(path, output), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    systems = json.loads((output / "account.json").read_text(encoding="utf-8"))["systems"]
+    assert [row["system"] for row in systems] == ["first", "teacher-1", "student"]
+    assert [row.get("against") for row in systems] == [None, "first", "teacher-1"]
+    assert all(row["megabytes"] > 0 and row["sentences_per_second"] > 0 for row in systems)
+    assert (output / "account.png").stat().st_size > 5000
+    assert f"| student | {systems[2]['score']:.2f} ± " in done.stdout
+
+    made = {file: file.stat().st_mtime_ns for file in output.glob("*/*") if file.is_file()}
+    assert run_command(improving(path, output)[3:]) == 0
+    assert {file: file.stat().st_mtime_ns for file in made} == made
+
+
+def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsys):
+    path, output = recipe_of(tmp_path), tmp_path / "out"
+    recipe, settings = load_recipe_with(path, {"data.folder": str(tmp_path)}, improve=ImproveSettings)
+    output.mkdir()
+    _begin(output, recipe, settings)
+    assert run_command(improving(path, output, "--data.folder", str(tmp_path), "--improve.teachers", "3")[3:]) == 1
+    assert "was begun with improve.teachers = 2, not 3" in capsys.readouterr().err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    assert run_command(improving(path, tmp_path / "full")[3:]) == 1
+    assert "has other files: choose another folder" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
     text = text_in_german(tmp_path / "news.de.gz", 200)
-    path = recipe_of(tmp_path, target_text=str(text), student={"model": {"encoder_layers": 2}})
+    path = recipe_of(tmp_path, clean={}, target_text=str(text), student={"model": {"encoder_layers": 2}})
     ends = {}
     for name, kills in (("whole", 0), ("killed", 10)):
-        words = [sys.executable, "-m", "vanilla_transformer", "improve", path, "--output", tmp_path / name]
+        words = improving(path, tmp_path / name)
         draw = random.Random(1)
         for number in range(kills + 1):
-            process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             if number < kills:
                 time.sleep(draw.uniform(1, 25))
                 process.send_signal(draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
@@ -144,10 +192,4 @@ def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path
         ]
         ends[name] += [(tmp_path / name / "export" / "model.bin").read_bytes()]
     assert ends["whole"] == ends["killed"]
-    assert (tmp_path / "whole" / "account.png").stat().st_size > 5000
     assert "| ensemble | " in out
-
-    again = [*words, "--improve.teachers", "3"]
-    refused = subprocess.run(list(map(str, again)), capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
-    assert "was begun with improve.teachers = 2, not 3" in refused.stderr

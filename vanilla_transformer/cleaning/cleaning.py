@@ -80,7 +80,7 @@ def clean(
         ValueError: The corpus is malformed; what was begun there was begun with something else, or is damaged; no pair
             is left.
     """
-    _check_libraries()
+    check_libraries()
     workers, output = processors() if workers is None else workers, Path(output)
     if min(workers, shard_pairs) < 1:
         raise ValueError(f"workers ({workers}) and shard_pairs ({shard_pairs}) must be at least 1.")
@@ -122,7 +122,8 @@ def clean(
         return work.finish(stream, shard_pairs, scoring, CleaningReport(facts, off=_not_checked(settings)))
 
 
-def _check_libraries() -> None:
+def check_libraries() -> None:
+    """Raises ImportError if a library of the extra `clean` is missing."""
     try:
         for name in LIBRARIES:
             import_module(name)
