@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape, unescape
 from xml.parsers import expat
 
@@ -33,7 +33,7 @@ PLACEHOLDER = re.compile(
 )
 _NUMBER = r"|(?<![\w.,])\d+(?:[.,:/]\d+)*(?!\w)"
 _UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: what it stands for is elsewhere
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CLOSING = ".,;:!?)]»”’…\"'"
 POINT = "\ufffc"  # stands for a point where characters beside it are compared
 
@@ -223,8 +223,19 @@ def _joined(text: str, between: Sequence[Node | tuple[Node]], more: str) -> str:
 
 def as_text(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
     """A line whose tags are text; placeholders are taken out all the same."""
-    marked = take_apart(line, "placeholders", keep_numbers)
+    atoms = list(_in_text(line, kind, keep_numbers))
+    root = Node("", children=[atom for atom in atoms if isinstance(atom, Node)])
     if kind != "placeholders":
-        for node in marked.root.children:
-            node.before = escape(node.before, quote=False)
-    return replace(marked, kind=kind)
+        line = encoded(unescape(line), kind)
+        for node in root.children:
+            node.before = encoded(unescape(node.before), kind)
+    text = _settle(atoms)
+    root.end = len(text)
+    return MarkedLine(line, text, root, kind)
+
+
+def encoded(text: str, kind: str) -> str:
+    """Text as it stands between tags."""
+    if kind == "xml":
+        text = _NOT_XML.sub("", text)
+    return text if kind == "placeholders" else escape(text, quote=False)

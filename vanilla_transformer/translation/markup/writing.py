@@ -1,9 +1,8 @@
 """The parts of a translation as a line: blanks beside points, and text encoded."""
 
 import re
-from html import escape
 
-from .taking_apart import CLOSING, NOT_XML, PLACEHOLDER, POINT, Node
+from .taking_apart import CLOSING, PLACEHOLDER, POINT, Node, encoded
 
 
 OPENING = "([«„“‘¿¡\"'"
@@ -91,6 +90,4 @@ def _wants_blank(source: str, target: str, gap: bool, marks: str) -> bool:
 def _encoded(text: str, kind: str, apart: bool) -> str:
     if apart:
         text = re.sub(f"{PLACEHOLDER.pattern}|[{{}}]", " ", text)
-    if kind == "xml":
-        text = NOT_XML.sub("", text)
-    return text if kind == "placeholders" else escape(text, quote=False)
+    return encoded(text, kind)
