@@ -12,7 +12,6 @@ from ..data.known_words import UnknownWords
 from ..data.terms import TERM_MARKERS
 from ..run.loading import calibration_of, known_words_of, load_engine
 from ..translation import Glossary, translate_lines
-from ..translation.markup import text_of
 
 
 logger = logging.getLogger(__name__)
@@ -79,6 +78,8 @@ def load_backend(
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
+        if wish.markup is not None:
+            from ..translation.markup import text_of  # only now: few need it
         answers = []
         for text, (best, *_) in zip(texts, found, strict=True):
             answer: dict = {"translations": best.text}

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...attention.weights import WordAlignment
-from .taking_apart import PLACEHOLDER, MarkedLine, Node
+from .taking_apart import CLOSING, PLACEHOLDER, MarkedLine, Node
 from .writing import written
 
 
@@ -36,7 +36,7 @@ class Layout:
     """
 
     def __init__(self, source_text: str, text: str, alignment: WordAlignment):
-        self.text = text
+        self.source_text, self.text = source_text, text
         self.source = _word_spans(alignment.source, source_text)
         self.words = _word_spans(alignment.target, text)
         self.links = [link if 0 <= link < len(self.source) else None for link in alignment.links]
@@ -114,7 +114,14 @@ class Layout:
         rights = (reached[word][0] for word in range(beyond, after) if word in reached)
         to_the_right = child.is_point and (not child.left or child.left.isspace()) and not child.right.isspace()
         near = rights if to_the_right and right in reached else lefts
-        return next(near, next(rights, low))
+        if _is_closing(self.source_text[child.end : parent.end]):  # then the marks of the translation come after it too
+            while high > low and _is_closing(self.text[slice(*self.words[high - 1])]):
+                high -= 1
+        return min(high, next(near, next(rights, low)))
+
+
+def _is_closing(text: str) -> bool:
+    return bool(text.strip()) and not text.strip(CLOSING + " ")
 
 
 def _word_spans(words: Sequence[str], text: str) -> list[tuple[int, int]]:
