@@ -210,6 +210,8 @@ def _joined(text: str, between: Sequence[Node | tuple[Node]], more: str) -> str:
         more = more.lstrip()
         if all(points) and more and more[0] in CLOSING:
             text = text.rstrip()
+            for point in between:
+                point.start = point.end = len(text)
     elif text and between and more[0] > " " and not text[-1].isspace():
         tags = [each[0] if isinstance(each, tuple) else each for each in between]
         names = [re.match(r"</?(\w*)", node.before) for node in tags]

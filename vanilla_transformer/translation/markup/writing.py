@@ -82,8 +82,8 @@ def _wants_blank(source: str, target: str, gap: bool, marks: str) -> bool:
         return gap or target not in marks
     if target == POINT:
         return False
-    if source.isalnum() and target.isalnum():
-        return target.isdigit()
+    if target.isalnum():
+        return target.isdigit() or not source.isalnum()
     return gap
 
 
