@@ -31,7 +31,7 @@ PLACEHOLDER = re.compile(
     r"|(?:\b(?:https?|ftp)://|\bwww\.)(?:&amp;|&(?!#?\w+;)|[^\s<>\"'{}&])*(?:&amp;|[^\s<>\"'{}.,;:!?)\]»”…&])"
     r"|(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.[\w-]*\w)+"
 )
-_NUMBER = r"|(?<![\w.,])\d+(?:[.,:/]\d+)*(?!\w)"
+_NUMBER = r"|(?<![\w.,])(?<!&#)\d+(?:[.,:/]\d+)*(?!\w)"
 _UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: what it stands for is elsewhere
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CLOSING = ".,;:!?)]»”’…\"'"
@@ -230,10 +230,21 @@ def as_text(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
     if kind != "placeholders":
         line = encoded(unescape(line), kind)
         for node in root.children:
-            node.before = encoded(unescape(node.before), kind)
+            if not _is_text(node.before, kind):
+                node.before = encoded(unescape(node.before), kind)
     text = _settle(atoms)
     root.end = len(text)
     return MarkedLine(line, text, root, kind)
+
+
+def _is_text(raw: str, kind: str) -> bool:
+    """Whether it may stand between tags as it is."""
+    try:
+        if kind == "xml":
+            _check_xml(raw)
+    except BrokenMarkupError:
+        return False
+    return "<" not in raw
 
 
 def encoded(text: str, kind: str) -> str:
