@@ -182,7 +182,7 @@ class Maker:
 
 def tree_of_xml(text: str) -> Counter | None:
     """Each element, comment and instruction of a line with the element that it is in; None if it is not well-formed."""
-    text = re.sub(r"&(?:n\d+|x);", "", text)  # declared elsewhere
+    text = re.sub(r"&(?!(?:amp|lt|gt|quot|apos);)[a-z]\w*;", "", text)  # declared elsewhere
     builder = ElementTree.TreeBuilder(insert_comments=True, insert_pis=True)
     try:
         root = ElementTree.fromstring(f"<r>{text}</r>", ElementTree.XMLParser(target=builder))
@@ -266,8 +266,8 @@ def faults_of(line: Line, text: str, translation: str | None, warnings: list[str
         if "example.org" in found:
             as_text = rf"(?<!\w){as_text}(?![\w/])" if "/" in found else rf"{as_text}(?!\w)"
         elif found[0] == "%" and found[1] not in "{(":
-            as_text = rf"(?<!\d){as_text}(?![^\W_])"
-            searched = text if found == "%%" else text.replace("%%", " ")
+            searched = text.replace("%%", "\0")
+            as_text = "\0" if found == "%%" else rf"(?<!\d){as_text}(?![^\W_])"
         there = len(re.findall(as_text, searched))
         if there != times:
             yield f"{found} {there} times"
@@ -287,48 +287,46 @@ def _numbers(text: str) -> Counter:
     return Counter(re.findall(r"(?<!&#)(?<!\d)\d+", text))
 
 
-class Warned(logging.Handler):
-    """Keeps the warnings of the package."""
+class Warnings(logging.Handler):
+    """Keeps the warnings of the package while a block of code runs."""
 
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-        log = logging.getLogger("vanilla_transformer")
-        log.addHandler(self)
-        log.propagate = False
+    def __enter__(self) -> list[str]:
+        self.messages, self.log = [], logging.getLogger("vanilla_transformer")
+        self.log.addHandler(self)
+        self.before, self.log.propagate = self.log.propagate, False
+        return self.messages
+
+    def __exit__(self, *_):
+        self.log.removeHandler(self)
+        self.log.propagate = self.before
 
     def emit(self, record):
         self.messages.append(record.getMessage())
 
-    def taken(self) -> list[str]:
-        messages, self.messages = self.messages, []
-        return messages
-
 
 def with_random_translations(maker: Maker, lines: int) -> Iterator[tuple[Line, str, list[str], str]]:
     """Lines with their result, the warnings, and what is wrong."""
-    warned = Warned()
     for i in range(lines):
         line = maker.line(KINDS[i % len(KINDS)])
         markup, tame = Markup(line.kind, line.numbers), maker.random.random() < 0.7
-        translation, alignment = maker.translation(markup.take_out(line.text), tame)
+        with Warnings() as warnings:
+            text = markup.take_out(line.text)
+        translation, alignment = maker.translation(text, tame)
         [found] = markup.put_back([Hypothesis(translation, alignment=alignment)])
-        warnings = warned.taken()
         wrong = faults_of(line, found.text, translation if tame else None, warnings, 1)
         yield line, found.text, warnings, "; ".join(wrong)
 
 
 def with_a_model(maker: Maker, folder: Path, lines: int) -> Iterator[tuple[Line, str, list[str], str]]:
     """The same, by translations of a model."""
-    warned = Warned()
     model, tokenizer = load_model(folder)
     for kind in KINDS:
         made = [maker.line(kind) for _ in range(lines // len(KINDS))]
         for line in made:
             line.numbers = False
         texts = [line.text for line in made]
-        found = [best.text for best, *_ in translate_lines(model, tokenizer, [texts], markup=kind, num_beams=2)]
-        messages = warned.taken()
+        with Warnings() as messages:
+            found = [best.text for best, *_ in translate_lines(model, tokenizer, [texts], markup=kind, num_beams=2)]
         for number, (line, text) in enumerate(zip(made, found, strict=True), start=1):
             warnings = [each for each in messages if each.startswith(f"Line {number:,}: ")]
             yield line, text, warnings, "; ".join(faults_of(line, text, None, warnings, number))

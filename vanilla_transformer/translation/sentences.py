@@ -177,7 +177,7 @@ def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | Non
         return None
     from .markup import Markup  # only now: few need it
 
-    if type(model) in _ENGINES:
+    if isinstance(model, tuple(_ENGINES)):
         raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
     return Markup(kind, keep_numbers)
 

@@ -81,7 +81,7 @@ def _wants_blank(source: str, target: str, gap: bool, marks: str) -> bool:
     if not source or source.isspace():
         return gap or target not in marks
     if target == POINT:
-        return False
+        return source != POINT
     if target.isalnum():
         return target.isdigit() or not source.isalnum()
     return gap
