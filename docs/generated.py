@@ -58,6 +58,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.translation.decoding": ("Decoding",),
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
     "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
+    "vanilla_transformer.translation.markup": ("MarkedLine", "put_together", "take_apart", "text_of"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }  # fmt: skip
 
