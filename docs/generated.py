@@ -34,7 +34,9 @@ PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 
 # What the page on Python shows beside them: useful, and documented where it lies.
 ALSO_DOCUMENTED = {
-    "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
+    "vanilla_transformer.attention.weights": (
+        "AlignmentHead", "Attentions", "WordAlignment", "align_words", "attentions",
+    ),
     "vanilla_transformer.cleaning": (
         "clean", "CleaningSettings", "CleaningReport", "Scoring", "check_pair", "dual_cross_entropy_scores",
     ),
