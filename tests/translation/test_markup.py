@@ -127,6 +127,11 @@ def test_broken_markup():
     ):
         with pytest.raises(BrokenMarkupError, match=message):
             take_apart(line, kind)
+    for name in ("b\x1b[31m", "b" * 1000):
+        with pytest.raises(BrokenMarkupError) as error:
+            take_apart(f"x <{name}>", "html")
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) <= 101
     for line in ("<ul>", "</b></i>", " <p> ", "<!DOCTYPE html>"):  # of a text that has its elements on several lines
         marked = take_apart(line, "html")
         assert put_together(marked, "", WordAlignment([], [], [], [])) == line

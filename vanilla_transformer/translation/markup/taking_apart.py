@@ -9,6 +9,7 @@ from xml.parsers import expat
 
 KINDS = ("xml", "html", "placeholders")
 DEEPEST = 100  # elements in one another
+_LONGEST = 100  # characters of a message
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[^\W\d][^\s<>/\"'=]*)(?P<rest>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
 _OTHER = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<![A-Za-z][^<>]*>", re.DOTALL)
@@ -39,7 +40,11 @@ POINT = "\ufffc"  # stands for a point where characters beside it are compared
 
 
 class BrokenMarkupError(ValueError):
-    """A line whose tags do not fit together."""
+    """A line whose tags do not fit together; the message is short and printable, whatever the line holds."""
+
+    def __init__(self, message: str):
+        message = message if message.isprintable() else ascii(message)[1:-1]  # or it could command the terminal
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…")
 
 
 @dataclass
