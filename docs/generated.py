@@ -34,7 +34,9 @@ PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 
 # What the page on Python shows beside them: useful, and documented where it lies.
 ALSO_DOCUMENTED = {
-    "vanilla_transformer.attention.weights": ("Attentions", "attentions"),
+    "vanilla_transformer.attention.weights": (
+        "AlignmentHead", "Attentions", "WordAlignment", "align_words", "attentions",
+    ),
     "vanilla_transformer.cleaning": (
         "clean", "CleaningSettings", "CleaningReport", "Scoring", "check_pair", "dual_cross_entropy_scores",
     ),
@@ -60,6 +62,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.translation.decoding": ("Decoding",),
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),
     "vanilla_transformer.translation.likelihood": ("Likelihood", "WordProbability", "likelihoods"),
+    "vanilla_transformer.translation.markup": ("MarkedLine", "put_together", "take_apart", "text_of"),
     "vanilla_transformer.translation.packed": ("pack_linear",),
 }  # fmt: skip
 

@@ -121,7 +121,7 @@ def test_translating_loads_only_what_translates(tmp_path):
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
     own = [name.removeprefix("vanilla_transformer.") for name in loaded if name.startswith("vanilla_transformer.")]
     rooms = ("training", "parsing", "sharing", "export", "plots")
-    unused = (*rooms, "evaluation.scores", "data.phrasebook", "data.corpora")
+    unused = (*rooms, "evaluation.scores", "data.phrasebook", "data.corpora", "translation.markup")
     assert [name for name in own if name.startswith(unused)] == []
 
 

@@ -22,6 +22,7 @@ from vanilla_transformer.run.loading import calibration_of, find_model, known_wo
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.translation import Glossary, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
+from vanilla_transformer.translation.markup import KINDS, text_of
 
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
@@ -39,6 +40,7 @@ SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cros
 ATTENTIONS = {"decoder on the source": "cross", "encoder": "encoder", "decoder on itself": "decoder"}
 BEAM_SEARCH, SAMPLING = "beam search", "sampling"
 ALL_HEADS = "all"
+NO_MARKUP = "none"
 MOST_BYTES = 100_000  # of a request
 LANGUAGES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
@@ -82,7 +84,7 @@ class Demo:
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
-        terms: str = "hard",
+        terms: str = "hard", markup: str = NO_MARKUP,
     ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
 
@@ -99,6 +101,7 @@ class Demo:
             wanted: How many translations.
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
             terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
+            markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -127,12 +130,17 @@ class Demo:
                 raise ValueError("Each line of the glossary is a source term, = and its target term.")
             entries = [line.partition("=")[::2] for line in lines]
             options |= {"glossary": Glossary(entries) if entries else None, "terms": terms}
-            [found] = translate_lines(self.model, self.tokenizer, [[text]], **options)
+            kind = None if markup == NO_MARKUP else markup
+            [found] = translate_lines(self.model, self.tokenizer, [[text]], markup=kind, **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
         rows = [[rank, scores[rank - 1], each.text] for rank, each in enumerate(found, start=1)]
-        return found[0].text, rows, (text, found[0].text)
+        if kind is None:
+            return found[0].text, rows, (text, found[0].text)
+        if found[0].broken_markup:  # why has pieces of the text, which are not to become the message's own tags
+            gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
+        return found[0].text, rows, (text_of(text, kind), text_of(found[0].text, kind))
 
     def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
@@ -302,7 +310,9 @@ def _options(num_beams: int, length_penalty: float | None, knows_terms: bool) ->
         glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
         about = "hard: only translations with them are looked for; soft: the model reads them, and mostly follows"
         terms = gradio.Radio(["hard", "soft"], value="hard", label="Terms", info=about, visible=knows_terms)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms]
+        about = "of the text: its tags and placeholders are put back into the translation"
+        markup = gradio.Radio([NO_MARKUP, *KINDS], value=NO_MARKUP, label="Markup", info=about)
+    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms, markup]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

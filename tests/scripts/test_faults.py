@@ -1,4 +1,4 @@
-"""The scripts that kill runs, damage them and send them signals do so, and say what they found."""
+"""The scripts that kill runs, damage them, send them signals or try markup do so, and say what they found."""
 
 from pathlib import Path
 
@@ -25,6 +25,13 @@ def test_a_few_damages_and_folders(tmp_path):
     assert figures["folders"] == len(figures["each_of_folders"]) == 3
     assert figures["faults"] == 0
     assert "faults: 0" in output
+
+
+def test_markup_of_some_lines(tmp_path):
+    figures, output = figures_of("faults/markup", tmp_path, "--lines", "90")
+    assert sum(row["lines"] for row in figures["random"]["rows"].values()) == 90
+    assert figures["random"]["faults"] == 0
+    assert "| all | 90 |" in output
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")

@@ -84,11 +84,35 @@ def client(url, tmp_path_factory):
 
 
 def asked(
-    client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2, terms=""
+    client,
+    text=TEXT,
+    search=BEAM,
+    beams=3,
+    alpha=0.6,
+    temperature=1,
+    top_k=0,
+    top_p=1,
+    seed=0,
+    tokens=8,
+    n=2,
+    terms="",
+    markup="none",
 ):
     """The best translation and the rows of the table."""
     best, table = client.predict(
-        text, search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms, api_name="/translate"
+        text,
+        search,
+        beams,
+        alpha,
+        temperature,
+        top_k,
+        top_p,
+        seed,
+        tokens,
+        n,
+        terms,
+        markup=markup,
+        api_name="/translate",
     )
     return best, table["data"]
 
@@ -108,6 +132,24 @@ def test_a_glossary(client):
     for text in (best, *(row[2] for row in rows)):
         assert re.search("Hund|Tier", text)
         assert "ball" in text
+
+
+def test_markup_is_put_back_and_is_text_on_the_page(client, demo, random_translator):
+    script = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    best, rows = asked(client, text=f"<b>{TEXT}</b> {script} {{name}}", markup="html")
+    for text in (best, *(row[2] for row in rows)):
+        assert [text.count(each) for each in ("<b>", "</b>", script, "{name}")] == [1, 1, 1, 1]
+    assert not re.search("<script|<img", client.predict(True, api_name="/confidence"))
+    config = {each["props"].get("label"): each for each in client.config["components"]}
+    assert (config["Translations"]["props"]["datatype"], config["Translations"]["type"]) == ("str", "dataframe")
+    assert (config["Translation into German"]["type"], config["Markup"]["props"]["value"]) == ("textbox", "none")
+    broken, _ = asked(client, text=f"<b>{TEXT} {script}", markup="html")
+    assert "<" not in broken
+    page = demo.Demo(random_translator)
+    with pytest.warns(UserWarning, match="translated as text, not as html") as shown:
+        *_, pair = page.translate(f"<b>{TEXT} {script}", BEAM, 2, 1, 1, 0, 1, 0, 8, 1, markup="html")
+    assert not any("<" in str(each.message) for each in shown)
+    assert pair[0] == f"<b>{TEXT} {script}"
 
 
 def test_samples_are_drawn_anew_or_again(client):

@@ -13,13 +13,14 @@ from threading import Event
 
 import httpx
 import pytest
+from fastapi import HTTPException
 
 from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, phrasebook, translate
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
-from vanilla_transformer.serving.server import Limits
+from vanilla_transformer.serving.server import Limits, TranslationRequest, _wish_of
 
 from ..model.conftest import build_model, sharpened
 from ..scripts.conftest import figures_of
@@ -301,6 +302,20 @@ def test_a_glossary(random_translator, sources, tmp_path):
             body = {"texts": [text], "glossary": entries, "terms": mode}
             answer = httpx.post(f"{url}/translate", json=body, timeout=60, trust_env=False)
             assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
+        body = {"texts": [f"<b>{text}</b> {{x}} <i></i>", "<b>x", "1"], "markup": "html", "keep_numbers": True}
+        answer = httpx.post(f"{url}/translate", json={**body, "glossary": entries}, timeout=60, trust_env=False).json()
+        assert answer["broken_markup"] == [None, "<b> is not closed in this line", None]
+        first, second, third = answer["translations"]
+        assert re.fullmatch(r"<b>[^<>]*</b>[^<>]*\{x\}[^<>]*<i></i>[^<>]*", first)
+        assert answer["terms"][0][0]["used"] in first
+        assert "<" not in second
+        assert third == "1"
+        for wrong, said in (
+            ({"markup": "sgml"}, "markup"),
+            ({"markup": None}, "keep_numbers is for texts with markup"),
+        ):
+            answer = httpx.post(f"{url}/translate", json={**body, **wrong}, timeout=60, trust_env=False)
+            assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
     with serving(str(random_translator), "--num-beams", "1", *OF_THE_SEARCH) as (url, _):
         answer = httpx.post(
             f"{url}/translate", json={"texts": [text], "glossary": entries}, timeout=60, trust_env=False
@@ -328,6 +343,9 @@ def test_ctranslate2(random_translator, sources, tmp_path):
     backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
     for texts, translations in ((["", *sources, " "], ["", *expected, ""]), ([""], [""])):
         assert backend.translate(texts, Wish()) == [{"translations": text} for text in translations]
+    assert backend.has_alignments is False
+    with pytest.raises(HTTPException, match="cannot align words, as markup needs it: leave markup out"):
+        _wish_of(TranslationRequest(texts=["x"], markup="xml"), backend, LIMITS)
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path):

@@ -170,6 +170,24 @@ def test_which_words_were_looked_at(run):
     assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
 
 
+def test_markup(run, tmp_path):
+    lines = [f"<b>{DOG}</b> {{name}} 7<br>", "<p>", f"<b>{DOG}", ""]
+    text = written(tmp_path / "lines", lines)
+    options = ("--model", run, "--input", text, "--markup", "html", "--keep-numbers")
+    done = finished("translate", *options)
+    first, *rest = done.stdout.splitlines()
+    assert [first.count(each) for each in ("<b>", "</b>", "{name}", "7", "<br>")] == [1, 1, 1, 1, 1]
+    assert rest[0::2] == ["<p>", ""]
+    assert "<" not in rest[1]
+    # What is not learned is looked for in the text alone.
+    assert done.stderr.splitlines()[0] == "Line 3: broken markup, translated as text: <b> is not closed in this line."
+    assert not any("Line 1" in line for line in done.stderr.splitlines())
+    records = [json.loads(line)["translations"][0] for line in output_of("translate", *options, "--json").splitlines()]
+    assert [each["text"] for each in records] == [first, *rest]
+    assert [number for number, each in enumerate(records, start=1) if "broken_markup" in each] == [3]
+    assert "alignment" not in records[0]
+
+
 def test_words_that_the_training_text_did_not_have(run, tmp_path):
     """They are named on standard error, once a line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")
@@ -293,6 +311,9 @@ def test_options_that_make_no_sense_together(tmp_path):
         ("--num-beams 1 --glossary terms.tsv", "--glossary needs a beam search by torch"),
         ("--terms soft", "--terms soft needs a --glossary"),
         ("--terms medium --glossary terms.tsv", "--terms are hard or soft, not 'medium'"),
+        ("--backend ctranslate2 --markup html", "--markup is for --backend torch"),
+        ("--markup sgml", "There is no markup 'sgml': choose xml, html or placeholders"),
+        ("--keep-numbers", "--keep-numbers needs --markup"),
         ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),
     ):
         assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)

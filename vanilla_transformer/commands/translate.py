@@ -48,6 +48,8 @@ def translate(
     glossary: Path | None = None,
     terms: str = "hard",
     confidence: bool = False,
+    markup: str | None = None,
+    keep_numbers: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
     backend: str = "torch",
@@ -87,13 +89,18 @@ def translate(
         confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
             `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
             has not learned.
+        markup: xml, html or placeholders: take tags and placeholders out of each line, translate its text, and put them
+            back by the alignment of words. Placeholders, also taken out with xml and html, are `{name}`, `%s`, URLs,
+            e-mail addresses and the like. A line whose markup is broken is reported and translated as text.
+        keep_numbers: With --markup: keep numbers too as they are.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
-            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence and no
-            ensembles. In float32 greedy translations are the same. Its beam search only knows the length penalty
-            |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there are hypotheses,
-            of which the best by the model's own penalty are written; one in a thousand may differ from torch's.
+            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence, no
+            --markup and no ensembles. In float32 greedy translations are the same. Its beam search only knows the
+            length penalty |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there
+            are hypotheses, of which the best by the model's own penalty are written; one in a thousand may differ from
+            torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
@@ -105,7 +112,11 @@ def translate(
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, confidence, workers, seed, quantize, device)
+    _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, device)
+    if keep_numbers and not markup:
+        raise UsageError("--keep-numbers needs --markup.")
+    if markup not in (None, "xml", "html", "placeholders"):
+        raise UsageError(f"There is no markup {markup!r}: choose xml, html or placeholders.")
     if terms not in ("hard", "soft"):
         raise UsageError(f"--terms are hard or soft, not {terms!r}.")
     if terms == "soft" and not glossary:
@@ -116,12 +127,13 @@ def translate(
     check_positive(longest=longest)
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
+    unknown = unknown and _of_text(unknown, markup, keep_numbers)
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration, workers=workers,
-            batch_tokens=batch_tokens, **search,
+            prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration,
+            markup=markup, keep_numbers=keep_numbers, workers=workers, batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
@@ -220,7 +232,8 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        warnings = UnknownWordsWarnings(unknown_words(models, tokenizer)) if warn else None
+        looked_at = options.get("markup"), options.get("keep_numbers", False)
+        warnings = UnknownWordsWarnings(_of_text(unknown_words(models, tokenizer), *looked_at)) if warn else None
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -231,7 +244,7 @@ def translations_of(
 
 
 def _check_backend(
-    backend, models: list[Path], attention, confidence, workers: int, seed, quantize, device: str
+    backend, models: list[Path], attention, confidence, markup, workers: int, seed, quantize, device: str
 ) -> None:
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
@@ -248,6 +261,8 @@ def _check_backend(
         raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
     if confidence:
         raise UsageError("CTranslate2 does not say how likely each token is: --confidence is for --backend torch.")
+    if markup:
+        raise UsageError("CTranslate2 does not align words, as markup needs it: --markup is for --backend torch.")
     if seed is not None and workers > 1:
         raise UsageError("With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.")
 
@@ -325,6 +340,15 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
     return UnknownWords(tokenizer, known)
 
 
+def _of_text(unknown: Callable[[str], list[str]], markup: str | None, keep_numbers: bool) -> Callable:
+    """What finds unknown words in a line without its markup, which has none."""
+    if markup is None:
+        return unknown
+    from ..translation.markup import text_of
+
+    return lambda line: unknown(text_of(line, markup, keep_numbers))
+
+
 def _lines_of(
     number: int,
     source: str,
@@ -340,7 +364,7 @@ def _lines_of(
         records = list(map(asdict, hypotheses))
         for record in records:
             del record["cut"]
-            for name in ("alignment", "terms"):
+            for name in ("alignment", "terms", "broken_markup"):
                 if record[name] is None:
                     del record[name]
             likelihood = record.pop("likelihood")

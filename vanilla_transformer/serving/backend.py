@@ -21,13 +21,15 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, and how
-    sure the model is of them.
+    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
+    the model is of them, and that they have the markup of their texts.
     """
 
     glossary: Glossary | None = None
     confidence: bool = False
     terms: str = "hard"
+    markup: str | None = None
+    keep_numbers: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Backend:
     """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
 
     The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
-    `knows_terms`, for soft ones, and `is_calibrated`, for confidence.
+    `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `has_alignments`, for markup.
     """
 
     translate: Callable[[Sequence[str], Wish], list[dict]]
@@ -43,6 +45,7 @@ class Backend:
     has_beams: bool = False
     knows_terms: bool = False
     is_calibrated: bool = False
+    has_alignments: bool = False
 
 
 def load_backend(
@@ -73,7 +76,10 @@ def load_backend(
     def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
         asked = {"glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
+        asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
+        if wish.markup is not None:
+            from ..translation.markup import text_of  # only now: few need it
         answers = []
         for text, (best, *_) in zip(texts, found, strict=True):
             answer: dict = {"translations": best.text}
@@ -81,14 +87,18 @@ def load_backend(
                 answer["terms"] = [asdict(term) for term in best.terms or ()]
             if wish.confidence:
                 words = best.likelihood.words if best.likelihood else ()
-                answer["confidences"], answer["unknown_words"] = best.confidence, unknown(text)
+                read = text if wish.markup is None else text_of(text, wish.markup, wish.keep_numbers)
+                answer["confidences"], answer["unknown_words"] = best.confidence, unknown(read)
                 answer["words"] = [(each.word, each.probability) for each in words]
+            if wish.markup is not None:
+                answer["broken_markup"] = best.broken_markup
             answers.append(answer)
         return answers
 
     has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
     knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
+    can["has_alignments"] = kind == "torch"
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
 
 

@@ -61,6 +61,8 @@ class TranslationRequest(BaseModel):
     glossary: list[GlossaryEntry] | None = None
     terms: Literal["hard", "soft"] = "hard"
     confidence: bool = False
+    markup: Literal["xml", "html", "placeholders"] | None = None
+    keep_numbers: bool = False
 
 
 class TermUse(BaseModel):
@@ -76,7 +78,7 @@ class Translations(BaseModel):
 
     With a glossary there are the terms of each text; with `confidence` the probability that its translation is good
     (null for a blank one), the words of its translation with their probabilities, and the words of the text that the
-    model has not learned.
+    model has not learned. With `markup` there is why each text's markup was translated as text, null where it was not.
     """
 
     translations: list[str]
@@ -84,6 +86,7 @@ class Translations(BaseModel):
     confidences: list[float | None] | None = None
     words: list[list[tuple[str, float]]] | None = None
     unknown_words: list[list[str]] | None = None
+    broken_markup: list[str | None] | None = None
 
 
 class Refusal(BaseModel):
@@ -220,8 +223,13 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     """What a request wants beside translations. HTTPException says with a status which rule that breaks."""
     if asked.confidence and not backend.is_calibrated:
         raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
+    if asked.markup and not backend.has_alignments:
+        raise HTTPException(422, "This server cannot align words, as markup needs it: leave markup out.")
+    if asked.keep_numbers and not asked.markup:
+        raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
+    wish = Wish(confidence=asked.confidence, markup=asked.markup, keep_numbers=asked.keep_numbers)
     if not asked.glossary:
-        return Wish(confidence=asked.confidence)
+        return wish
     if asked.terms == "soft" and not backend.knows_terms:
         raise HTTPException(422, "The model was not trained with terms, so it has no soft ones: leave terms out.")
     if asked.terms == "hard" and not backend.has_beams:
@@ -232,7 +240,7 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     if max(len(term or "") for pair in pairs for term in pair) > TERM_CHARACTERS:
         raise HTTPException(413, f"glossary has a term of more than {TERM_CHARACTERS} characters: make it shorter.")
     try:
-        return Wish(Glossary(pairs), asked.confidence, asked.terms)
+        return replace(wish, glossary=Glossary(pairs), terms=asked.terms)
     except ValueError as error:
         raise HTTPException(422, str(error)) from error
 
@@ -270,6 +278,9 @@ must have been trained so. Without, the search looks only for translations that 
 <p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
 that each translation is good; <code>words</code>, those of each translation with their probabilities; and
 <code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>
+<p>With <code>"markup": "html"</code> (or <code>"xml"</code>, <code>"placeholders"</code>) the tags and placeholders of
+the texts are in their translations; with <code>"keep_numbers": true</code> so are their numbers. Where the markup of a
+text is broken, <code>broken_markup</code> says why, and all of it was translated as text.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

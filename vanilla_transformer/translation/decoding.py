@@ -27,6 +27,8 @@ class Hypothesis:
 
     `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
     both only if they were asked for, and not for a blank line.
+
+    `broken_markup` says why a line's markup was translated as text, if markup was asked for and is broken.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Hypothesis:
     terms: tuple[UsedTerm, ...] | None = None
     likelihood: Likelihood | None = None
     confidence: float | None = None
+    broken_markup: str | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -18,6 +19,10 @@ from .decoding import Batch, Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_terms
 from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
+
+
+if TYPE_CHECKING:
+    from .markup import Markup
 
 
 logger = logging.getLogger(__name__)
@@ -36,6 +41,8 @@ def translate(
     *,
     glossary: Glossary | None = None,
     terms: str = "hard",
+    markup: str | None = None,
+    keep_numbers: bool = False,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -53,6 +60,10 @@ def translate(
         terms: How the glossary is kept to. `"hard"`: by the beam search of one of our models, which looks only for
             translations that have the terms. `"soft"`: the model reads the terms beside the words, and mostly follows,
             by any search and engine; it must have been trained with `augmentation: {terms: ...}`.
+        markup: `"xml"`, `"html"` or `"placeholders"`: what this is in a sentence is taken out, and put back into its
+            translation by the alignment of words, which models of torch have. See `translation.markup`. Markup that is
+            broken is translated as text, with a warning.
+        keep_numbers: With markup: whether numbers are placeholders too.
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -66,8 +77,8 @@ def translate(
     Raises:
         ValueError: The engine or the model cannot do what is asked of it.
     """
-    options = {"glossary": glossary, "terms": terms, **generate_options}
-    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress}
+    options = {"glossary": glossary, "terms": terms, "markup": markup, "keep_numbers": keep_numbers}
+    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -83,6 +94,8 @@ def translate_lines(
     glossary: Glossary | None = None,
     terms: str = "hard",
     calibration: Calibration | None = None,
+    markup: str | None = None,
+    keep_numbers: bool = False,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -91,8 +104,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, glossary, terms, batch_tokens, on_progress: As for [`translate`]. With a glossary hypotheses
-            have `terms`.
+        model, tokenizer, glossary, terms, markup, keep_numbers, batch_tokens, on_progress: As for [`translate`]. With a
+            glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text without markup.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -118,6 +131,7 @@ def translate_lines(
         raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
     if soft := glossary is not None and terms == "soft":
         marker_ids(tokenizer)  # that it has them
+    marked = _markup(model, markup, keep_numbers)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -127,7 +141,7 @@ def translate_lines(
         model.generation_config,
         positions=positions,
         prefix=given,
-        align=align,
+        align=align or marked is not None,
         constrained=glossary is not None and not soft,
         calibration=calibration,
     )
@@ -139,7 +153,7 @@ def translate_lines(
     done = 0
     with engine.at_work(workers):
         for block in blocks:
-            lines = [pieces_of(line) for line in block]
+            lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
             pieces = [piece for line in lines for piece in line]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
@@ -150,7 +164,22 @@ def translate_lines(
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
+                if marked is not None:
+                    hypotheses = marked.put_back(hypotheses, align)
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
+
+
+def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | None":
+    """What takes markup out of lines and puts it back; None if there is to be no such thing."""
+    if kind is None:
+        if keep_numbers:
+            raise ValueError('Numbers are kept as placeholders are: ask for markup="placeholders" too, or another.')
+        return None
+    from .markup import Markup  # only now: few need it
+
+    if isinstance(model, tuple(_ENGINES)):
+        raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
+    return Markup(kind, keep_numbers)
 
 
 def _translations(
