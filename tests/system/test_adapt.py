@@ -77,7 +77,7 @@ def test_what_is_done_is_not_done_again(adapted, capsys):
     assert "was begun as" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("more", [(), ("--lora-rank", "4")])
+@pytest.mark.parametrize("more", [(), pytest.param(("--lora-rank", "4"), marks=pytest.mark.slow)])
 def test_what_is_broken_off_goes_on_as_if_it_were_not(run, domain, tmp_path, more):
     options = ("--no-floor", "--grow-vocabulary", "7", *more)
     whole, broken = tmp_path / "whole", tmp_path / "broken"

@@ -181,7 +181,7 @@ def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
     assert_same_run(run, whole)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_kill_with_everything_on_is_as_if_it_had_not_been(corpus, unbroken, tmp_path, processes):
     run, data = tmp_path / "run", EVERYTHING + MIXTURE
     words = arguments(corpus, run, *data)

@@ -122,6 +122,7 @@ def test_the_code_that_a_page_points_to_is_shown(site):
     assert "def sinusoids(" in shown
 
 
+@pytest.mark.slow
 def test_mistakes_are_errors(tmp_path):
     """An orphan, a link to no page, a link to no heading, a docstring that is missing: each is told, and fails."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
