@@ -128,7 +128,7 @@ def folder(tmp_path_factory):
 
 OTHERS = (
     "multi30k",
-    "runs/captions",
+    "runs/adapted",
     "runs/mine",
     " parse ",
     "parsing_",
