@@ -130,7 +130,7 @@ def test_translating_loads_only_what_translates(tmp_path):
 FLOORS = [
     ["__main__", "cli", "command_line"],
     ["commands"],
-    ["demo", "serving", "sharing", "improving", "adapting"],
+    ["demo", "serving", "sharing", "improving", "adapting", "choosing"],
     ["training", "cleaning"],
     ["run"],
     ["parsing", "translation", "plots", "attention"],

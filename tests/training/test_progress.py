@@ -64,7 +64,7 @@ def test_speed_after_a_resume_counts_the_session_only(make_trainer, clock, tmp_p
 def test_the_time_left_is_right_after_a_validation_too(capsys):
     """It goes by all the time that has passed, validations too; the last update alone would say ten times as much."""
     bar, state = ProgressBar(), TrainerState(max_steps=1000)
-    bar.on_train_begin(None, state, None)
+    bar.on_train_begin(SimpleNamespace(max_minutes=None), state, None)
     began = time.monotonic()
     for state.global_step in range(1, 101):
         time.sleep(0.5 if state.global_step == 100 else 0.002)
@@ -78,7 +78,7 @@ def test_the_time_left_is_right_after_a_validation_too(capsys):
 
 def test_the_bar_shows_what_is_logged(capsys):
     bar, state = ProgressBar(), TrainerState(max_steps=10, global_step=3)
-    bar.on_train_begin(None, state, None)
+    bar.on_train_begin(SimpleNamespace(max_minutes=None), state, None)
     record = {"loss": 2.5, "learning_rate": 0.00125, "target_tokens_per_second": 12345.6, "real_share": 0.93}
     bar.on_log(None, state, None, logs={**record, "skipped_updates": 0})
     bar.on_log(None, state, None, logs={"eval_loss": 1.75, "eval_bleu": 31.25})
@@ -174,3 +174,42 @@ def test_a_second_signal_ends_training_at_once():
             assert process.stderr.readline().startswith("Stopping after this update; a checkpoint is saved.")
             process.send_signal(second)
             assert process.wait(10) == -second
+
+
+def test_training_ends_when_its_minutes_are_over(make_trainer, clock, tmp_path):
+    """Four seconds an update: 20 parts of six seconds each make a minute and a half; 30 updates fill two minutes."""
+    options = {"max_minutes": 2, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
+    trainer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options)
+    trainer.train()
+    assert trainer.state.global_step == 30
+    saved = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "checkpoints").iterdir())
+    assert saved == [math.ceil(6 * part / 4) for part in range(1, 21)]
+
+    resumed = make_trainer(callbacks=[Work(clock, 8)], save_total_limit=100, **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-20"))
+    assert resumed.state.global_step == 25  # 80 seconds are spent; five updates of eight make two minutes
+
+    longer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options | {"max_minutes": 3})
+    longer.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-30"))
+    assert longer.state.global_step == 45
+
+
+def test_evaluations_take_a_tenth_of_the_minutes_at_most(make_trainer, clock):
+    class Slow(TrainerCallback):
+        def on_evaluate(self, args, state, control, metrics, **kwargs):
+            clock.seconds += 10  # before the budget's callback looks at its watch
+            metrics["eval_runtime"] = 10.0
+
+    options = {"max_minutes": 5, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
+    trainer = make_trainer(callbacks=[Slow(), Work(clock, 5)], **options)
+    trainer.train()
+    evaluated = [record["step"] for record in trainer.state.log_history if "eval_loss" in record]
+    assert 3 <= len(evaluated) <= 4
+    assert evaluated[-1] == trainer.state.global_step
+
+
+def test_the_best_checkpoint_may_go_by_chrf(make_trainer):
+    trainer = make_trainer(predict_with_generate=True, metric_for_best_model="chrf")
+    assert trainer.evaluate().keys() >= {"eval_bleu", "eval_chrf", "eval_loss"}
+    assert trainer.args.greater_is_better
+    assert "eval_chrf" not in make_trainer(predict_with_generate=True).evaluate()

@@ -88,12 +88,13 @@ def share_of_other_scripts(text: str, code: str) -> float:
     if language not in SCRIPTS and not is_identified(code):
         return 0.0
     expected = SCRIPTS.get(language, "LATIN").split()
-    scripts = [_script(character) for character in text if character.isalpha()]
+    scripts = [script_of(character) for character in text if character.isalpha()]
     return sum(script not in expected for script in scripts) / len(scripts) if scripts else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
-def _script(letter: str) -> str:
+def script_of(letter: str) -> str:
+    """The script of a letter by Unicode's names, in capitals."""
     name = unicodedata.name(letter, "UNKNOWN").split()
     if name[0] in ("FULLWIDTH", "HALFWIDTH"):
         name = name[1:]

@@ -19,6 +19,8 @@ def train(
     *,
     output: Path | None = None,
     resume: bool = False,
+    minutes: float | None = None,
+    only_choose: bool = False,
     device: str = "auto",
     plain_process: bool = False,
     overrides: dict | None = None,
@@ -31,14 +33,18 @@ def train(
 
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file; with --resume also a run folder,
-            whose own recipe is taken.
+            whose own recipe is taken. `auto` chooses one by the text: give --data.train, --data.source_language and
+            --data.target_language.
         output: The run folder; runs/RECIPE if it is not given.
         resume: Go on with the run in that folder from its last complete checkpoint.
+        minutes: With `auto`: how long training may take; 15 if it is not given.
+        only_choose: With `auto`: write the recipe, OUTPUT/chosen.yaml, and do not train.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """
+    from ..choosing import AUTO, chosen_recipe
     from ..data.known_words import count_words, load_known_words
-    from ..run.folder import list_recipes
+    from ..run.folder import RunFolder, list_recipes
     from ..run.recipe import load_recipe
     from ..sharing.publishing import publish
     from ..training.run import train as train_recipe
@@ -54,9 +60,17 @@ def train(
         if not recipe.is_file():
             raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
     output = output or Path("runs") / Path(recipe).stem
+    if recipe != AUTO and (only_choose or minutes is not None):
+        raise UsageError("--minutes and --only-choose are of `train auto`; other recipes take --training.max_minutes.")
     commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
     commands["command_to_resume"] = _command_to_resume(output, plain_process, device)
-    settings = load_recipe(recipe, overrides)
+    if recipe == AUTO:
+        settings = chosen_recipe(output, overrides or {}, 15.0 if minutes is None else minutes, device)
+    else:
+        settings = load_recipe(recipe, overrides)
+    if only_choose:
+        print(RunFolder(output).chosen.read_text(encoding="utf-8"), end="")
+        return
     folder = train_recipe(
         settings, output, resume=resume, show_progress=True, device=device, publish=publish, **commands
     )
@@ -94,3 +108,4 @@ def recipes(name: str | None = None) -> None:
         return
     for each, description in list_recipes().items():
         print(f"{each:<20} {description}")
+    print(f"{'auto':<20} Chosen by the size of your text and the time there is: see `train --help`.")

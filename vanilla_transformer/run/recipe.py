@@ -233,16 +233,25 @@ def load_recipe_with(
         content = _loaded(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
-        for name, text in (overrides or {}).items():
-            if sections or name.partition(".")[0] not in SECTIONS_APART:
-                _override(content, name, text)
-            else:
-                raise ValueError(f"{name} is of the command {name.partition('.')[0]} alone")
-        apart = {name: content.pop(name, None) for name in SECTIONS_APART}
-        found = [_checked(name, apart[name] or {}, kind) for name, kind in sections.items()]
-        return _checked("", content, Recipe), *found
+        return _recipe_of(content, overrides or {}, sections)
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"Recipe {path.name}: {error}") from error
+
+
+def recipe_of(overrides: Mapping[str, str]) -> Recipe:
+    """The recipe that overrides alone make. Raises ValueError as `load_recipe` does."""
+    return _recipe_of({}, overrides, {})[0]
+
+
+def _recipe_of(content: dict, overrides: Mapping[str, str], sections: Mapping[str, type]) -> tuple[Recipe, ...]:
+    for name, text in overrides.items():
+        if sections or name.partition(".")[0] not in SECTIONS_APART:
+            _override(content, name, text)
+        else:
+            raise ValueError(f"{name} is of the command {name.partition('.')[0]} alone")
+    apart = {name: content.pop(name, None) for name in SECTIONS_APART}
+    found = [_checked(name, apart[name] or {}, kind) for name, kind in sections.items()]
+    return _checked("", content, Recipe), *found
 
 
 SECTIONS_APART = ("improve",)  # of the command of that name; others may be given the same file

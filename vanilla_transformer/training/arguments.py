@@ -57,9 +57,9 @@ _ONLY_FSDP = {
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `update_tokens`, `noam_factor`, `cooldown_steps`, `average_last`, `ema_decay`,
-    `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`, `floors`,
-    `lora_rank`.
+    New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
+    `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
+    `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -75,7 +75,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `eval_strategy` | steps | no | validation loss and BLEU belong to a run |
     | `eval_steps`, `save_steps` | 1000 | 500 | a checkpoint every so many updates (the paper: every 10 minutes) |
     | `save_total_limit` | `average_last` + 1 | none | what averaging needs, and the best one |
-    | `metric_for_best_model` | bleu | none | what "best" and early stopping mean; "loss" without generation |
+    | `metric_for_best_model` | bleu | none | what "best" and early stopping mean; or chrf; "loss" without generation |
     | `load_best_model_at_end` | True | False | the best checkpoint is kept and saved |
     | `predict_with_generate` | True | False | validation BLEU by translating |
     | `remove_unused_columns` | False | True | the collator takes what it needs |
@@ -100,6 +100,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         update_tokens: Padded source and target tokens of an update, at most, on however many processes. Batches of
             `max_tokens` are then accumulated as often as need be, and made smaller so that the product fits. None:
             `max_tokens` on each process, `gradient_accumulation_steps` times.
+        max_minutes: Training ends after so many minutes by the clock, validation included, if it has not before. It is
+            then saved 20 times in that time, and evaluated as often as long as evaluations take no more than a tenth
+            of it, whatever `eval_steps` and `save_steps` say. Sessions of a
+            resumed run count together. How many updates that makes depends on the machine. None: the clock ends
+            nothing.
         noam_factor: Multiplies the Noam schedule (equation 3); None gives the learning rate back to `learning_rate`
             and `lr_scheduler_type`.
         cooldown_steps: Over so many last updates the Noam schedule is multiplied by a factor that falls in a straight
@@ -143,6 +148,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
     update_tokens: int | None = field(default=None, metadata={"help": "padded tokens of an update, on either side"})
+    max_minutes: float | None = field(default=None, metadata={"help": "minutes after which training ends"})
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
     cooldown_steps: int = field(default=0, metadata={"help": "last updates, in which the Noam schedule falls to 0"})
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
@@ -195,6 +201,12 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not {self.r_drop_alpha}.")
         if self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
+        if self.max_minutes is not None:
+            if not 0 < self.max_minutes < math.inf:
+                raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
+            if self.cooldown_steps:
+                raise ValueError("cooldown_steps needs to know the last update, and max_minutes does not: set one.")
+            self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
         if not 0 <= self.max_grad_norm < math.inf:
@@ -239,7 +251,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
         if self.floors:
             self._choose_above_floors()
-        if self.metric_for_best_model in ("bleu", "eval_bleu") and not self.predict_with_generate:
+        if (self.chooses_by("bleu") or self.chooses_by("chrf")) and not self.predict_with_generate:
             self.metric_for_best_model = "loss"
         if self.greater_is_better is None and self.metric_for_best_model is not None:
             self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))
@@ -261,6 +273,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self._share_out_update()
         if self.noam_factor is None:
             self._check_room_to_fall()
+
+    def chooses_by(self, metric: str) -> bool:
+        """Whether the best checkpoint is the one with the best value of this metric on the validation set."""
+        return (self.metric_for_best_model or "").removeprefix("eval_") == metric
 
     def _choose_above_floors(self):
         """Makes the best checkpoint the one with the best BLEU of those above all floors."""

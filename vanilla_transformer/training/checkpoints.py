@@ -33,9 +33,9 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-def is_regular(checkpoint: Path, save_steps: float) -> bool:
-    """Whether the run saves it stopped or not."""
-    return step_of(checkpoint) % save_steps == 0
+def is_regular(checkpoint: Path, args: TrainingArguments) -> bool:
+    """Whether the run saves it stopped or not. Where the clock asks for checkpoints, nobody can tell."""
+    return args.max_minutes is not None or step_of(checkpoint) % args.save_steps == 0
 
 
 def trainer_state(checkpoint: Path) -> dict:
@@ -136,7 +136,7 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
         return
     newest = checkpoints[-1]
     by_number = args.save_strategy == "steps"
-    counted = [p for p in checkpoints if p.name == best or not by_number or is_regular(p, args.save_steps)]
+    counted = [p for p in checkpoints if p.name == best or not by_number or is_regular(p, args)]
     removable = [path for path in counted if path != newest and path.name != best]
     removable = removable[: max(0, len(counted) - args.save_total_limit)]
     if newest in counted:

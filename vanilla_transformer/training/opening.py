@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 # What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
 # the text lies may change because its fingerprint may not; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_steps", "average_last", "save_total_limit", "max_skipped_updates")),
+    *(f"training.{name}" for name in ("max_steps", "max_minutes", "average_last", "save_total_limit")),
+    "training.max_skipped_updates",
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 
@@ -125,6 +126,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
 def _not_of_a_start(folder: RunFolder) -> list[Path]:
     """What keeps a folder from being one in which a run has begun and saved no checkpoint."""
     found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
+    found = [path for path in found if path not in (folder.chosen, folder.text)]
     try:
         if found and not folder.began():
             return found

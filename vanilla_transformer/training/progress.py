@@ -13,6 +13,7 @@ import torch
 from accelerate.utils import reduce
 from tqdm import tqdm
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from ..files import named_in_errors, write_text
 from ..plots import plot_learning_curve
@@ -30,6 +31,7 @@ _SHOWN = {
     "skipped_updates": ("skipped", "{:d}"),
     "eval_loss": ("validation loss", "{:.3g}"),
     "eval_bleu": ("BLEU", "{:.3g}"),
+    "eval_chrf": ("chrF", "{:.3g}"),
 }
 
 
@@ -42,9 +44,11 @@ class ProgressBar(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         # Without smoothing: the time left has the validations in it that are to come, and is right after one of them.
-        self.bar = tqdm(
-            total=state.max_steps, initial=state.global_step, unit="update", dynamic_ncols=True, smoothing=0
-        )
+        options = {"initial": state.global_step, "unit": "update", "dynamic_ncols": True, "smoothing": 0}
+        if args.max_minutes is None:
+            self.bar = tqdm(total=state.max_steps, **options)
+        else:  # the clock ends it, nobody knows where
+            self.bar = tqdm(desc=f"{args.max_minutes:g} minutes", **options)
 
     def on_step_end(self, args, state, control, **kwargs):
         self.bar.update(state.global_step - self.bar.n)
@@ -149,6 +153,50 @@ class StopOnRequest(TrainerCallback):
             self.requested = bool(asking)
         if self.requested:
             control.should_save = control.should_training_stop = True
+
+
+class TimeBudget(TrainerCallback, ExportableState):
+    """Ends training after `max_minutes`; saves `PARTS` times in them, and evaluates as often or less.
+
+    Every checkpoint has the seconds spent before it, so that a resumed run gets what is left.
+    """
+
+    PARTS = 20
+
+    def __init__(self):
+        self.seconds, self.since = 0.0, None
+        self.evaluated_at = self.evaluation = 0.0  # when the last evaluation ended, and the seconds that it took
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.since = time.perf_counter() - self.seconds
+
+    def on_step_end(self, args, state, control, **kwargs):
+        before, self.seconds = self.seconds, time.perf_counter() - self.since
+        if args.world_size > 1:  # the clocks of processes differ, and all must do the same
+            agreed = torch.tensor(self.seconds, device=args.device)
+            torch.distributed.all_reduce(agreed, torch.distributed.ReduceOp.MAX)
+            self.seconds = agreed.item()
+        part = 60 * args.max_minutes / self.PARTS
+        if is_over(self.state(), args.max_minutes):
+            control.should_training_stop = True
+        if self.seconds // part > before // part or control.should_training_stop:
+            control.should_save = True
+            # The first translations of a model are long: evaluations get a tenth of the time, not all of it.
+            rested = self.seconds - self.evaluated_at >= 9 * self.evaluation
+            control.should_evaluate = rested or control.should_training_stop
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        self.evaluation = metrics["eval_runtime"]
+        self.evaluated_at = time.perf_counter() - self.since
+
+    def state(self) -> dict:
+        kept = ("seconds", "evaluated_at", "evaluation")
+        return {"args": {}, "attributes": {name: getattr(self, name) for name in kept}}
+
+
+def is_over(budget: Mapping, minutes: float) -> bool:
+    """Whether the minutes of a [`TimeBudget`] with this state are spent."""
+    return budget["attributes"]["seconds"] >= 60 * minutes
 
 
 # -------------------------------------------------------------------------------------------------------------- speed

@@ -28,7 +28,7 @@ from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
 from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
-from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
+from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
@@ -211,8 +211,11 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
 
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
-    """Whether there is nothing left to train: all updates are done, or early stopping has lost its patience."""
+    """Whether there is nothing left to train: all updates are done, time is up, or patience is."""
     stopping, waited = state["stateful_callbacks"].get("EarlyStoppingCallback"), -1
+    budget = state["stateful_callbacks"].get("TimeBudget")
+    if args.max_minutes is not None and budget is not None and is_over(budget, args.max_minutes):
+        return True
     if args.early_stopping_patience is not None and stopping is not None:
         waited = stopping["attributes"]["early_stopping_patience_counter"] - args.early_stopping_patience
     return state["global_step"] >= args.max_steps or waited >= 0

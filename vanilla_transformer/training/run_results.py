@@ -47,7 +47,7 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
             f"No checkpoint of {folder.path} is above its floors ({floors}), so there is no model: mix in more of the "
             "old text, train with a lower rate, or set lower floors, in another output folder."
         )
-    regular = [c for c in checkpoints if c == final or is_regular(c, args.save_steps)]
+    regular = [c for c in checkpoints if c == final or is_regular(c, args)]
     last = regular[-args.average_last :] if args.average_last else []
     ema = [final] if args.ema_decay else []
     models = (([best], folder.best, WEIGHTS), (last, folder.averaged, WEIGHTS), (ema, folder.ema, EMA_WEIGHTS))

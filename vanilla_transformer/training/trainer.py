@@ -32,7 +32,7 @@ from .arguments import VanillaTransformerTrainingArguments, create_noam_schedule
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
 from .processes import shard, turn_on_without_gpus, whole
-from .progress import Clock, TokenCounter
+from .progress import Clock, TimeBudget, TokenCounter
 from .safety import UpdateGuard
 
 
@@ -124,6 +124,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+        if args.max_minutes is not None:
+            self.add_callback(TimeBudget())
         self._clock = Clock()
         self._tokens = TokenCounter()
         self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
@@ -281,8 +283,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         Arguments are Trainer's; `ignore_keys` has no effect, and what else is given overrides the decoding.
 
         Returns:
-            `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100) and
-            `{prefix}_runtime` in seconds.
+            `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100),
+            `{prefix}_chrf` (0 to 100) if the best checkpoint is chosen by it, and `{prefix}_runtime` in seconds.
         """
         # A loader draws a seed even if it has nothing to shuffle: how often one looks must not change what is learned.
         with self._clock.stopped(), torch.random.fork_rng(devices=[]):
@@ -292,7 +294,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 loss = self._loss_per_token(model, dataset)
                 metrics = {"loss": loss, "perplexity": perplexity(loss)}
                 if self.args.predict_with_generate:
-                    metrics["bleu"] = self._bleu(model, dataset, generate_options)
+                    metrics |= self._scores(model, dataset, generate_options)
                 if eval_dataset is None and self.args.floors:
                     metrics |= self._floored(model, metrics["bleu"], generate_options)
             metrics["runtime"] = round(time.perf_counter() - started, 3)
@@ -318,12 +320,15 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def _floored(self, model: PreTrainedModel, bleu: float, generate_options: dict) -> dict[str, float]:
         """BLEU of each set with a floor; and of validation, or what is missing to the floors, as a negative number."""
-        found = {name: self._bleu(model, rows, generate_options) for name, rows in self.floor_datasets.items()}
+        sets = self.floor_datasets.items()
+        found = {name: self._scores(model, rows, generate_options)["bleu"] for name, rows in sets}
         missing = min(found[name] - lowest for name, lowest in self.args.floors.items())
         return {**{f"{name}_bleu": each for name, each in found.items()}, "floored_bleu": min(missing, 0.0) or bleu}
 
-    def _bleu(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> float:
-        """Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
+    def _scores(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> dict[str, float]:
+        """BLEU, and chrF if the best checkpoint is chosen by it.
+
+        Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
         share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
@@ -331,7 +336,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
         hypotheses = translate(model, self.processing_class, sources, **options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
-        return score_translations(hypotheses, references, ["sacrebleu"], target_language="und")[0].value
+        metrics = {"bleu": "sacrebleu", **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
+        scores = score_translations(hypotheses, references, list(metrics.values()), target_language="und")
+        return {name: score.value for name, score in zip(metrics, scores, strict=True)}
 
     # ----------------------------------------------------------------------------------- what is kept of it
 
