@@ -14,6 +14,7 @@ from vanilla_transformer.training.arguments import check_sharding, cooldown, cre
 
 
 NEW = {
+    "max_minutes",
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
     "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha", "floors",
     "lora_rank",
