@@ -15,6 +15,7 @@ import torch
 
 from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.data.known_words import UnknownWords
+from vanilla_transformer.data.languages import target_languages, towards
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
@@ -84,9 +85,9 @@ class Demo:
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
-        terms: str = "hard", markup: str = NO_MARKUP,
-    ) -> tuple[str, list[list], tuple[str, str]]:  # fmt: skip
-        """The best translation, rows of rank, score and translation, and the pair whose attention is drawn.
+        terms: str = "hard", markup: str = NO_MARKUP, to: str | None = None,
+    ) -> tuple[str, list[list], tuple[str, str, str | None]]:  # fmt: skip
+        """The best translation, rows of rank, score and translation, and the pair whose attention is drawn, with `to`.
 
         Args:
             text: The source.
@@ -102,6 +103,7 @@ class Demo:
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
             terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
             markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
+            to: Into which language, with a model of several.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -131,31 +133,34 @@ class Demo:
             entries = [line.partition("=")[::2] for line in lines]
             options |= {"glossary": Glossary(entries) if entries else None, "terms": terms}
             kind = None if markup == NO_MARKUP else markup
-            [found] = translate_lines(self.model, self.tokenizer, [[text]], markup=kind, **options)
+            [found] = translate_lines(self.model, self.tokenizer, [[text]], markup=kind, to=to, **options)
         except ValueError as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
         rows = [[rank, scores[rank - 1], each.text] for rank, each in enumerate(found, start=1)]
         if kind is None:
-            return found[0].text, rows, (text, found[0].text)
+            return found[0].text, rows, (text, found[0].text, to)
         if found[0].broken_markup:  # why has pieces of the text, which are not to become the message's own tags
             gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
-        return found[0].text, rows, (text_of(text, kind), text_of(found[0].text, kind))
+        return found[0].text, rows, (text_of(text, kind), text_of(found[0].text, kind), to)
 
-    def picture(self, pair: tuple[str, str] | None, attention: str, layer: int, head: str) -> str:
+    def picture(self, pair: tuple[str, str, str | None] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
 
         The HTML holds the picture itself: no file is kept, and no path shown.
 
         Args:
-            pair: Text and translation.
+            pair: Text and translation, and the language, with a model of several.
             attention: One of `ATTENTIONS`.
             layer: Counted from 1.
             head: Counted from 1, or `ALL_HEADS`.
         """
         if pair is None:
             return ""
-        weights, queries, keys = attentions(self.model, self.tokenizer, *pair).of(ATTENTIONS[attention])
+        text, translation, to = pair
+        weights, queries, keys = attentions(self.model, towards(self.tokenizer, to), text, translation).of(
+            ATTENTIONS[attention]
+        )
         heads = None if head == ALL_HEADS else [int(head) - 1]
         title = f"Attention of the {attention}, layer {layer}"
         with tempfile.TemporaryDirectory() as folder:
@@ -166,20 +171,20 @@ class Demo:
             picture = base64.b64encode(path.read_bytes()).decode("ascii")
         return f'<img src="data:image/png;base64,{picture}" alt="{title}">'
 
-    def confidence(self, pair: tuple[str, str] | None, wanted: bool) -> str:
+    def confidence(self, pair: tuple[str, str, str | None] | None, wanted: bool) -> str:
         """How sure the model is of a translation and of each of its words, as HTML; nothing if it is not wanted.
 
         Args:
-            pair: Text and translation.
+            pair: As for `picture`.
             wanted: Whether to look.
         """
         if pair is None or not wanted:
             return ""
-        text, translation = pair
+        text, translation, to = pair
         calibration, options = self._calibration, {}
         if calibration is not None:
             options = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-        [found] = likelihoods(self.model, self.tokenizer, [pair], **options)
+        [found] = likelihoods(self.model, towards(self.tokenizer, to), [(text, translation)], **options)
         said = "The model is not calibrated: what the probabilities of its words are worth is not known."
         if calibration is not None:
             good = f"that the translation is good (chrF of {calibration.threshold:.0f} or more)"
@@ -226,7 +231,17 @@ class Demo:
                     if self.examples:
                         gradio.Examples([[each] for each in self.examples], text, label="Examples")
                     knows_terms = self.tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+                    languages = list(target_languages(self.tokenizer))
                     options = _options(settings.num_beams or 1, settings.length_penalty, knows_terms)
+                    options.append(
+                        gradio.Radio(
+                            languages,
+                            value=(languages or [None])[0],
+                            label="Into",
+                            visible=bool(languages),
+                            elem_id="to",
+                        )
+                    )
                 with gradio.Column():
                     best = gradio.Textbox(
                         label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
@@ -321,8 +336,8 @@ def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, l
         recipe = load_recipe(find_model(path) / "recipe.yaml")
     except (OSError, ValueError):
         return None, []
-    codes = recipe.data.source_language, recipe.data.target_language
-    source, target = (LANGUAGES.get(code.lower(), code) for code in codes)
+    sides = recipe.data.source_languages, recipe.data.target_languages
+    source, target = (", ".join(LANGUAGES.get(code.lower(), code) for code in codes) for codes in sides)
     return (source, target), [each for each in recipe.evaluation.examples if len(each) <= MOST_CHARACTERS][:4]
 
 

@@ -25,10 +25,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Languages:
-    """Codes of the source and target languages; None where unknown."""
+    """Codes of the source and target languages; None where unknown. `to` is what the model is to be asked for."""
 
     source: str | None
     target: str | None
+    to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def read_set(
     ending = Path(references[0].name.removesuffix(".gz")).suffix.removeprefix(".")  # `de` of newstest2014.de
     target = languages.target or (ending if re.fullmatch("[a-z]{2}", ending) else None)
     texts = [text for path in references for text in read_texts(path, "reference", target)]
-    found = Languages(languages.source, target or texts[0].language)
+    found = replace(languages, target=target or texts[0].language)
     if sources is None:
         return ScoredSet(texts[0].name, aligned(texts), None, found)
     [source, *others] = read_texts(sources, "source", languages.source)
@@ -156,6 +157,12 @@ def model_languages(model: Path, given: Languages) -> Languages:
     if not path.is_file():
         return given
     data = load_recipe(path).data
+    if len(data.target_languages) > 1:
+        if given.target not in data.target_languages:
+            raise UsageError(
+                f"{model} translates into {', '.join(data.target_languages)}: say which by --target-language."
+            )
+        return Languages(given.source or data.source_language, given.target, to=given.target)
     learned = Languages(data.source_language, data.target_language)
     for name in ("source", "target"):
         wanted = getattr(given, name)
@@ -170,7 +177,7 @@ def model_languages(model: Path, given: Languages) -> Languages:
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
     """What a model, or several together, makes of the sources."""
     check_has_sources(scored_set)
-    found = translations_of(models, [scored_set.sources.segments], **options)
+    found = translations_of(models, [scored_set.sources.segments], to=scored_set.languages.to, **options)
     return [hypotheses[0].text for _, hypotheses in found]
 
 
@@ -185,7 +192,8 @@ def scores_in_forms(
     """What a model, or several together, scores on the set as it is and in each form."""
     check_has_sources(scored_set)
     sets = {CLEAN: scored_set} | {form: scored_set.in_form(form) for form in forms}
-    found = translations_of(models, [each.sources.segments for each in sets.values()], **options)
+    blocks = [each.sources.segments for each in sets.values()]
+    found = translations_of(models, blocks, to=scored_set.languages.to, **options)
     texts = (hypotheses[0].text for _, hypotheses in found)
     return scores_by_form(
         {form: list(islice(texts, len(each.sources.segments))) for form, each in sets.items()},
@@ -222,6 +230,6 @@ def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto
     """How well a model, or several together, predicts the first reference of each source."""
     references = scored_set.references[0].segments
     pairs = list(zip(scored_set.sources.segments, references, strict=True))
-    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity")
+    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity", to=scored_set.languages.to)
     found = [score.log_probability for score in scores], [score.tokens for score in scores]
     return perplexity_scores(*found, references, vocabulary_size=len(tokenizer), test_set=scored_set.name)

@@ -50,6 +50,7 @@ def translate(
     confidence: bool = False,
     markup: str | None = None,
     keep_numbers: bool = False,
+    to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     backend: str = "torch",
@@ -93,6 +94,7 @@ def translate(
             back by the alignment of words. Placeholders, also taken out with xml and html, are `{name}`, `%s`, URLs,
             e-mail addresses and the like. A line whose markup is broken is reported and translated as text.
         keep_numbers: With --markup: keep numbers too as they are.
+        to: With a model of several target languages: which one, say fr.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
@@ -133,14 +135,21 @@ def translate(
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
             prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration,
-            markup=markup, keep_numbers=keep_numbers, workers=workers, batch_tokens=batch_tokens, **search,
+            markup=markup, keep_numbers=keep_numbers, to=to, workers=workers, batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
 
 
 def score(
-    *, model: list[Path], sources: Path, targets: Path, rank: bool = False, device: str = "auto", json: bool = False
+    *,
+    model: list[Path],
+    sources: Path,
+    targets: Path,
+    rank: bool = False,
+    to: str | None = None,
+    device: str = "auto",
+    json: bool = False,
 ) -> None:
     """Scores given translations: how likely the model finds each.
 
@@ -150,6 +159,7 @@ def score(
         model: A run folder or a model's folder; several score together, as an ensemble.
         sources: Text file of sources.
         targets: Text file of their translations, line by line.
+        to: With a model of several target languages: that of the translations, say fr.
         rank: Put the translations of a source that is in several lines one after the other, best first.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         json: Write a JSON object per line instead.
@@ -161,7 +171,7 @@ def score(
     if len(texts) != len(translations):
         raise ValueError(f"{sources} has {len(texts)} lines and {targets} {len(translations)}: they must agree.")
     pairs = list(zip(texts, translations, strict=True))
-    scored = list(zip(pairs, scores_of_pairs(model, pairs, device)[0], strict=True))
+    scored = list(zip(pairs, scores_of_pairs(model, pairs, device, to=to)[0], strict=True))
     if rank:
         first = {text: number for number, text in reversed(list(enumerate(texts)))}
         scored.sort(key=lambda each: (first[each[0][0]], -each[1].score))
@@ -174,7 +184,7 @@ def score(
 
 
 def scores_of_pairs(
-    models: list[Path], pairs: list[tuple[str, str]], device: str, title: str | None = None
+    models: list[Path], pairs: list[tuple[str, str]], device: str, title: str | None = None, to: str | None = None
 ) -> tuple[list["PairScore"], "PreTrainedTokenizerBase"]:
     """The scores of pairs by one model or several, and their tokenizer."""
     from tqdm import tqdm
@@ -185,7 +195,7 @@ def scores_of_pairs(
     use_memory_well()
     loaded, tokenizer = load_ensemble(models, device)
     with tqdm(total=len(pairs), unit="pair", desc=title, disable=not sys.stderr.isatty()) as bar:
-        return score_pairs(loaded, tokenizer, pairs, on_progress=bar.update), tokenizer
+        return score_pairs(loaded, tokenizer, pairs, to=to, on_progress=bar.update), tokenizer
 
 
 def translations_of(

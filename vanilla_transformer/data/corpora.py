@@ -85,6 +85,7 @@ class TextCorpus(Corpus):
     name: str
     pairs: list[Pair]
     identity: dict
+    tag: str | None = None  # in front of every source
 
     @cached_property
     def fingerprint(self) -> str:
@@ -104,7 +105,8 @@ class TextCorpus(Corpus):
 
         from .encoding import encode_pairs
 
-        sources, targets, report = encode_pairs(tokenizer, self.pairs, limits)
+        rows = self.pairs if self.tag is None else [(*pair, self.tag) for pair in self.pairs]
+        sources, targets, report = encode_pairs(tokenizer, rows, limits)
         if not report.kept:
             raise ValueError(f"No pair is left to use: {report}.")
         rows = {"input_ids": sources, "labels": targets}

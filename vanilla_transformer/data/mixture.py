@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .corpora import Pair, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
+from .languages import language_tag, tempered
 from .tokenizer import check_tag
 
 
@@ -27,6 +28,9 @@ class CorpusSettings:
         weight: How often each of its pairs comes, relative to those of the other corpora.
         tag: A token of its own in front of every source, say `<bt>` for back-translations (Caswell et al. 2019).
         vocabulary: Whether the vocabulary and the list of known words are made of it too.
+        source_language: Language code of its sources; that of `data` if it is not given.
+        target_language: The same of its targets. With several target languages each source gets a tag that says which,
+            `<2de>`; see `languages`.
 
     Raises:
         ValueError: `corpus` is a prepared one, `weight` is not above 0, or `tag` cannot be a token.
@@ -36,6 +40,8 @@ class CorpusSettings:
     weight: float = 1.0
     tag: str | None = None
     vocabulary: bool = True
+    source_language: str | None = None
+    target_language: str | None = None
 
     def __post_init__(self):
         if isinstance(self.corpus, Mapping) and "prepared" in self.corpus:
@@ -78,19 +84,38 @@ class Mixture(PairStream):
     Args:
         settings: What is asked of each corpus.
         corpora: The corpora, each in memory or as a stream of bounded units.
+        temperature: Above 1 small corpora come oftener than their pairs alone would have them, see `tempered`.
     """
 
-    def __init__(self, settings: Sequence[CorpusSettings], corpora: Sequence[TextCorpus | PairStream]):
+    def __init__(
+        self,
+        settings: Sequence[CorpusSettings],
+        corpora: Sequence[TextCorpus | PairStream],
+        temperature: float = 1.0,
+    ):
         self.settings, self.corpora = settings, corpora
-        self.copies = copies_of([each.weight for each in settings])
         self.streams = [_in_units(each) if isinstance(each, TextCorpus) else each for each in corpora]
+        weights = [each.weight for each in settings]
+        if temperature == 1:
+            self.copies = copies_of(weights)
+        elif None in (counts := [stream.pairs for stream in self.streams]):
+            name = self.streams[counts.index(None)].name
+            raise ValueError(f"data.sampling_temperature: nobody knows how many pairs {name} has; give weights.")
+        else:
+            self.copies = tempered(weights, counts, temperature, MOST_COPIES)
+        targets = [corpus.identity["languages"][1] for corpus in corpora]
+        several = len(set(targets)) > 1
+        self._fronts = [
+            (*([language_tag(target)] if several else []), *([each.tag] if each.tag is not None else []))
+            for each, target in zip(settings, targets, strict=True)
+        ]
         self._places = [
             (part, unit)
             for part, (stream, copies) in enumerate(zip(self.streams, self.copies, strict=True))
             for _ in range(copies)
             for unit in range(stream.units)
         ]
-        self.tags = tuple(dict.fromkeys(each.tag for each in settings if each.tag is not None))
+        self.tags = tuple(dict.fromkeys(tag for front in self._fronts for tag in front))
         identity = [
             {
                 "name": stream.name,
@@ -131,8 +156,8 @@ class Mixture(PairStream):
 
     def _open(self, place: int) -> Iterator[tuple[str, ...]]:
         part, unit = self._places[place]
-        pairs, tag = self.streams[part].read(unit), self.settings[part].tag
-        return pairs if tag is None else ((*pair, tag) for pair in pairs)
+        pairs, front = self.streams[part].read(unit), self._fronts[part]
+        return ((*pair, *front) for pair in pairs) if front else pairs
 
     def __str__(self) -> str:
         return "; ".join(
@@ -176,15 +201,17 @@ def open_mixture(
     patience: float = 3600.0,
     begun: Mapping | None = None,
     stream: bool = False,
+    temperature: float = 1.0,
 ) -> Mixture:
     """Opens several corpora to be trained on as one.
 
     Args:
-        settings: The corpora.
+        settings: The corpora; those without languages of their own have the following.
         source_language, target_language, folder, patience: As for `open_stream`.
         begun: Identity of a mixture that this one goes on with: the same commits of the Hub are read.
         stream: Read corpora in pieces that can be (Parquet files, most data sets of the Hub). Others are held in
             memory: a file that can only be read from its beginning on cannot be mixed with others.
+        temperature: As for [`Mixture`].
 
     Raises:
         FileNotFoundError, ValueError: As `read_corpus` and `open_stream` do; or the weights have no ratio of small
@@ -195,8 +222,8 @@ def open_mixture(
     for number, each in enumerate(settings):
         options = {"folder": folder, "patience": patience}
         options["begun"] = before[number]["corpus"] if number < len(before) else None
-        where = each.corpus, source_language, target_language
+        where = each.corpus, each.source_language or source_language, each.target_language or target_language
         with naming_in_errors(f"data.train[{number}].corpus"):
             opened = open_stream(*where, **options) if stream else None
             corpora.append(opened if opened and opened.bounded else read_corpus(*where, **options))
-    return Mixture(settings, corpora)
+    return Mixture(settings, corpora, temperature)

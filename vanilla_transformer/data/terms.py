@@ -89,9 +89,10 @@ def annotated_ids(
         ValueError: The tokenizer has no markers.
     """
     src, trg, done = marker_ids(tokenizer)
+    front = tokenizer("").input_ids[:-1]  # a tag of the target language, or none
     parts: list[list[str | int]] = []
     for text, terms in texts:
-        spaced, at, found = f" {text}", 0, []  # the tokenizer puts a blank in front, too
+        spaced, at, found = f" {text}", 0, list(front)  # the tokenizer puts a blank in front, too
         for start, end, target in terms:
             begin = start + (spaced[start] != " ")  # a word and the blank before it are one piece
             blank = "" if re.match(f"[{_UNSPACED}]", target) else " "

@@ -20,6 +20,8 @@ from .confidence_vanilla_transformer import (
 from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 
+# As `language_tag` of the package makes it; this file works without the package, too.
+_LANGUAGE_TAG = re.compile(r"<2[A-Za-z]{2,3}([-_]\w+)?>")
 _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not name.startswith("_")) | {
     *OUR_GENERATION_FIELDS,
     "constraints",
@@ -74,7 +76,8 @@ class TranslationPipeline(Pipeline):
             return_confidence: Whether to return a `confidence` too: the probability that the translation is good, by
                 the calibration beside the model's weights (`vanilla-transformer calibrate`).
             clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
-            src_lang, tgt_lang: For tokenizers of several languages; `translation_xx_to_yy` sets them too.
+            src_lang, tgt_lang: For models of several languages; `translation_xx_to_yy` sets them too. One of our models
+                with several target languages needs `tgt_lang`, say "fr".
             glossary: A [`Glossary`] of this package, or anything with its methods `constraints` and `annotated`: terms
                 that are to be translated so and not otherwise.
             terms: `"hard"`, the default: by beam search of one of our models every translation has the terms. `"soft"`:
@@ -155,15 +158,31 @@ class TranslationPipeline(Pipeline):
         else:
             inputs = self.tokenizer(text, return_tensors="pt", truncation=truncation)
         inputs.pop("token_type_ids", None)
+        front = self._language_tag((languages or {}).get("tgt_lang"))
         if glossary is not None and terms == "soft":
             ids = torch.tensor([glossary.annotated(text, self.tokenizer)])
             inputs.update(input_ids=ids, attention_mask=torch.ones_like(ids))
-        elif glossary is not None:
-            if not getattr(self.model, "takes_constraints", False):
-                raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
-            # In a dictionary, so that one text's can be told from those of a batch.
-            inputs["glossary"] = {"constraints": glossary.constraints(text, self.tokenizer)}
+        if front:
+            ids = torch.cat((torch.tensor([front]), inputs["input_ids"]), dim=1)
+            inputs.update(input_ids=ids, attention_mask=torch.ones_like(ids))
+        if glossary is not None and terms == "hard":
+            inputs["glossary"] = self._constraints(text, glossary)
         return inputs
+
+    def _language_tag(self, language: str | None) -> list[int]:
+        """The token in front of a source that says into which language, if the model has several target languages."""
+        tags = {token: i for token, i in self.tokenizer.get_added_vocab().items() if _LANGUAGE_TAG.fullmatch(token)}
+        if not tags:
+            return []
+        if (tag := f"<2{language}>") not in tags:
+            raise ValueError(f"The model translates into {', '.join(each[2:-1] for each in tags)}: say tgt_lang=.")
+        return [tags[tag]]
+
+    def _constraints(self, text: str, glossary) -> dict:
+        """What `generate` is to keep to, in a dictionary, so that one text's can be told from those of a batch."""
+        if not getattr(self.model, "takes_constraints", False):
+            raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
+        return {"constraints": glossary.constraints(text, self.tokenizer)}
 
     @cached_property
     def _calibration(self) -> Calibration:

@@ -31,6 +31,9 @@ from ..training.arguments import UNDER_NOAM, WITHOUT_EFFECT, VanillaTransformerT
 from .folder import find_recipe
 
 
+_LANGUAGES = ("source_language", "target_language")
+
+
 @dataclass(frozen=True)
 class DataSettings:
     """The `data` section: where sentence pairs come from and which of them are trained on.
@@ -40,13 +43,16 @@ class DataSettings:
         target_language: Language code of the target.
         train: The training corpus, in any form that `load_corpus` reads; or a list of several, each a mapping with the
             fields below.
-        validation: What checkpoints are chosen by.
-        test: Names of test sets with their corpora.
+        validation: What checkpoints are chosen by: a corpus; or a list of several, each a mapping `{corpus: ...,
+            source_language: ..., target_language: ...}`, of which the languages may be left out.
+        test: Names of test sets with their corpora, each given as one, or as such a mapping.
         folder: What relative paths are relative to; the current folder if it is not given.
         max_source_length: Longest source that is trained on, in tokens with `</s>`.
         max_target_length: Longest target that is trained on, in tokens with `</s>`.
         max_length_ratio: How many times longer one side may be than the other; null for any.
         stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
+        sampling_temperature: With a list of corpora: above 1 small ones come oftener than their numbers of pairs would
+            have them, p_i ~ pairs_i^(1/T) times the weight. 5 is usual for several languages.
         buffer_pairs: With `stream`, and of several corpora: pairs that are sorted by length and shuffled together.
         patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
     """
@@ -61,13 +67,17 @@ class DataSettings:
     max_target_length: int = 256
     max_length_ratio: float | None = None
     stream: bool = False
+    sampling_temperature: float = 1.0
     buffer_pairs: int = 200_000
     patience: float = 3600.0
 
     def __post_init__(self):
-        for name in ("source_language", "target_language"):
-            if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language := getattr(self, name)):
-                raise ValueError(f"data.{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
+        for name in _LANGUAGES:
+            _check_language(f"data.{name}", getattr(self, name))
+        if not 1 <= self.sampling_temperature < math.inf:
+            raise ValueError(f"data.sampling_temperature must be at least 1, not {self.sampling_temperature}")
+        if self.sampling_temperature != 1 and not self.mixture:
+            raise ValueError("data.sampling_temperature is for a list of corpora in data.train")
         if self.buffer_pairs < 1:
             raise ValueError(f"data.buffer_pairs must be at least 1, not {self.buffer_pairs}")
         for name in self.test:
@@ -77,8 +87,13 @@ class DataSettings:
                     "number in quotes)"
                 )
 
+        _ = self.measured  # which says what is wrong with a set
         if self.mixture:
             copies_of([each.weight for each in self.mixture])
+            for number, each in enumerate(self.mixture):
+                for language in (each.source_language, each.target_language):
+                    if language is not None:
+                        _check_language(f"data.train[{number}]", language)
             if not any(each.vocabulary for each in self.mixture):
                 raise ValueError("data.train: vocabulary is false for every corpus; learn it from one of them at least")
 
@@ -90,6 +105,46 @@ class DataSettings:
         if not isinstance(self.train, (list, tuple)) or all(isinstance(each, (str, Path)) for each in self.train):
             return []
         return [_corpus_settings(f"data.train[{i}]", each) for i, each in enumerate(self.train)]
+
+    @property
+    def measured(self) -> dict[str, tuple[Any, str, str]]:
+        """The sets that are measured by name, validation first: where each is, and its languages.
+
+        Several validation sets are named by their languages: `validation_en-de`.
+        """
+        own, found = (self.source_language, self.target_language), {}
+        if self._is_list_of_sets(self.validation):
+            for number, each in enumerate(self.validation):
+                where, source, target = _measured_set(f"data.validation[{number}]", each, own)
+                if (name := f"validation_{source}-{target}") in found or name in self.test:
+                    raise ValueError(f"data.validation[{number}]: there is another set {name}")
+                found[name] = where, source, target
+        else:
+            found["validation"] = _measured_set("data.validation", self.validation, own)
+        return found | {name: _measured_set(f"data.test.{name}", each, own) for name, each in self.test.items()}
+
+    @staticmethod
+    def _is_list_of_sets(where: Any) -> bool:
+        return isinstance(where, (list, tuple)) and bool(where) and all(isinstance(each, Mapping) for each in where)
+
+    @property
+    def target_languages(self) -> list[str]:
+        """What the training corpora are translated into."""
+        return list(dict.fromkeys(each.target_language or self.target_language for each in self.mixture)) or [
+            self.target_language
+        ]
+
+    @property
+    def source_languages(self) -> list[str]:
+        """What the training corpora are translated from."""
+        return list(dict.fromkeys(each.source_language or self.source_language for each in self.mixture)) or [
+            self.source_language
+        ]
+
+    @property
+    def from_to(self) -> str:
+        """The languages in words: "en into de and fr"."""
+        return " into ".join(_listed(each) for each in (self.source_languages, self.target_languages))
 
     @property
     def limits(self) -> PairLimits:
@@ -355,6 +410,27 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         if required and values.get(each.name) is None:
             raise ValueError(f"{prefix}{each.name} is missing")
     return hint(**values)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _check_language(name: str, language: Any) -> None:
+    if not isinstance(language, str) or not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language):
+        raise ValueError(f"{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
+
+
+def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[Any, str, str]:
+    """Where a set is, and its languages, which a mapping with `corpus` may have of its own."""
+    if not isinstance(value, Mapping) or "corpus" not in value:
+        return value, *languages
+    for key in value:
+        _check_known(key, ("corpus", *_LANGUAGES), f"{name}.")
+    source, target = (value.get(key) or own for key, own in zip(_LANGUAGES, languages, strict=True))
+    for language in (source, target):
+        _check_language(name, language)
+    return value["corpus"], source, target
 
 
 def _corpus_settings(name: str, value: Any) -> CorpusSettings:

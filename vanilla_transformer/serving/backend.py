@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 
 from ..data.known_words import UnknownWords
+from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
 from ..run.loading import calibration_of, known_words_of, load_engine
 from ..translation import Glossary, translate_lines
@@ -22,7 +23,7 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 @dataclass(frozen=True)
 class Wish:
     """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
-    the model is of them, and that they have the markup of their texts.
+    the model is of them, that they have the markup of their texts, and that they are in one language of several.
     """
 
     glossary: Glossary | None = None
@@ -30,6 +31,7 @@ class Wish:
     terms: str = "hard"
     markup: str | None = None
     keep_numbers: bool = False
+    to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Backend:
     """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
 
     The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
-    `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `has_alignments`, for markup.
+    `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `has_alignments`, for markup. `languages` are
+    those to choose of, none with a model of one target language.
     """
 
     translate: Callable[[Sequence[str], Wish], list[dict]]
@@ -46,6 +49,7 @@ class Backend:
     knows_terms: bool = False
     is_calibrated: bool = False
     has_alignments: bool = False
+    languages: tuple[str, ...] = ()
 
 
 def load_backend(
@@ -76,7 +80,7 @@ def load_backend(
     def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
         asked = {"glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
-        asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers}
+        asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
             from ..translation.markup import text_of  # only now: few need it
@@ -98,7 +102,7 @@ def load_backend(
     has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
     knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
-    can["has_alignments"] = kind == "torch"
+    can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
 
 

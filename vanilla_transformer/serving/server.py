@@ -63,6 +63,7 @@ class TranslationRequest(BaseModel):
     confidence: bool = False
     markup: Literal["xml", "html", "placeholders"] | None = None
     keep_numbers: bool = False
+    to: str | None = None
 
 
 class TermUse(BaseModel):
@@ -227,7 +228,10 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "This server cannot align words, as markup needs it: leave markup out.")
     if asked.keep_numbers and not asked.markup:
         raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
-    wish = Wish(confidence=asked.confidence, markup=asked.markup, keep_numbers=asked.keep_numbers)
+    if asked.to not in (backend.languages or (None,)):
+        choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
+        raise HTTPException(422, f"to: the model does not translate into {asked.to!r:.60}: {choice}.")
+    wish = Wish(confidence=asked.confidence, markup=asked.markup, keep_numbers=asked.keep_numbers, to=asked.to)
     if not asked.glossary:
         return wish
     if asked.terms == "soft" and not backend.knows_terms:
@@ -281,6 +285,7 @@ that each translation is good; <code>words</code>, those of each translation wit
 <p>With <code>"markup": "html"</code> (or <code>"xml"</code>, <code>"placeholders"</code>) the tags and placeholders of
 the texts are in their translations; with <code>"keep_numbers": true</code> so are their numbers. Where the markup of a
 text is broken, <code>broken_markup</code> says why, and all of it was translated as text.</p>
+<p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

@@ -29,7 +29,7 @@ def is_classifier(config: VanillaTransformerConfig) -> bool:
 
 def languages(recipe: Recipe) -> dict[str, str | list[str]]:
     """A card's fields for them. The Hub sorts models by bare languages, and keeps regions apart: "pt", and "pt-BR"."""
-    codes = [each.replace("_", "-") for each in (recipe.data.source_language, recipe.data.target_language)]
+    codes = [each.replace("_", "-") for each in (*recipe.data.source_languages, *recipe.data.target_languages)]
     bare = list(dict.fromkeys(code.split("-")[0].lower() for code in codes))
     if recipe.is_parser:
         return {"language": bare[0]}
@@ -54,6 +54,10 @@ _WITH_PACKAGE = """\
 
 With the package `vanilla-transformer`, which runs no code of this repository:
 """
+_WITHOUT_IT_FOR_SEVERAL = (
+    "Without it, transformers runs the code that lies beside the weights, if you allow that. Put the id of the target "
+    'language, say `tokenizer.get_added_vocab()["<2de>"]`, in front of the `input_ids`:'
+)
 _WITHOUT_IT = "Without it, transformers runs the code that lies beside the weights, if you allow that:"
 
 
@@ -61,8 +65,10 @@ def how_to_use(repository: str, recipe: Recipe | None) -> str:
     """Lines that translate in the recipe's languages, or parse, with the package and without it."""
     if recipe and recipe.is_parser:
         return _how_to_parse(repository)
-    task = "translation"
-    if recipe:  # the task's name takes no hyphen
+    task, wanted, several = "translation", "", len(recipe.data.target_languages) > 1 if recipe else False
+    if several:
+        wanted = f', tgt_lang="{recipe.data.target_languages[0]}"'
+    elif recipe:  # the task's name takes no hyphen
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
     sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
     text = json.dumps(sentence[0], ensure_ascii=False)
@@ -73,10 +79,10 @@ import vanilla_transformer  # gives transformers 5 the architecture, and its tra
 from transformers import pipeline
 
 translator = pipeline("{task}", model="{repository}")
-print(translator({text}))
+print(translator({text}{wanted}))
 ```
 
-{_WITHOUT_IT}
+{_WITHOUT_IT if not several else _WITHOUT_IT_FOR_SEVERAL}
 
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer

@@ -137,7 +137,7 @@ def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
     for test_set in recipe.data.test or ["validation"]:
         rows = _translations(folder, test_set)
         hypotheses, references = ([row[name] for row in rows] for name in ("hypothesis", "reference"))
-        language = recipe.data.target_language
+        language = recipe.data.measured.get(test_set, (None, None, recipe.data.target_language))[2]
         found += score_translations(
             hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
         )
@@ -205,7 +205,7 @@ def _task(recipe: Recipe) -> str:
             "Makes constituency trees of tokenised sentences, by writing them as sequences as if it translated "
             "(section 6.3 of the paper)."
         )
-    return f"Translates from {recipe.data.source_language} into {recipe.data.target_language}."
+    return f"Translates from {recipe.data.from_to}."
 
 
 def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
@@ -245,7 +245,7 @@ def _limits(recipe: Recipe) -> str:
         )
     return (
         "Research and teaching: it shows what the paper's model learns from the data below. It knows the words and the "
-        f"style of that data alone, from {recipe.data.source_language} into {recipe.data.target_language}, a sentence "
+        f"style of that data alone, from {recipe.data.from_to}, a sentence "
         "at a time; of other text it makes fluent nonsense, and where it leaves something out or turns it round "
         "nothing says so. Nobody should rely on it unchecked: not in medicine, law or any emergency, and not to decide "
         "about people. It repeats the prejudices of its data, for instance about who is a man and who a woman."
@@ -269,7 +269,7 @@ def _data_section(reports: Mapping[str, Mapping], recipe: Recipe) -> str:
             pairs = "as a stream" if part["pairs"] is None else f"{part['pairs']:,}"
             rows.append([which, pairs, "", "", "", "", f"`{part['fingerprint'][:16]}`"])
     head = ["set", "pairs", "kept", "dropped", "source tokens", "target tokens", "fingerprint"]
-    pair = f"{recipe.data.source_language} to {recipe.data.target_language}"
+    pair = recipe.data.from_to.replace(" into ", " to ")
     return f"## Training data ({pair})\n\n{markdown_table(head, rows, (1, 2, 4, 5))}"
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelerate.utils import broadcast_object_list
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerFast
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
 from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
+from ..data.languages import language_tag
 from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
@@ -61,14 +62,15 @@ class RunData:
     @classmethod
     def _open(cls, recipe: Recipe, begun: Mapping[str, dict]) -> "RunData":
         data = recipe.data
-        languages = [data.source_language, data.target_language]
+        languages = data.source_language, data.target_language
 
-        def opened(open_corpus, name: str, where, **options) -> Corpus:
+        def opened(open_corpus, name: str, where, source: str = languages[0], target: str = languages[1], **options):
             options |= {"folder": data.folder, "patience": data.patience, "begun": begun.get(name)}
-            return open_corpus(where, *languages, **options)
+            return open_corpus(where, source, target, **options)
 
         if data.mixture:
-            train = opened(open_mixture, "train", data.mixture, stream=data.stream)
+            options = {"stream": data.stream, "temperature": data.sampling_temperature}
+            train = opened(open_mixture, "train", data.mixture, **options)
         elif not isinstance(data.train, Mapping) or "prepared" not in data.train:
             with naming_in_errors("data.train"):
                 train = opened(open_stream if data.stream else read_corpus, "train", data.train)
@@ -78,12 +80,16 @@ class RunData:
             )
         else:
             train = load_prepared(Path(data.folder) / data.train["prepared"])
-            train.check(data.train["prepared"], languages, data.limits, recipe.tokenizer)
+            train.check(data.train["prepared"], [*languages], data.limits, recipe.tokenizer)
         train.tags = (*train.tags, *recipe.term_markers)
         measured = {}
-        for name, where in {"validation": data.validation, **data.test}.items():
+        for name, (where, source, target) in data.measured.items():
             with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
-                measured[name] = opened(read_corpus, name, where)
+                measured[name] = opened(read_corpus, name, where, source, target)
+            if len(data.target_languages) > 1:
+                if target not in data.target_languages:
+                    raise ValueError(f"{name}: no training corpus has the target language {target!r}.")
+                measured[name].tag = language_tag(target)
         return cls(recipe, train, measured)
 
     @property
@@ -155,6 +161,9 @@ class RunData:
         encoded, reports = {}, {"train": report}
         for name, corpus in self.measured.items():  # nothing is left out of what is measured
             encoded[name], reports[name] = corpus.encoded(tokenizer)
+        # Checkpoints are chosen by all validation sets together.
+        parts = [encoded[name] for name in self.measured if name not in data.test]
+        encoded["validation"] = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
         records = {}
         for name, report in reports.items():
             corpus = self.corpora[name]

@@ -8,12 +8,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from tqdm import tqdm
 from transformers.utils import CONFIG_NAME
 
 from ..attention.weights import attentions
 from ..data.corpora import TextCorpus
+from ..data.languages import towards
 from ..evaluation.metrics import METRICS
 from ..evaluation.scores import score_translations
 from ..files import place_beside, replaced_folder, write_json, write_text
@@ -118,12 +120,15 @@ def score(
         scored[path], translations[path] = [], {}
         model, tokenizer = load_model(path, device)
         model.generation_config = paper_generation_config(model.config, **recipe.decoding)
-        for set_name in ("validation", *recipe.data.test):
-            sources, references = map(list, zip(*corpora[set_name].pairs, strict=True))
+        for set_name, corpus in corpora.items():
+            sources, references = map(list, zip(*corpus.pairs, strict=True))
+            language = corpus.identity["languages"][1]
+            to = language if corpus.tag else None
             bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
             with bar:
-                hypotheses = translations[path][set_name] = translate(model, tokenizer, sources, on_progress=bar.update)
-            metrics, language = recipe.evaluation.metrics, recipe.data.target_language
+                hypotheses = translate(model, tokenizer, sources, to=to, on_progress=bar.update)
+            translations[path][set_name] = hypotheses
+            metrics = recipe.evaluation.metrics
             scores = score_translations(hypotheses, references, metrics, target_language=language, test_set=set_name)
             scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
     chosen = best_by_validation(scored, recipe.evaluation.metrics[0])
@@ -140,10 +145,15 @@ def score(
     write_json(folder.scores, records)
 
 
+def is_validation(test_set: str) -> bool:
+    """Whether this is the validation set, or one of several."""
+    return test_set == "validation" or test_set.startswith("validation_")
+
+
 def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) -> Path:
-    """The model whose translations of the validation set score best; the first of equals."""
+    """The model whose translations of the validation set, or sets on average, score best; the first of equals."""
     values = {
-        path: next(r["value"] for r in records if r["test_set"] == "validation" and r["metric"] == metric)
+        path: fmean(r["value"] for r in records if r["metric"] == metric and is_validation(r["test_set"]))
         for path, records in scored.items()
     }
     chosen = (min if METRICS[metric].lower_is_better else max)(values, key=values.get)
@@ -182,7 +192,8 @@ def draw_attention(folder: RunFolder, recipe: Recipe, device="auto") -> None:
     examples = recipe.evaluation.examples
     if examples:
         model, tokenizer = load_model(folder.path, device)
-        found = attentions(model, tokenizer, examples[0])
+        several = recipe.data.target_languages if len(recipe.data.target_languages) > 1 else [None]
+        found = attentions(model, towards(tokenizer, several[0]), examples[0])
         weights, target, source = found.of("cross")
         title = f"Attention on the source, layer {len(weights)} of {len(weights)}"
         plot_attention_maps(weights[-1], target, source, folder.attention, title=title)

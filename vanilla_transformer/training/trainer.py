@@ -20,6 +20,7 @@ from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.encoding import PairLimits
+from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
 from ..data.terms import TERMS, TermAnnotation, TermLexicon
@@ -334,11 +335,23 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
-        hypotheses = translate(model, self.processing_class, sources, **options)
+        hypotheses = self._translations(model, sources, [ids[0] for ids in share["input_ids"]], options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
         metrics = {"bleu": "sacrebleu", **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
         scores = score_translations(hypotheses, references, list(metrics.values()), target_language="und")
         return {name: score.value for name, score in zip(metrics, scores, strict=True)}
+
+    def _translations(self, model: PreTrainedModel, sources: list[str], first: list[int], options: dict) -> list[str]:
+        """Translations of sources whose ids begin so: with a model of several languages by its tag."""
+        tokenizer = self.processing_class
+        languages = {number: language for language, number in target_languages(tokenizer).items()}
+        found = [""] * len(sources)
+        for language in dict.fromkeys(map(languages.get, first)):
+            chosen = [i for i, number in enumerate(first) if languages.get(number) == language]
+            texts = translate(model, tokenizer, [sources[i] for i in chosen], to=language, **options)
+            for i, text in zip(chosen, texts, strict=True):
+                found[i] = text
+        return found
 
     # ----------------------------------------------------------------------------------- what is kept of it
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..data.languages import towards
 from ..data.terms import annotated_ids, marker_ids
 from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import length_penalty
@@ -43,6 +44,7 @@ def translate(
     terms: str = "hard",
     markup: str | None = None,
     keep_numbers: bool = False,
+    to: str | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
     **generate_options,
@@ -64,6 +66,7 @@ def translate(
             translation by the alignment of words, which models of torch have. See `translation.markup`. Markup that is
             broken is translated as text, with a warning.
         keep_numbers: With markup: whether numbers are placeholders too.
+        to: With a model of several target languages: which one, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -78,7 +81,7 @@ def translate(
         ValueError: The engine or the model cannot do what is asked of it.
     """
     options = {"glossary": glossary, "terms": terms, "markup": markup, "keep_numbers": keep_numbers}
-    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options |= {"to": to, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -96,6 +99,7 @@ def translate_lines(
     calibration: Calibration | None = None,
     markup: str | None = None,
     keep_numbers: bool = False,
+    to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -104,8 +108,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, glossary, terms, markup, keep_numbers, batch_tokens, on_progress: As for [`translate`]. With a
-            glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text without markup.
+        model, tokenizer, glossary, terms, markup, keep_numbers, to, batch_tokens, on_progress: As for [`translate`].
+            With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text without markup.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
@@ -131,6 +135,7 @@ def translate_lines(
         raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
     if soft := glossary is not None and terms == "soft":
         marker_ids(tokenizer)  # that it has them
+    tokenizer = towards(tokenizer, to)
     marked = _markup(model, markup, keep_numbers)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
@@ -259,6 +264,7 @@ def score_pairs(
     tokenizer: PreTrainedTokenizerFast,
     pairs: Sequence[tuple[str, str]],
     *,
+    to: str | None = None,
     batch_tokens: int = 2048,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairScore]:
@@ -266,11 +272,12 @@ def score_pairs(
 
     Args:
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
-        tokenizer, batch_tokens, on_progress: As for [`translate`].
+        tokenizer, to, batch_tokens, on_progress: As for [`translate`].
         pairs: Source and translation of each.
     """
     if not pairs:
         return []
+    tokenizer = towards(tokenizer, to)
     sources = tokenizer([source for source, _ in pairs]).input_ids
     targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
     decoding = Decoding.resolve({}, model.generation_config)

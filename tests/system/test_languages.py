@@ -1,0 +1,63 @@
+"""A model of both directions: trained, killed and resumed, scored, and asked for each language in every way."""
+
+import json
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+from transformers import pipeline
+
+import vanilla_transformer  # noqa: F401  (registers the pipeline)
+
+from .conftest import finished, refused
+
+
+def test_one_model_of_both_directions(corpus, tmp_path):
+    recipe = yaml.safe_load((corpus / "recipe.yaml").read_text())
+    there, back = {"corpus": ["train.en", "train.de"]}, {"corpus": ["train.de", "train.en"]}
+    languages = {"source_language": "de", "target_language": "en"}
+    recipe["data"] |= {
+        "folder": str(corpus),
+        "train": [there, {**back, **languages}],
+        "validation": [{"corpus": ["validation.en", "validation.de"]},
+                       {"corpus": ["validation.de", "validation.en"], **languages}],
+        "test": {"into_german": ["test.en", "test.de"],
+                 "into_english": {"corpus": ["test.de", "test.en"], **languages}},
+    }  # fmt: skip
+    (tmp_path / "both.yaml").write_text(yaml.safe_dump(recipe))
+    run = tmp_path / "run"
+    finished("train", tmp_path / "both.yaml", "--output", run)
+    scores = json.loads((run / "scores.json").read_text())
+    assert {each["test_set"] for each in scores} == {
+        "validation_en-de", "validation_de-en", "into_german", "into_english",
+    }  # fmt: skip
+
+    # The first two thirds, and the rest in another process: the same weights.
+    finished("train", tmp_path / "both.yaml", "--output", tmp_path / "again", "--training.max_steps", "16")
+    finished("train", tmp_path / "both.yaml", "--output", tmp_path / "again", "--resume")
+    weights, again = (load_file(path / "model.safetensors") for path in (run, tmp_path / "again"))
+    assert all((weight == again[name]).all() for name, weight in weights.items())
+
+    text = "The dog is old."
+    found = {}
+    for to in ("de", "en"):
+        line = finished("translate", "--model", run, "--to", to, "--json", text).stdout
+        [found[to]] = json.loads(line)["translations"]
+    assert found["de"]["score"] != found["en"]["score"]  # the model has read another tag
+    translator = pipeline("translation", model=str(run))
+    for to, translation in found.items():
+        [asked] = translator(text, tgt_lang=to, return_scores=True)
+        assert asked["score"] == pytest.approx(translation["score"], rel=1e-4)
+    with pytest.raises(ValueError, match="translates into de, en: say tgt_lang"):
+        translator(text)
+    assert "Say into which: de, en" in refused("translate", "--model", run, text)
+
+    files = ["--sources", corpus / "test.de", "--references", corpus / "test.en", "--metrics", "sacrebleu"]
+    told = finished("evaluate", "--model", run, *files, "--source-language", "de", "--target-language", "en", "--json")
+    [score] = [each for each in json.loads(told.stdout)["scores"] if each["metric"] == "sacrebleu"]
+    [own] = [
+        each
+        for each in scores
+        if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "sacrebleu"
+    ]
+    assert score["value"] == pytest.approx(own["value"], abs=1e-6)
