@@ -1,10 +1,9 @@
-"""A model of both directions: trained, killed and resumed, scored, and asked for each language in every way."""
+"""A model of both directions: trained, scored, and asked for each language in every way."""
 
 import json
 
 import pytest
 import yaml
-from safetensors.torch import load_file
 from transformers import pipeline
 
 import vanilla_transformer  # noqa: F401  (registers the pipeline)
@@ -31,12 +30,6 @@ def test_one_model_of_both_directions(corpus, tmp_path):
     assert {each["test_set"] for each in scores} == {
         "validation_en-de", "validation_de-en", "into_german", "into_english",
     }  # fmt: skip
-
-    # The first two thirds, and the rest in another process: the same weights.
-    finished("train", tmp_path / "both.yaml", "--output", tmp_path / "again", "--training.max_steps", "16")
-    finished("train", tmp_path / "both.yaml", "--output", tmp_path / "again", "--resume")
-    weights, again = (load_file(path / "model.safetensors") for path in (run, tmp_path / "again"))
-    assert all((weight == again[name]).all() for name, weight in weights.items())
 
     text = "The dog is old."
     found = {}
