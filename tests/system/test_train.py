@@ -257,3 +257,23 @@ def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
     output_of("prepare", corpus / "recipe.yaml", *options, "--output", tmp_path / "given")
     learned, given = (AutoTokenizer.from_pretrained(folder / "tokenizer") for folder in (run, tmp_path / "given"))
     assert given.get_vocab() == learned.get_vocab()
+
+
+def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
+    words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
+    words += ["--data.target_language", "de", "--minutes", "0.06", "--output", tmp_path / "run"]
+    small = ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
+    small += ["--decoding.max_length_offset", "5", "--decoding.num_beams", "1"]
+    chosen = finished(*words, *small, "--only-choose").stdout
+    assert chosen == (tmp_path / "run" / "chosen.yaml").read_text()
+    assert "running words: at least" in chosen
+    finished(*words, *small)
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert max(record["elapsed_seconds"] for record in log) < 20
+    assert load_recipe(tmp_path / "run" / "recipe.yaml").model["d_model"] == 32
+    assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf", "sacrebleu"}
+    assert "add --resume" in refused(*words, *small)
+    again = finished(*words, *small, "--resume").stderr
+    assert "Going on from" not in again  # its time is over
+    assert "chosen for something else" in refused(*[*words[:-3], "5", *words[-2:]], *small, "--resume")
+    assert "--training.max_minutes" in refused("train", "phrasebook", "--minutes", "3", status=2)
