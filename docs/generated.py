@@ -51,7 +51,9 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.terms": ("TermAnnotation", "TermLexicon", "learn_lexicon"),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.adapting": ("AdaptSettings", "adapt"),
-    "vanilla_transformer.choosing": ("Choice", "TextFacts", "choose", "chosen_recipe", "facts_of", "measure_speeds"),
+    "vanilla_transformer.choosing": (
+        "Choice", "TextFacts", "choose", "choose_decoding", "chosen_recipe", "facts_of", "measure_speeds",
+    ),
     "vanilla_transformer.evaluation.domain": ("Domain", "domain_of"),
     "vanilla_transformer.evaluation.confidence": ("Bin", "calibration_error", "reliability", "risk_coverage"),
     "vanilla_transformer.evaluation.robustness": ("FormScore", "scores_by_form"),

@@ -15,7 +15,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ from .data.corpora import naming_in_errors, open_stream, read_corpus
 from .data.mixture import open_mixture
 from .data.tokenizer import SPECIAL_TOKENS
 from .environment import has_bfloat16
-from .files import replaced_folder, write_text
+from .evaluation.scores import score_translations
+from .files import json_rows, replaced_folder, text_lines, write_text
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 from .model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from .run.folder import RunFolder
-from .run.loading import chosen_device
+from .run.loading import chosen_device, load_model
 from .run.recipe import DataSettings, Recipe, load_recipe, recipe_of
+from .translation import translate
 
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,9 @@ AUTO = "auto"
 FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: facts of more do not change a choice
 _HELD_OUT = "held out"
+_TRIED = "tried on the validation pairs"
+_DECODINGS = ((1, 1.0), (5, 1.0), (5, 1.5), (5, 2.0))  # beams, length penalty
+_MOST_TRIED_ON = 500  # validation pairs
 
 # Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
 _SIZES = {128: (4, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
@@ -178,7 +183,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("training.generation_num_beams", 1, "validation is to be quick"),
         Choice("training.logging_steps", 50, ""),
         Choice("training.bf16", bf16, f"this device is {'' if bf16 else 'not '}fast at it"),
-        Choice("decoding.num_beams", 5, ""),
+        Choice("decoding.num_beams", 5, "to begin with"),
         Choice("decoding.length_penalty", 1.0, ""),
         Choice("decoding.length_penalty_type", "length", ""),
         Choice("evaluation.metrics", ["chrf", "sacrebleu"], ""),
@@ -308,6 +313,41 @@ def chosen_recipe(
         if choice.reason and choice.field not in rest:
             logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
     return recipe
+
+
+def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
+    """Tries a few decodings on the validation pairs of a run that is done; the recipe with the best one by its metric.
+
+    Models of little text translate best greedily, or with longer translations than the search would choose. What is
+    chosen is written to `chosen.yaml`, and is not chosen again.
+
+    Args:
+        output: The run folder.
+        recipe: The run's recipe.
+        device: Where to translate, as for `chosen_device`.
+    """
+    folder = RunFolder(output)
+    text = folder.chosen.read_text(encoding="utf-8")
+    if _TRIED in text:
+        return recipe
+    model, tokenizer = load_model(output, device)
+    metric, language = recipe.evaluation.metrics[0], recipe.data.target_language
+    path = folder.translations / "validation.jsonl"
+    rows = [row for _, row in json_rows(path, text_lines(path))][:_MOST_TRIED_ON]
+    sources, references = ([row[side] for row in rows] for side in ("source", "reference"))
+    scores: dict[tuple[int, float], float] = {}
+    for beams, penalty in _DECODINGS:
+        found = translate(model, tokenizer, sources, num_beams=beams, length_penalty=penalty)
+        [score] = score_translations(found, [references], [metric], target_language=language)
+        scores[beams, penalty] = score.value
+        logger.info("%d beams, length penalty %g: %s %.2f on validation.", beams, penalty, metric, score.value)
+    beams, penalty = max(scores, key=scores.get)
+    told = ", ".join(f"{value:.2f} ({n} x {alpha:g})" for (n, alpha), value in scores.items())
+    before = text[text.index("decoding:\n") : text.index("evaluation:\n")]
+    lines = textwrap.wrap(f"{_TRIED}: {metric} {told}", 110, initial_indent="  # ", subsequent_indent="  # ")
+    lines = ["decoding:", *lines, f"  num_beams: {beams}", f"  length_penalty: {penalty}"]
+    write_text(folder.chosen, text.replace(before, "\n".join([*lines, '  length_penalty_type: "length"\n'])))
+    return replace(recipe, decoding={**recipe.decoding, "num_beams": beams, "length_penalty": penalty})
 
 
 def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:

@@ -9,7 +9,8 @@ interrupted or killed goes on. All rungs get their first seed before any gets it
 
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
-in the rung's overrides. Its minutes include its teachers' and the translation's.
+in the rung's overrides. Its minutes include its teachers' and the translation's. A rung that begins with the weights
+of the one below it has `initial_model: "{below}"`, and that one's minutes are its own, too.
 
 Rungs are chosen on the validation set. Test sets are read only with --test: every run that is done and was not tested
 yet then translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of the
@@ -70,7 +71,8 @@ class Rung:
 
     @property
     def teachers(self) -> list[str]:
-        return list(dict.fromkeys(teacher for text in self.texts for teacher in text.teachers))
+        begins_with = [self.below] if self.overrides.get("initial_model") == "{below}" else []
+        return list(dict.fromkeys([*begins_with, *(teacher for text in self.texts for teacher in text.teachers)]))
 
 
 def read_ladder(path: Path) -> dict[str, Rung]:
@@ -122,7 +124,10 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
         ]
         run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), core)
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
-    values = {name: json.dumps(value).strip('"').replace("{texts}", str(texts)) for name, value in overrides.items()}
+    places = {"{texts}": str(texts), "{below}": str(output / str(rung.below) / str(seed))}
+    values = {name: json.dumps(value).strip('"') for name, value in overrides.items()}
+    for sign, place in places.items():
+        values = {name: value.replace(sign, place) for name, value in values.items()}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     run(["train", RECIPE, *words, "--output", str(folder), "--resume"], folder.with_suffix(".log"), core)
 
@@ -211,11 +216,14 @@ def training_minutes(folder: RunFolder) -> float:
 
 
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path) -> float:
-    """Of training and translating on one core, a rung's and its teachers'; not of validation."""
-    reports = texts_of(output, rung, seed).glob("*/*.report.json")
-    spent = sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
-    spent += sum(minutes(rungs, rungs[teacher], seed, output) for teacher in rung.teachers)
-    return spent + training_minutes(folder_of(output, rung, seed))
+    """Of training and translating on one core, a rung's and its teachers', each once; not of validation."""
+    needed, spent = [rung.name], 0.0
+    for name in needed:  # it grows
+        needed += [teacher for teacher in rungs[name].teachers if teacher not in needed]
+        reports = texts_of(output, rungs[name], seed).glob("*/*.report.json")
+        spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
+        spent += training_minutes(folder_of(output, rungs[name], seed))
+    return spent
 
 
 def parameters(folder: RunFolder) -> int:

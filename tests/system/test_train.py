@@ -263,7 +263,7 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--output", tmp_path / "run"]
     small = ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
-    small += ["--decoding.max_length_offset", "5", "--decoding.num_beams", "1"]
+    small += ["--evaluation.metrics", "[chrf]"]
     chosen = finished(*words, *small, "--only-choose").stdout
     assert chosen == (tmp_path / "run" / "chosen.yaml").read_text()
     assert "running words: at least" in chosen
@@ -271,7 +271,10 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert max(record["elapsed_seconds"] for record in log) < 20
     assert load_recipe(tmp_path / "run" / "recipe.yaml").model["d_model"] == 32
-    assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf", "sacrebleu"}
+    assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf"}
+    assert "tried on the validation pairs: chrf" in (tmp_path / "run" / "chosen.yaml").read_text()
+    decoding = json_of(tmp_path / "run" / "generation_config.json")
+    assert decoding["num_beams"] == load_recipe(tmp_path / "run" / "chosen.yaml").decoding["num_beams"]
     assert "add --resume" in refused(*words, *small)
     again = finished(*words, *small, "--resume").stderr
     assert "Going on from" not in again  # its time is over

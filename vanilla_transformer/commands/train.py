@@ -42,7 +42,7 @@ def train(
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """
-    from ..choosing import AUTO, chosen_recipe
+    from ..choosing import AUTO, choose_decoding, chosen_recipe
     from ..data.known_words import count_words, load_known_words
     from ..run.folder import RunFolder, list_recipes
     from ..run.recipe import load_recipe
@@ -71,9 +71,12 @@ def train(
     if only_choose:
         print(RunFolder(output).chosen.read_text(encoding="utf-8"), end="")
         return
-    folder = train_recipe(
-        settings, output, resume=resume, show_progress=True, device=device, publish=publish, **commands
-    )
+    options = {"show_progress": True, "device": device, "publish": publish, **commands}
+    folder = train_recipe(settings, output, resume=resume, **options)
+    if recipe == AUTO and not any(name.startswith("decoding.") for name in overrides or {}):
+        settings, before = choose_decoding(output, settings, device), settings
+        if settings.decoding != before.decoding:  # nothing is trained any more: it translates and scores
+            train_recipe(settings, output, resume=True, **options)
     if not is_first_process():
         return
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
