@@ -23,6 +23,7 @@ from ..data.encoding import PairLimits
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
 from ..data.terms import TERMS, TermAnnotation, TermLexicon
+from ..evaluation.metrics import bleu_for
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -55,6 +56,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
         floor_datasets: Rows like those of validation for every set of `args.floors`.
         term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
+        target_language: Its code, by which validation BLEU finds words.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -80,6 +82,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         limits: PairLimits | None = None,
         term_lexicon: TermLexicon | None = None,
         floor_datasets: dict[str, Dataset] | None = None,
+        target_language: str = "und",
         **kwargs,
     ):
         if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
@@ -103,7 +106,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model.config.label_smoothing = args.label_smoothing_factor
         model.config.r_drop_alpha = args.r_drop_alpha
         self.label_smoother = None
-        self.floor_datasets = floor_datasets or {}
+        self.floor_datasets, self.target_language = floor_datasets or {}, target_language
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
         self.train_batches = None
@@ -331,7 +334,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
         hypotheses = translate(model, self.processing_class, sources, **options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
-        return score_translations(hypotheses, references, ["sacrebleu"], target_language="und")[0].value
+        bleu = bleu_for(self.target_language)
+        return score_translations(hypotheses, references, [bleu], target_language=self.target_language)[0].value
 
     # ----------------------------------------------------------------------------------- what is kept of it
 
