@@ -21,6 +21,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from .data.corpora import naming_in_errors, read_corpus
 from .data.growing import AUTO
 from .data.readers import files_of
+from .evaluation.metrics import bleu_for
 from .evaluation.scores import compare_systems, score_translations
 from .files import json_rows, read_json, text_lines, write_json, write_text
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -206,7 +207,8 @@ def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[fl
     sources, references = _pairs(recipe, OLD)
     beams = recipe.training.get("generation_num_beams")
     found = _translations(model, recipe, sources, device, **({"num_beams": beams} if beams else {}))
-    [score] = score_translations(found, references, ["sacrebleu"], target_language="und")
+    language = recipe.data.target_language
+    [score] = score_translations(found, references, [bleu_for(language)], target_language=language)
     lowest = max(0.0, score.value - floor)
     logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, lowest)
     return lowest, None if beams else found

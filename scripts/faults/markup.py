@@ -264,7 +264,8 @@ def faults_of(line: Line, text: str, translation: str | None, warnings: list[str
     for found, times in Counter(line.placeholders).items():
         as_text, searched = re.escape(found), text
         if "example.org" in found:
-            as_text = rf"(?<!\w){as_text}(?![\w/])" if "/" in found else rf"{as_text}(?!\w)"
+            letter = r"[^\W\u3040-\u9fff]"  # Japanese has no blanks
+            as_text = rf"(?<!{letter}){as_text}(?!{letter}|/)" if "/" in found else rf"{as_text}(?!{letter})"
         elif found[0] == "%" and found[1] not in "{(":
             searched = text.replace("%%", "\0")
             as_text = "\0" if found == "%%" else rf"(?<!\d){as_text}(?![^\W_])"

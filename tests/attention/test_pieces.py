@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.attention.pieces import merged, piece_labels
+from vanilla_transformer.attention.pieces import merged, piece_labels, words
+from vanilla_transformer.data.scripts import is_mark
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
 
@@ -49,3 +50,24 @@ def test_merging_sums_over_what_is_looked_at_and_averages_over_what_looks():
     expected = torch.tensor([[0.45, 0.55], [1.0, 0.0]])
     torch.testing.assert_close(merged(weights, [[0, 1], [2]], [[0, 1], [2]]), expected)
     torch.testing.assert_close(merged(weights[None, None], [[0, 1], [2]], [[0, 1], [2]])[0, 0], expected)
+
+
+def test_words_of_scripts_without_spaces_are_pieces_that_begin_with_a_letter():
+    texts = ["小さな猫が寝る。", "แมวตัวเล็กนอนที่นี่", "Die Katze schläft, ja."]
+    for kind, size in (("bpe", 300), ("wordpiece", 556)):
+        tokenizer = learn_tokenizer(texts * 3, TokenizerSettings(kind, size))
+        for text in [*texts, "猫犬😀 มันดี", "𠮷野"]:
+            encoded = tokenizer([text])
+            found = words(tokenizer, encoded, 0)
+            assert "".join(word for word, _ in found) == "".join(text.split())
+            assert [place for _, places in found for place in places] == [*range(len(encoded.input_ids[0]) - 1)]
+            assert not any(is_mark(word[0]) for word, _ in found)
+        assert len(words(tokenizer, tokenizer(["犬が鳴く。"]), 0)) >= 4  # each is a word, or more of them are
+        assert [word for word, _ in words(tokenizer, tokenizer([texts[2]]), 0)] == [
+            "Die",
+            "Katze",
+            "schläft",
+            ",",
+            "ja",
+            ".",
+        ]

@@ -4,7 +4,9 @@ import csv
 import hashlib
 import math
 import re
+import unicodedata
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -13,7 +15,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from vanilla_transformer.evaluation.metrics import METRICS, build_metric
+from vanilla_transformer.evaluation.metrics import METRICS, bleu_for, build_metric, without_words
 from vanilla_transformer.evaluation.own_metrics import NIST
 from vanilla_transformer.evaluation.scores import (
     Score,
@@ -484,3 +486,59 @@ class TestPerplexity:
         assert word.value == pytest.approx(math.exp(9 / (3 + 1 + 2 + 1)))
         assert (token.metric, word.metric) == ("perplexity_per_token", "perplexity_per_word")
         assert token.signature == "per:token|smoothing:no|vocabulary:37000"
+
+
+class TestScripts:
+    THAI = "แมวตัวเล็กนอนอยู่บนเก้าอี้", "แมวนอนอยู่บนเก้าอี้ใหญ่"
+    CHINESE = "小猫睡在椅子上。", "小猫在椅子上睡觉。"
+
+    def test_words_are_found_as_sacrebleu_finds_them_for_the_language(self):
+        reference, hypothesis = self.CHINESE
+        expected = BLEU(trg_lang="zh").corpus_score([hypothesis], [[reference]]).score
+        for language in ("zh", "zh_TW", "yue"):
+            [found] = score_translations([hypothesis], [reference], ["sacrebleu"], target_language=language)
+            assert found.value == expected > 30
+            assert "|tok:zh|" in found.signature
+        reference, hypothesis = self.THAI
+        expected = BLEU(tokenize="char").corpus_score([hypothesis], [[reference]]).score
+        plain, by_character = score_translations(
+            [hypothesis], [reference], ["sacrebleu", "sacrebleu_char"], target_language="th"
+        )
+        assert (plain.value, by_character.value) == (0, expected)
+        assert "|tok:char|" in by_character.signature
+        assert [bleu_for(language) for language in ("th", "zh", "de", "gn")] == ["sacrebleu_char", *["sacrebleu"] * 3]
+        assert without_words(["sacrebleu", "ter", "chrf"], "my") == ["sacrebleu", "ter"]
+        assert without_words(["sacrebleu", "bleu_paper"], "ja") == ["bleu_paper"]
+        assert without_words(METRICS, "ar") == []
+
+    @pytest.mark.parametrize("language", ["ja", "ko"])
+    def test_a_missing_package_is_named(self, language, monkeypatch):
+        module = import_module(f"sacrebleu.tokenizers.tokenizer_{language}_mecab")
+        for name in {"MeCab", "mecab_ko"} & vars(module).keys():
+            monkeypatch.setattr(module, name, None)
+        with pytest.raises(ImportError, match=rf'pip install "sacrebleu\[{language}\]"; or ask for sacrebleu_char'):
+            build_metric("sacrebleu", language)
+
+    def test_normal_forms_are_one_text_and_the_signature_says_so(self):
+        names = ["sacrebleu", "sacrebleu_char", "chrf", "ter", "bleu_lowercase_tokenized"]
+        for language, text, other in (
+            ("gn", "Ko mitã'i oho mbo'ehaópe, g̃uarani.", "Ko mitã oho ógape, g̃uarani."),
+            ("hi", "क़लम मेज़ पर है।", "क़लम घर पर है।"),
+            ("ar", "ذهبَ الولدُ إلى المدرسة آ.", "ذهبَ الولدُ إلى البيت آ."),
+        ):
+            texts = [[unicodedata.normalize(form, each) for each in (text, other)] for form in ("NFC", "NFD")]
+            options = {"metrics": names, "target_language": language}
+            plain = score_translations(texts[0][1:], texts[0][:1], **options)
+            for hypothesis, reference in ((texts[0][1:], texts[1][:1]), (texts[1][1:], texts[1][:1])):
+                found = score_translations(hypothesis, reference, **options)
+                assert [each.value for each in found] == [each.value for each in plain]
+                if texts[0] != texts[1]:
+                    signatures = [each.signature.replace("|version:", "|form:nfc|version:") for each in plain]
+                    assert [each.signature for each in found] == signatures
+                assert score_segments(hypothesis, reference, **options) == score_segments(
+                    texts[0][1:], texts[0][:1], **options
+                )
+        systems = {"a": [unicodedata.normalize("NFD", REFERENCES[1])], "b": [HYPOTHESES[1]]}
+        [found] = compare_systems(systems, REFERENCES[1:2], ["chrf"], target_language="de", resamples=2, trials=2)
+        assert found.difference < 0
+        assert all("|form:nfc|" in each for each in found.signatures)

@@ -137,8 +137,9 @@ class TestEvaluate:
 
     def test_words_without_spaces(self, corpus):
         options = ("--hypotheses", corpus / "test.de", "--references", corpus / "test.de", "--target-language")
-        assert "zh is written without spaces" in command("evaluate", *options, "zh", "--metrics", "sacrebleu").stderr
-        assert command("evaluate", *options, "zh", "--metrics", "chrf").stderr == ""
+        said = command("evaluate", *options, "th", "--metrics", "sacrebleu", "ter", "chrf").stderr
+        assert "th is written without spaces, where sacrebleu, ter find no words: report chrf" in said
+        assert command("evaluate", *options, "zh", "--metrics", "sacrebleu", "chrf").stderr == ""
         assert command("evaluate", *options, "de", "--metrics", "sacrebleu").stderr == ""
 
     def test_what_translate_writes(self, run, corpus, tmp_path):

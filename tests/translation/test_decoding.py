@@ -4,6 +4,7 @@ import pytest
 from transformers import GenerationConfig
 
 from vanilla_transformer.translation import Decoding
+from vanilla_transformer.translation.decoding import Hypothesis
 
 
 SOURCE, PREFIX = 20, 3
@@ -52,3 +53,14 @@ def test_what_is_asked_comes_before_what_is_saved():
     assert decoding.others == ["min_p"]
     with pytest.raises(TypeError):
         decoding.given["min_p"] = 0.2
+
+
+def test_sentences_are_put_together_with_a_blank_where_their_script_has_one():
+    for parts, expected in (
+        (("Ein Satz.", "Noch einer."), "Ein Satz. Noch einer."),
+        (("猫が寝る。", "犬が走る。"), "猫が寝る。犬が走る。"),
+        (("他说：“好。”", "他走了。"), "他说：“好。”他走了。"),
+        (("สวัสดีครับ", "วันนี้อากาศดี"), "สวัสดีครับ วันนี้อากาศดี"),
+        (("बच्चा सो गया।", "वह घर गया।"), "बच्चा सो गया। वह घर गया।"),
+    ):
+        assert (Hypothesis(parts[0]) + Hypothesis(parts[1])).text == expected

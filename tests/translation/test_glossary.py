@@ -1,5 +1,7 @@
 """Glossaries: what is read, what is found in a line, what a translation then has, and by which engines."""
 
+from unicodedata import normalize
+
 import pytest
 import torch
 
@@ -38,6 +40,34 @@ def test_a_file(tmp_path):
     ]  # fmt: skip
     with pytest.raises(FileNotFoundError):
         load_glossary(tmp_path / "nothing.tsv")
+
+
+def test_terms_of_other_scripts_are_found_in_all_normal_forms():
+    terms = ("ñe'ẽ", "g̃uarani", "बच्चा", "猫", "แมว", "کتاب")
+    glossary = Glossary([(normalize("NFD", term), None) for term in terms])
+    for line, expected in (
+        ("Ñe'ẽ g̃uarani.", ["Ñe'ẽ", "g̃uarani"]),
+        ("बच्चा और बच्चे, बच्चाओं", ["बच्चा"]),  # marks belong to words
+        ("小さな猫が寝る。", ["猫"]),  # no spaces
+        ("แมวตัวเล็ก", ["แมว"]),
+        ("کتاب‌ها", []),  # a joiner does not end a word
+        ("کتاب است", ["کتاب"]),
+    ):
+        for form in ("NFC", "NFD"):
+            text = normalize(form, line)
+            found = glossary.find(text)
+            assert [each.text for each in found] == [normalize(form, each) for each in expected]
+            assert all(text[each.start : each.end] == each.text for each in found)
+
+
+def test_a_term_without_spaces_may_stand_inside():
+    texts = ["小さな猫が寝る。", "The cat sleeps."] * 2
+    tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=270))
+    found = Glossary([("cat", "猫")]).find("the cat")
+    [ways] = constraints_of(found, "the cat", tokenizer)
+    before = tokenizer("な", add_special_tokens=False).input_ids
+    assert {tokenizer.decode([*before, *ids]) for ids in ways} == {"な 猫", "な猫"}
+    assert used_terms(found, "小さな猫が寝る。", tokenizer)[0].used == "猫"
 
 
 @pytest.mark.parametrize(

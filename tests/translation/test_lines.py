@@ -66,6 +66,10 @@ def test_a_text_is_cut_at_the_end_of_a_sentence_else_at_a_space():
         ("猫は寝る。犬は走る。", 6, ["猫は寝る。", "犬は走る。"]),
         ("one two three four", 12, ["one two", "three four"]),
         ("abcdef", 3, ["abc", "def"]),
+        ("वह घर गया। बच्चा सो गया।", 14, ["वह घर गया।", "बच्चा सो गया।"]),
+        ("أين أنت؟ أنا هنا.", 10, ["أين أنت؟", "أنا هنا."]),
+        ("猫が寝て、犬が走る", 6, ["猫が寝て、", "犬が走る"]),
+        ("กินที่นี่", 6, ["กิน", "ที่นี่"]),  # in the middle is a mark
     ):
         assert in_pieces(text, len, longest) == pieces
 

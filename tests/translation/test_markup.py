@@ -9,6 +9,7 @@ import pytest
 
 from vanilla_transformer import ExportedModel, Glossary, OnnxTranslator, translate, translate_lines
 from vanilla_transformer.attention.weights import WordAlignment
+from vanilla_transformer.data.scripts import WORD
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import Hypothesis
@@ -80,6 +81,36 @@ def test_placeholders():
     assert [node.before for node in take_apart("http://a.org/?a=1&amp;b=2&lt;", "xml").root.children] == [
         "http://a.org/?a=1&amp;b=2"
     ]
+
+
+def test_placeholders_and_blanks_of_other_scripts():
+    for line, kept, text in (
+        ("詳しくはhttps://a.org/b?x=1をご覧ください。", ["https://a.org/b?x=1"], "詳しくはをご覧ください。"),
+        ("連絡はinfo@a.orgまで（www.a.org）。", ["info@a.org", "www.a.org"], "連絡はまで（）。"),
+        ("%sさんは%d個、%(n)s回", ["%s", "%d", "%(n)s"], "さんは個、回"),
+        ("%s님의 https://a.org은", ["%s", "https://a.org"], "님의 은"),
+        ("คุณ%sมี{n}ข้อความ", ["%s", "{n}"], "คุณมีข้อความ"),
+        ("مرحبا {name}؟", ["{name}"], "مرحبا؟"),
+        ("नमस्ते {name}।", ["{name}"], "नमस्ते।"),
+        ("www.a.org/ä ä@ä.org", ["www.a.org/ä", "ä@ä.org"], ""),
+    ):
+        found = take_apart(line, "placeholders")
+        assert [node.before for node in found.root.children] == kept, line
+        assert found.text.strip() == text
+        words = WORD.findall(found.text)
+        alignment = WordAlignment(words, words, list(range(len(words))), [1.0] * len(words))
+        assert "".join(put_together(found, found.text, alignment).split()) == "".join(line.split())
+    for text in ("%größer %sä", "x@", "ab%d1"):
+        assert take_apart(text, "placeholders").root.children == [], text
+    numbers = take_apart("第3回、2024年5月、x2 3D", "placeholders", keep_numbers=True).root.children
+    assert [node.before for node in numbers] == ["3", "2024", "5"]
+    assert take_apart("<b>猫</b><i>犬</i>と<b>one</b><i>two</i>", "html").text == "猫犬とone two"
+    marked = take_apart("Hello {name}, <b>welcome</b>!", "html")
+    there = WordAlignment(["Hello", ",", "welcome", "!"], ["よう", "こそ", "こんにちは"], [2, 2, 0], [1.0] * 3)
+    assert put_together(marked, "ようこそこんにちは", there) == "<b>ようこそ</b>こんにちは{name}"
+    marked = take_apart("こんにちは{name}さん", "html")
+    alignment = WordAlignment(["こんにちは", "さん"], ["Hello", "Mr"], [0, 1], [1.0] * 2)
+    assert put_together(marked, "Hello Mr", alignment) == "Hello {name} Mr"
 
 
 def test_markup_goes_where_its_words_went():

@@ -1,11 +1,12 @@
 """From a tokenizer's pieces to what people read: characters, words, and attention between words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from tokenizers import pre_tokenizers
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from ..data.scripts import is_mark, is_unspaced
 from ..data.tokenizer import CONTINUATION
 
 
@@ -22,17 +23,27 @@ def piece_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list
     `日 2/3`, `日 3/3`. Bytes that make no character are written in hexadecimal: `<E6>`.
     """
     labels: list[str] = []
-    while len(labels) < len(ids):
-        start = len(labels)
+    for text, length in _characters(tokenizer, ids):
+        if text is None:
+            labels.append(_in_hexadecimal(tokenizer.convert_ids_to_tokens(ids[len(labels)])))
+        else:
+            text = "".join(text.split()) or _BLANK
+            labels += [text] if length == 1 else [f"{text} {i}/{length}" for i in range(1, length + 1)]
+    return labels
+
+
+def _characters(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Iterator[tuple[str | None, int]]:
+    """The shortest runs of pieces that make whole characters: their text, None if they make none, and their number."""
+    start = 0
+    while start < len(ids):
+        found: tuple[str | None, int] = (None, 1)
         for length in range(1, min(_LONGEST_CHAIN, len(ids) - start) + 1):
             text = tokenizer.decode(ids[start : start + length])
             if _BROKEN not in text:
-                text = "".join(text.split()) or _BLANK
-                labels += [text] if length == 1 else [f"{text} {i}/{length}" for i in range(1, length + 1)]
+                found = (text, length)
                 break
-        else:
-            labels.append(_in_hexadecimal(tokenizer.convert_ids_to_tokens(ids[start])))
-    return labels
+        yield found
+        start += found[1]
 
 
 def _in_hexadecimal(piece: str) -> str:
@@ -47,7 +58,10 @@ def _in_hexadecimal(piece: str) -> str:
 
 
 def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) -> list[tuple[str, list[int]]]:
-    """The words of a text of a batch, punctuation marks apart, each with the places of its pieces."""
+    """The words of a text of a batch, punctuation marks apart, each with the places of its pieces.
+
+    In scripts without spaces between words its pieces are words, if they begin with a letter.
+    """
     ids, found = encoded.input_ids[row], []
     if tokenizer.is_fast:
         numbers = encoded.word_ids(row)
@@ -61,10 +75,26 @@ def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) 
     for place, number in enumerate(numbers):
         if number is not None:
             places.setdefault(number, []).append(place)
-    for each in places.values():
+    for each in (part for word in places.values() for part in _parts(tokenizer, ids, word)):
         if word := "".join(tokenizer.decode([ids[place] for place in each]).split()):
             found.append((word, each))
     return found
+
+
+def _parts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], places: list[int]) -> list[list[int]]:
+    """A word's places, those of a text without spaces cut where a piece begins with a letter."""
+    own = [ids[place] for place in places]
+    if not is_unspaced(tokenizer.decode(own)):
+        return [places]
+    parts: list[list[int]] = [[]]
+    start, blank = 0, True  # so far the part has nothing, or the blank in front
+    for text, length in _characters(tokenizer, own):
+        text = None if text is None else text.strip()
+        if not (blank or text is None or is_mark(text[:1])):
+            parts.append([])
+        parts[-1] += places[start : start + length]
+        start, blank = start + length, blank and text == ""
+    return parts
 
 
 def merged(weights: torch.Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> torch.Tensor:

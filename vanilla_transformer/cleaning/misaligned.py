@@ -11,18 +11,17 @@ Its sum is lowest in runs of pairs that do not belong together, which two states
 in the text itself, also which words go together: it needs no model and fits any two languages.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from ..data.scripts import LETTERS
+
 
 LEAST_PAIRS = 500  # fewer do not show which words go together
 _CHANGE = 4.0  # nats, in and out again: more than two unusual pairs bring, less than four that do not belong together
 _MOST_WORDS = 8  # of a side, the rarest ones: what goes together is in the content words
-_WORD = re.compile(r"\w")
-_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # ideograms one by one
 
 
 def misaligned_runs(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
@@ -68,7 +67,7 @@ def _features(sources: Sequence[str], targets: Sequence[str], lexicon: "_Lexicon
 
 def _sign(text: str) -> str:
     last = text[-1:]
-    return "" if _WORD.match(last) else last
+    return "" if LETTERS.match(last) else last
 
 
 class _Lexicon:
@@ -103,7 +102,7 @@ class _Lexicon:
 
 def _rarest_words(texts: Sequence[str]) -> tuple[list[list[str]], Counter]:
     """Of each text the rarest words of those that come again, and how often each comes."""
-    words = [sorted({word.casefold() for word in _WORDS.findall(text)}) for text in texts]
+    words = [sorted({word.casefold() for word in LETTERS.findall(text)}) for text in texts]
     frequency = Counter(word for each in words for word in each)
     again = [[word for word in each if frequency[word] > 1] for each in words]
     return [sorted(each, key=frequency.__getitem__)[:_MOST_WORDS] for each in again], frequency

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..data.forms import FORMS, texts_in_form
 from ..data.known_words import load_word_counts
 from ..evaluation.domain import Domain, domain_of
-from ..evaluation.metrics import build_metric, lacks_spaces, metric_named
+from ..evaluation.metrics import build_metric, metric_named, without_words
 from ..evaluation.robustness import CLEAN, FormScore, scores_by_form
 from ..evaluation.scores import Score, perplexity_scores
 from ..evaluation.texts import Text, aligned, read_texts
@@ -67,14 +67,14 @@ class ScoredSet:
         for name in names:
             if metric_named(name).needs_language and self.languages.target is None:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
-            if metric_named(name).needs_sources:
-                if self.sources is None:
-                    raise UsageError(f"{name} reads the sources too: give --sources FILE.")
-                build_metric(name)  # what it needs is missed before there is work that would be lost
-        if self.languages.target and lacks_spaces(self.languages.target) and any("bleu" in name for name in names):
+            if metric_named(name).needs_sources and self.sources is None:
+                raise UsageError(f"{name} reads the sources too: give --sources FILE.")
+            build_metric(name, self.languages.target or "")  # what it needs is missed before any work would be lost
+        if self.languages.target and (wordless := without_words(names, self.languages.target)):
             logger.warning(
-                "%s is written without spaces, where no BLEU here finds words: report chrf.", self.languages.target
-            )
+                "%s is written without spaces, where %s find no words: report chrf and sacrebleu_char.",
+                self.languages.target, ", ".join(wordless),
+            )  # fmt: skip
         return list(dict.fromkeys(names))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerBase
 
+from .scripts import WORD, is_unspaced
 from .tokenizer import CONTINUATION
 
 
@@ -65,13 +66,18 @@ class WordList:
 
 
 def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
-    """The words and marks of a text as the tokenizer cuts and writes them. Every number is the same."""
+    """The words and marks of a text as the tokenizer cuts and writes them. Every number is the same.
+
+    Of scripts without spaces between words each letter is a word: in Thai or Japanese all between two signs is new.
+    """
     backend = tokenizer.backend_tokenizer
     normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
     for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(normalized):
         word = normalized[start:end].strip()
         if not any(map(str.isalnum, word)):
             yield from word  # each mark by itself: they stand together in any way
+        elif is_unspaced(word):
+            yield from WORD.findall(word)
         else:
             yield _NUMBER if word.isdecimal() else word
 

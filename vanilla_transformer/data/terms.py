@@ -20,7 +20,7 @@ the source's own word. (OpusTrainer's `replace` takes random characters.)
 import gzip
 import hashlib
 import math
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ import numpy as np
 
 from ..files import text_lines
 from .encoding import encode_pairs
+from .scripts import WORD, is_unspaced
 from .tokenizer import SPECIAL_TOKENS
 from .word_aligner import align_corpus
 
@@ -46,12 +47,6 @@ TERM_MARKERS = ("<src>", "<trg>", "<done>")
 """The tokens in front of a term, between it and its translation, and behind that."""
 TERMS = "terms"  # what a recipe calls their share, beside the shares of forms
 TERM_LEXICON = "term_lexicon.tsv.gz"
-
-# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# A word is letters and digits side by side; every other sign is one of its own.
-LETTER = re.compile(f"[^\\W{_UNSPACED}]")
-WORD = re.compile(rf"{LETTER.pattern}+|\S")
 
 MOST_PAIRS = 200_000  # of the text, from its beginning, that the lexicon is learned from
 _MOST_CELLS = 5_000_000  # source words times target words that are aligned at a time, in some 300 MB
@@ -95,7 +90,7 @@ def annotated_ids(
         spaced, at, found = f" {text}", 0, list(front)  # the tokenizer puts a blank in front, too
         for start, end, target in terms:
             begin = start + (spaced[start] != " ")  # a word and the blank before it are one piece
-            blank = "" if re.match(f"[{_UNSPACED}]", target) else " "
+            blank = "" if is_unspaced(target[:1]) else " "
             found += [spaced[at:begin], src, spaced[begin : end + 1], trg, blank + target, done]
             at = end + 1
         parts.append([*found, spaced[at:], tokenizer.eos_token_id])
@@ -213,7 +208,8 @@ def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], l
     part: list[tuple[list[str], list[str]]] = []
     cells = 0
     for source, target, *_ in pairs:
-        words = WORD.findall(source), WORD.findall(target)
+        # As they are decoded from ids, where they are looked for.
+        words = tuple(WORD.findall(unicodedata.normalize("NFC", text)) for text in (source, target))
         if all(words) and max(map(len, words)) <= _MOST_WORDS:
             part.append(words)
             cells += len(words[0]) * len(words[1])

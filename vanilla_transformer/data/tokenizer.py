@@ -3,7 +3,7 @@
 The paper uses byte-pair encoding with about 37,000 pieces for English-German and 32,000 word pieces for English-French.
 Both work on bytes here, so any Unicode text can be written and nothing is ever lost:
 
-    text -> NFC, one blank in front -> words -> bytes spelt as visible characters -> pieces -> ids + </s>
+    text -> NFC (or NFKC), one blank in front -> words -> bytes spelt as visible characters -> pieces -> ids + </s>
 
 The blank in front makes a word the same piece at the start of a sentence as elsewhere; decoding takes it away again.
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
@@ -28,21 +28,28 @@ SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
 
 KINDS = ("bpe", "wordpiece")
+NORMAL_FORMS = ("nfc", "nfkc")
 LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
 
 # Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
 # this sign (OpenNMT's joiner, U+FFED) is none of the 256 characters that spell bytes, so no text can look like it.
 CONTINUATION = "￭"
 
+# The letter that many languages write as an apostrophe (puso, saltillo, okina), and its other spellings.
+APOSTROPHE_LETTER = "\u02bc"
+_APOSTROPHE = r"(?<=[\p{L}\p{M}])['`´\x{2018}\x{2019}\x{2032}\x{02BB}\x{A78C}](?=\p{L})"
+
 # Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.
 MAX_WORD_LENGTH = 64
 
-# GPT-2's words, with combining marks counted as letters, English contractions only where the word ends, and lengths
-# bounded. No word mixes letters with `<` or `>`, so no learned piece can ever be spelt like a special token.
+# GPT-2's words, with combining marks counted as letters, and joiners (U+200C, U+200D) behind one: Persian and Hindi
+# words have them. English contractions only where the word ends, and lengths bounded. No word mixes letters with `<`
+# or `>`, so no learned piece can ever be spelt like a special token.
 WORD = (
     r"'(?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])"
-    r"| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
-).replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
+    r"| ?[\p{L}\p{M}][\p{L}\p{M}\x{200C}\x{200D}]*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+)
+WORD = WORD.replace("+", f"{{1,{MAX_WORD_LENGTH}}}").replace("*", f"{{0,{MAX_WORD_LENGTH - 1}}}")
 # Text that is tokenised already: words are what stands between spaces, with `<` and `>` apart as above.
 SPACED_WORD = r" ?[^\s<>]+| ?[<>]+|\s+(?!\S)|\s+".replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
 
@@ -58,19 +65,29 @@ class TokenizerSettings:
         lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
         pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
             may become one piece. Else letters, digits and other signs are words of their own.
+        normalization: Unicode's normal form of all text, in training and in use: `"nfc"`, which keeps all that can be
+            seen, or `"nfkc"`, which also takes half-width katakana, full-width letters, ligatures and Arabic
+            presentation forms for the usual letters.
+        apostrophe_as_letter: Whether an apostrophe between letters is a letter, as in Guarani's "ñe'ẽ" or Ukrainian
+            "м'яч": words stay whole, and its spellings (' ’ ‘ ` ´ ʼ ʻ ꞌ ′) become one, which decoding writes as `'`.
 
     Raises:
-        ValueError: `kind` is unknown, or `vocab_size` too small or too large.
+        ValueError: `kind` or `normalization` is unknown, or `vocab_size` too small or too large.
     """
 
     kind: str = "bpe"
     vocab_size: int = 37_000
     lowercase: bool = False
     pretokenized: bool = False
+    normalization: str = "nfc"
+    apostrophe_as_letter: bool = False
 
     def __post_init__(self):
         if self.kind not in KINDS:
             raise ValueError(f"tokenizer.kind is {self.kind!r}; choose one of {', '.join(map(repr, KINDS))}")
+        if self.normalization not in NORMAL_FORMS:
+            named = ", ".join(map(repr, NORMAL_FORMS))
+            raise ValueError(f"tokenizer.normalization is {self.normalization!r}; choose one of {named}")
         smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
         if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and end the process
             raise ValueError(f"tokenizer.vocab_size is {self.vocab_size:,}; choose at most {LARGEST_VOCABULARY:,}")
@@ -99,7 +116,7 @@ def learn_tokenizer(
     Returns:
         A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
         longest input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining
-        marks with later ones among them stay in the order written).
+        marks with later ones among them stay in the order written), or what else `settings` make of it.
 
     Raises:
         TypeError: `texts` is a single string, or holds something else than strings.
@@ -175,8 +192,11 @@ def _learned_model(texts: Iterable[str], settings: TokenizerSettings) -> models.
 def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
     """Puts around the model what comes before it, from text to words, and after it, from pieces to text."""
     tokenizer = Tokenizer(model)
-    lowercase = [normalizers.Lowercase()] if settings.lowercase else []
-    tokenizer.normalizer = normalizers.Sequence([*lowercase, normalizers.NFC(), normalizers.Prepend(" ")])
+    # Apostrophes first: NFKC makes a blank and an accent of the one that is an accent.
+    changes = [normalizers.Replace(Regex(_APOSTROPHE), APOSTROPHE_LETTER)] if settings.apostrophe_as_letter else []
+    changes += [normalizers.NFKC()] if settings.normalization == "nfkc" else []
+    changes += [normalizers.Lowercase()] if settings.lowercase else []
+    tokenizer.normalizer = normalizers.Sequence([*changes, normalizers.NFC(), normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(SPACED_WORD if settings.pretokenized else WORD), "isolated"),
@@ -187,8 +207,9 @@ def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
         single=f"$A {EOS_TOKEN}", pair=f"$A {EOS_TOKEN} $B {EOS_TOKEN}", special_tokens=[(EOS_TOKEN, EOS_ID)]
     )
     unmark = [decoders.Replace(CONTINUATION, "")] if settings.kind == "wordpiece" else []
+    apostrophe = [decoders.Replace(APOSTROPHE_LETTER, "'")] if settings.apostrophe_as_letter else []
     # ByteLevel joins the pieces to one text, so Strip sees that text's first blank only: the one put in front.
-    tokenizer.decoder = decoders.Sequence([*unmark, decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    tokenizer.decoder = decoders.Sequence([*unmark, decoders.ByteLevel(), *apostrophe, decoders.Strip(" ", 1, 0)])
     return tokenizer
 
 

@@ -6,7 +6,7 @@ where a metric is made.
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,10 +17,24 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 
+_EXTRAS = {"ja": "ja", "ko": "ko"}  # languages whose words sacreBLEU finds by a package that comes with its extra
+
+
 def _bleu(language: str, for_sentences: bool, **options) -> "Metric":
+    """BLEU on words as sacreBLEU splits them: by the rules that it has for a language, unless options say how."""
     from sacrebleu.metrics import BLEU
 
-    return BLEU(effective_order=for_sentences, **options)
+    if "tokenize" not in options:
+        options["trg_lang"] = "zh" if language in ("wuu", "yue") else language
+    try:
+        return BLEU(effective_order=for_sentences, **options)
+    except RuntimeError as error:
+        if language not in _EXTRAS:
+            raise
+        raise ImportError(
+            f"BLEU into {language!r} needs a program that finds words: pip install "
+            f'"sacrebleu[{_EXTRAS[language]}]"; or ask for sacrebleu_char and chrf, which need none.'
+        ) from error
 
 
 def _multi_bleu(tokenizer: str, language: str, for_sentences: bool, lowercase: bool = False, **options) -> "Metric":
@@ -59,7 +73,8 @@ class MetricRow:
 _ROWS = (
     MetricRow(
         "sacrebleu",
-        "BLEU on detokenised text with case, split as mteval-v13a does: sacreBLEU's default, to report first",
+        "BLEU on detokenised text with case, split as sacreBLEU does for the target language: as mteval-v13a, but for "
+        "Chinese, Japanese and Korean; to report first",
         _bleu,
     ),
     MetricRow(
@@ -71,6 +86,11 @@ _ROWS = (
         "sacrebleu_intl",
         "BLEU with mteval-v14's international tokenisation, which splits at all Unicode punctuation",
         partial(_bleu, tokenize="intl"),
+    ),
+    MetricRow(
+        "sacrebleu_char",
+        "BLEU on the characters of detokenised text with case: for Thai and other scripts without spaces",
+        partial(_bleu, tokenize="char"),
     ),
     MetricRow(
         "bleu_paper",
@@ -154,19 +174,29 @@ def build_metric(name: str, language: str = "", *, for_sentences: bool = False) 
 
     Args:
         name: One of `METRICS`.
-        language: Code of the target language, such as `"de"` or `"de_DE"`, for the metrics that need it.
+        language: Code of the target language, such as `"de"` or `"de_DE"`; metrics that do not need it may do without.
         for_sentences: See `MetricRow`.
 
     Raises:
         ValueError: There is no such metric, or it needs a language and this is no language code.
+        ImportError: The metric needs a package for this language that is not installed.
     """
     row = metric_named(name)
-    return row.build(language_code(language) if row.needs_language else "", for_sentences)
+    return row.build(language_code(language) if language or row.needs_language else "", for_sentences)
 
 
-def lacks_spaces(language: str) -> bool:
-    """Whether a language is written without spaces between words: BLEU needs a segmenter or characters there."""
-    return language_code(language) in ("bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh")
+def without_words(names: Iterable[str], language: str) -> list[str]:
+    """Which metrics find no words in a language, which is written without spaces between them."""
+    if language_code(language) not in ("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"):
+        return []
+    fine = {"sacrebleu_char", "chrf", "exact_match", "comet", "evalb", "bleu_pretokenized"}
+    fine |= {"sacrebleu", "sacrebleu_lowercase"} if language_code(language) in ("ja", "wuu", "yue", "zh") else set()
+    return [name for name in names if name not in fine]
+
+
+def bleu_for(language: str) -> str:
+    """The BLEU to judge translations into a language by while a model trains."""
+    return "sacrebleu_char" if without_words(["sacrebleu"], language) else "sacrebleu"
 
 
 def language_code(language: str) -> str:

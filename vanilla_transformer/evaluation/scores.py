@@ -6,6 +6,7 @@ here no score exists without one.
 """
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -84,13 +85,16 @@ def score_translations(
 ) -> list[Score]:
     """Scores translations against one reference each, or several.
 
+    Texts in another normal form than NFC are scored in NFC, as our models write: a letter with its accent is the same
+    text whether it is one character or two. `form:nfc` in the signature says so.
+
     Args:
         hypotheses: The system's detokenised translations, one string per segment.
         references: The untouched references in the same order; or several such lists, each with another reference for
             every segment.
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the target language, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
-            "sacrebleu" and its variants split all languages alike; they find no words in Chinese or Japanese.
+            "sacrebleu" splits Chinese, Japanese and Korean as sacreBLEU does for these.
         sources: What was translated, for the metrics that read it too ("comet").
         test_set: Name of the test set, copied into each score.
         resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same
@@ -102,10 +106,12 @@ def score_translations(
     Raises:
         ValueError: There is nothing to score, the numbers of hypotheses and references differ, a metric is unknown or
             the target language is no language code.
+        ImportError: sacreBLEU needs a package to split text of the target language.
         TypeError: Hypotheses or references are not sequences of strings. A single string is refused too: it would be
             scored character by character.
     """
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
+    [hypotheses, *reference_lists], composed = _composed([hypotheses, *reference_lists])
     scores = []
     for name in metrics:
         metric = _built(name, target_language, sources)
@@ -117,7 +123,7 @@ def score_translations(
 
             mean, confidence = map(float, estimate_ci(significance.bootstrap_scores(metric, statistics, resamples)))
         detail, parts = _details(found)
-        signature = _signature(metric, {"bs": resamples} if resamples > 1 else {})
+        signature = _signature(metric, {"bs": resamples} if resamples > 1 else {}, composed)
         scores.append(Score(name, float(found.score), signature, test_set, detail, parts, mean, confidence))
     return scores
 
@@ -137,6 +143,7 @@ def score_segments(
     `score_translations`.
     """
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
+    [hypotheses, *reference_lists], _ = _composed([hypotheses, *reference_lists])
     segments: list[dict[str, float]] = [{} for _ in hypotheses]
     for name in metrics:
         metric = _built(name, target_language, sources, for_sentences=True)
@@ -178,6 +185,8 @@ def compare_systems(
     if min(resamples, trials) < 1:
         raise ValueError(f"tests need a sample or more, got resamples={resamples} and trials={trials}")
     baseline, *others = systems
+    texts, composed = _composed([*systems.values(), *reference_lists])
+    systems, reference_lists = dict(zip(systems, texts, strict=False)), texts[len(systems) :]
     comparisons = []
     for name in metrics:
         metric = _built(name, target_language, sources)
@@ -186,7 +195,7 @@ def compare_systems(
         }
         values = {system: metric._aggregate_and_compute(rows[system]).score for system in systems}
         samples = {system: significance.bootstrap_scores(metric, rows[system], resamples) for system in systems}
-        signatures = (_signature(metric, {"ar": trials}), _signature(metric, {"bs": resamples}))
+        signatures = tuple(_signature(metric, samples, composed) for samples in ({"ar": trials}, {"bs": resamples}))
         for system in others:
             difference = float(values[system] - values[baseline])
             by_bootstrap = significance.bootstrap_p(samples[baseline], samples[system], difference)
@@ -298,14 +307,22 @@ def _checked(
     return [list(each) for each in lists]
 
 
-def _signature(metric: "Metric", samples: Mapping[str, int]) -> str:
-    """sacreBLEU's signature, with how many samples were drawn, and what our tokenizers do before they tokenise."""
+def _composed(lists: Sequence[Sequence[str]]) -> tuple[list[list[str]], bool]:
+    """The texts in NFC, and whether any was not."""
+    found = [[unicodedata.normalize("NFC", text) for text in texts] for texts in lists]
+    return found, found != [list(texts) for texts in lists]
+
+
+def _signature(metric: "Metric", samples: Mapping[str, int], composed: bool) -> str:
+    """sacreBLEU's signature, with how many samples were drawn, and what was done to texts before they were split."""
     signature = metric.get_signature()
     for kind, number in samples.items():
         signature.update(kind, number)
         signature.update("seed", str(significance.seed()).lower())
     normalization = getattr(getattr(metric, "tokenizer", None), "normalization", None)
     text = str(signature)
+    if composed:
+        text = text.replace("|version:", "|form:nfc|version:")
     return text if normalization is None else text.replace("|tok:", f"|norm:{normalization}|tok:")
 
 

@@ -29,7 +29,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from ..data.corpora import load_corpus
 from ..data.readers import pair_of
-from ..evaluation.metrics import metric_named
+from ..evaluation.metrics import build_metric, metric_named
 from ..evaluation.scores import score_translations
 from ..model.weights_vanilla_transformer import check_weights
 
@@ -136,6 +136,7 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
     for name in args.metric:
         if metric_named(name).needs_sources:
             raise ValueError(f"--metric {name} reads the sources too: score the finished model by `evaluate`.")
+        build_metric(name, args.target_language)
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
     if training_args.do_train and resume is None and last is not None:
         raise ValueError(f"{output} has checkpoints: go on with --resume_from_checkpoint last, or name another folder.")

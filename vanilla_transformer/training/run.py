@@ -13,6 +13,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from ..data.known_words import KNOWN_WORDS
 from ..data.terms import TermLexicon
 from ..environment import has_bfloat16
+from ..evaluation.metrics import build_metric
 from ..files import alone_in, write_json
 from ..hub import StreamLostError
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -86,6 +87,8 @@ def train(
     if arguments.push_to_hub and publish is None:
         raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
     try_decoding(recipe)
+    for metric in recipe.evaluation.metrics:
+        build_metric(metric, recipe.data.target_language)  # what it needs is missed now, not when all is trained
     data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
 
@@ -153,6 +156,7 @@ def _make_trainer(
         run_id=folder.began().get("run"),
         limits=recipe.data.limits,
         term_lexicon=TermLexicon.load(folder.tokenizer) if recipe.term_markers else None,
+        target_language=recipe.data.target_language,
     )
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)

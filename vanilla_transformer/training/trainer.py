@@ -24,6 +24,7 @@ from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
 from ..data.terms import TERMS, TermAnnotation, TermLexicon
+from ..evaluation.metrics import bleu_for
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -56,6 +57,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
         floor_datasets: Rows like those of validation for every set of `args.floors`.
         term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
+        target_language: Its code, by which validation BLEU finds words.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -81,6 +83,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         limits: PairLimits | None = None,
         term_lexicon: TermLexicon | None = None,
         floor_datasets: dict[str, Dataset] | None = None,
+        target_language: str = "und",
         **kwargs,
     ):
         if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
@@ -104,7 +107,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         model.config.label_smoothing = args.label_smoothing_factor
         model.config.r_drop_alpha = args.r_drop_alpha
         self.label_smoother = None
-        self.floor_datasets = floor_datasets or {}
+        self.floor_datasets, self.target_language = floor_datasets or {}, target_language
         self.card, self.files_to_save, self.run_id = card, files_to_save, run_id
         self.stream = train_dataset if isinstance(train_dataset, TokenBatchStream) else None
         self.train_batches = None
@@ -337,8 +340,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
         hypotheses = self._translations(model, sources, [ids[0] for ids in share["input_ids"]], options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
-        metrics = {"bleu": "sacrebleu", **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
-        scores = score_translations(hypotheses, references, list(metrics.values()), target_language="und")
+        metrics = {"bleu": bleu_for(self.target_language), **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
+        language = self.target_language
+        scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
         return {name: score.value for name, score in zip(metrics, scores, strict=True)}
 
     def _translations(self, model: PreTrainedModel, sources: list[str], first: list[int], options: dict) -> list[str]:

@@ -1,5 +1,6 @@
 """How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
@@ -14,6 +15,8 @@ from .likelihood import Likelihood
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
+# Behind Chinese, Japanese and full-width signs the next sentence follows without a blank.
+_NO_BLANK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef][”’]*$")
 _NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given", "calibration"}
 
 
@@ -46,7 +49,8 @@ class Hypothesis:
         alignment = None if self.alignment is None or other.alignment is None else self.alignment + other.alignment
         terms = None if self.terms is None or other.terms is None else self.terms + other.terms
         likelihood = None if None in (self.likelihood, other.likelihood) else self.likelihood + other.likelihood
-        return Hypothesis(f"{self.text} {other.text}", score, alignment, self.cut or other.cut, terms, likelihood)
+        blank = "" if _NO_BLANK.search(self.text) else " "
+        return Hypothesis(f"{self.text}{blank}{other.text}", score, alignment, self.cut or other.cut, terms, likelihood)
 
     def judged_by(self, calibration: Calibration) -> "Hypothesis":
         """Itself, with its `confidence`."""

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
-from re import Match
+from unicodedata import normalize
 
+from regex import Match
 from transformers import PreTrainedTokenizerBase
 
-from ..data.terms import LETTER, WORD, annotated_ids
+from ..data.scripts import LETTER, WORD, is_unspaced
+from ..data.terms import annotated_ids
 from ..files import text_lines
 
 
@@ -55,7 +57,8 @@ class UsedTerm:
 class Glossary:
     """Terms and their translations.
 
-    A term is found in a line as whole words. Capitals do not matter, unless the term has one behind its first letter:
+    A term is found in a line as whole words, in whatever normal form either is written; in scripts without spaces
+    between words it is found everywhere. Capitals do not matter, unless the term has one behind its first letter:
     "apple" and "Apple" both find "Apple", and "iPhone" only "iPhone". Where terms overlap the longest counts; of two of
     one length the one with such a capital.
 
@@ -84,8 +87,9 @@ class Glossary:
 
     def _add(self, source: str, target: str | None, place: str) -> None:
         """Takes an entry in; errors name the place."""
+        source, target = normalize("NFC", source), normalize("NFC", target or "")  # as the model reads and writes
         source = " ".join(source.split())
-        targets = [" ".join(each.split()) for each in (target or "").split("|")]
+        targets = [" ".join(each.split()) for each in target.split("|")]
         targets = () if targets in ([""], [source]) else tuple(dict.fromkeys(targets))
         term = Term(source, targets)
         if not source or "" in targets:
@@ -105,7 +109,7 @@ class Glossary:
         """The terms of a line, in their order; they do not overlap."""
         found, words = [], list(WORD.finditer(line))
         for i, first in enumerate(words):
-            for wanted, term in self._by_first_word.get(first.group().lower(), ()):
+            for wanted, term in self._by_first_word.get(normalize("NFC", first.group()).lower(), ()):
                 there = words[i : i + len(wanted)]
                 written = _spaced(line, there)
                 if written == wanted or (
@@ -131,9 +135,9 @@ class Glossary:
 
 
 def _spaced(text: str, words: Sequence[Match]) -> list[str]:
-    """Neighbouring words of a text, each with a blank in front if there are any; the first one without."""
+    """Neighbouring words of a text in NFC, each with a blank in front if there are any; the first one without."""
     blanks = ["", *(" " * (a.end() < b.start()) for a, b in pairwise(words))]
-    return [blank + word.group() for blank, word in zip(blanks, words, strict=True)]
+    return [blank + normalize("NFC", word.group()) for blank, word in zip(blanks, words, strict=True)]
 
 
 def load_glossary(path: str | PathLike[str]) -> Glossary:
@@ -171,7 +175,8 @@ def constraints_of(terms: Sequence[FoundTerm], line: str, tokenizer: PreTrainedT
     """Token ids for each term: its targets, each as a word and, where it may begin a sentence, with a capital.
 
     A tokenizer writes the space before a word with the word. Behind a quotation mark, a bracket or a hyphen there is
-    none, so where the term has one in the source it may stand without the space in the translation too.
+    none, so where the term has one in the source it may stand without the space in the translation too. So may a term
+    in a script without spaces, everywhere.
     """
     behind_signs = {each.targets for each in terms if each.start and not line[each.start - 1].isspace()}
     return [
@@ -193,7 +198,7 @@ def _token_ids(text: str, tokenizer: PreTrainedTokenizerBase, behind_sign: bool)
         return tokenizer(text_target=text, add_special_tokens=False).input_ids
 
     found, sign = [ids_of(text)], ids_of("(")
-    if behind_sign and (longer := ids_of(f"({text}"))[: len(sign)] == sign:
+    if (behind_sign or is_unspaced(text[:1])) and (longer := ids_of(f"({text}"))[: len(sign)] == sign:
         found.append(longer[len(sign) :])
     return found
 

@@ -9,6 +9,8 @@ from threading import Thread
 
 from transformers import PreTrainedTokenizerFast
 
+from ..data.scripts import is_mark
+
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +109,8 @@ class Pieces:
 def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[str]:
     """A text that has more than `longest` tokens, in pieces that do not.
 
-    It is halved until it fits: at the end of a sentence if there is one in its middle half, else at a space there, else
-    in the middle. Spaces between pieces are left out.
+    It is halved until it fits: at the end of a sentence if there is one in its middle half, else at a space or at a
+    comma that needs none, else in the middle, but not in front of a combining mark. Spaces between pieces are left out.
 
     Args:
         text: A line.
@@ -118,11 +120,13 @@ def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[
     if len(text) < 2 or tokens_of(text) <= longest:
         return [text]
     middle = len(text) // 2
-    for boundary in (r"[.!?…。！？][\"'”“»)\]]*\s+|(?<=[。！？])", r"\s+"):
+    for boundary in (r"[.!?…。！？؟۔।॥။።][\"'”“»)\]]*\s+|(?<=[。！？])", r"\s+|(?<=[、，])"):
         ends = [found.end() for found in re.finditer(boundary, text) if middle / 2 < found.end() < 3 * middle / 2]
         if ends:
             middle = min(ends, key=lambda end: abs(end - len(text) // 2))
             break
+    else:
+        middle = min(range(1, len(text)), key=lambda end: (is_mark(text[end]), abs(end - middle)))
     halves = [half for half in (text[:middle].strip(), text[middle:].strip()) if half]
     return [piece for half in halves for piece in in_pieces(half, tokens_of, longest)]
 

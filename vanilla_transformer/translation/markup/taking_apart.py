@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from xml.parsers import expat
 
+from ...data.scripts import UNSPACED, is_unspaced
+
 
 KINDS = ("xml", "html", "placeholders")
 DEEPEST = 100  # elements in one another
@@ -24,18 +26,26 @@ _BREAKING = {
     "main", "nav", "ol", "option", "p", "pre", "section", "select", "table", "tbody", "td", "tfoot", "th", "thead",
     "tr", "ul",
 }  # fmt: skip
+# Letters that stand beside a placeholder without a blank: those of scripts without spaces, and Korean particles; with
+# their punctuation these are in no address either.
+_BESIDE = UNSPACED + "\uac00-\ud7a3"
+_NOT_IN_ADDRESS = _BESIDE + "\u3000-\u303f\uff00-\uff65"
+_IN_MAIL = f"(?![{_BESIDE}])"
 PLACEHOLDER = re.compile(
     r"\{\{[^{}]*\}\}"  # {{ name }}
     r"|\{\w+,\s*(?:plural|select|selectordinal)\b(?:[^{}]|\{[^{}]*\})*\}"  # of ICU, as a whole
     r"|[$#%]?\{\w*(?:\.\w+|\[\w+\])*(?:![rsa])?(?::[^{}\s]*)?\}"  # {0} {name} {x.y!r:>9} ${x} #{x} %{x}
-    r"|%%|(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*(?:[1-9]\d*|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@](?![^\W_])"
-    r"|(?:\b(?:https?|ftp)://|\bwww\.)(?:&amp;|&(?!#?\w+;)|[^\s<>\"'{}&])*(?:&amp;|[^\s<>\"'{}.,;:!?)\]»”…&])"
-    r"|(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.[\w-]*\w)+"
+    r"|%%|(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*(?:[1-9]\d*|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]"
+    rf"(?![^\W_{_BESIDE}])"
+    rf"|(?<![^\W{_BESIDE}])(?:(?:https?|ftp)://|www\.)(?:&amp;|&(?!#?\w+;)|[^\s<>\"'{{}}&{_NOT_IN_ADDRESS}])*"
+    rf"(?:&amp;|[^\s<>\"'{{}}.,;:!?)\]»”…&{_NOT_IN_ADDRESS}])"
+    rf"|(?<![^\W{_BESIDE}])(?<![.+-])(?:{_IN_MAIL}[\w.+-])*{_IN_MAIL}\w@{_IN_MAIL}\w(?:{_IN_MAIL}[\w-])*"
+    rf"(?:\.(?:{_IN_MAIL}[\w-])*{_IN_MAIL}\w)+"
 )
-_NUMBER = r"|(?<![\w.,])(?<!&#)\d+(?:[.,:/]\d+)*(?!\w)"
+_NUMBER = rf"|(?<![^\W{_BESIDE}])(?<![.,])(?<!&#)\d+(?:[.,:/]\d+)*(?![^\W{_BESIDE}])"
 _UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: what it stands for is elsewhere
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-CLOSING = ".,;:!?)]»”’…\"'"
+CLOSING = ".,;:!?)]»”’…\"'؟،؛۔।॥。、！？：；）」』"
 POINT = "\ufffc"  # stands for a point where characters beside it are compared
 
 
@@ -222,8 +232,9 @@ def _joined(text: str, between: Sequence[Node | tuple[Node]], more: str) -> str:
         names = [re.match(r"</?(\w*)", node.before) for node in tags]
         ends = [isinstance(each, tuple) for each in between]
         apart = any(ends) and not all(ends)  # one element ends, and another begins
+        apart = apart and not (is_unspaced(text[-1]) and is_unspaced(more[0]))
         apart = apart or any(name is not None and name[1].lower() in _BREAKING for name in names)
-        if apart or (any(points) and text[-1].isalnum() and more[0].isalnum()):
+        if apart or (any(points) and text[-1].isalnum() and more[0].isalnum() and not is_unspaced(more[0])):
             text += " "
     return text + more
 

@@ -2,6 +2,7 @@
 
 import re
 
+from ...data.scripts import is_unspaced
 from .taking_apart import CLOSING, PLACEHOLDER, POINT, Node, encoded
 
 
@@ -78,12 +79,14 @@ def _wants_blank(source: str, target: str, gap: bool, marks: str) -> bool:
     """
     if not target:
         return False
+    if is_unspaced(target):
+        return gap
     if not source or source.isspace():
         return gap or target not in marks
     if target == POINT:
         return source != POINT
     if target.isalnum():
-        return target.isdigit() or not source.isalnum()
+        return target.isdigit() or not source.isalnum() or is_unspaced(source)
     return gap
 
 
