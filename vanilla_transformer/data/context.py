@@ -3,22 +3,23 @@
     x_(i-N) <sep> ... <sep> x_(i-1) <sep> x_i </s>    ->    y_i </s>
 
 This is the "2+1" of Tiedemann and Scherrer (2017, "Neural Machine Translation with Extended Context",
-https://aclanthology.org/W17-4811) for any N: the source is extended, the target stays one sentence. Their "2+2" has the
-model write the sentences before again, too. With one sentence each line still has exactly one translation, so nothing
-has to be cut out of it, a wrong translation does not spoil the next, and lines can be searched for, scored and
-translated side by side. The price is that a model does not see how it put things before.
+https://aclanthology.org/W17-4811) for any N: the source is extended, the target stays one sentence. In their "2+2" the
+model writes the sentences before again, too. With one sentence each line still has exactly one translation: nothing has
+to be cut out of it, a wrong translation does not spoil the next, and lines are searched for and scored side by side.
+The price is that a model does not see how it put things before.
 
 The separator is a token of its own, which no text makes, however it is spelt. The first sentences of a document have
-fewer before them, or none. A document ends at a pair that is blank on both sides, where a column `document` has another
-value, and where a unit of a stream does. Where there is no room for all of it, the farthest context is left out first.
+fewer before them, or none. Where there is no room for all, the farthest are left out.
 
-A tokenizer says how many sentences its model reads, so that whatever has the tokenizer can translate as it was trained.
+A tokenizer says how many sentences its model reads, so that whatever has the tokenizer translates as was trained.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .tokenizer import tag_ids
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SEPARATOR = "<sep>"
 """The token behind each sentence of context."""
+MOST_SENTENCES = 100
 _SETTING = "context"  # in `tokenizer_config.json`
 
 Context = tuple[str, ...]
@@ -53,30 +55,28 @@ def context_settings(tokenizer: "PreTrainedTokenizerBase") -> ContextSettings:
         return ContextSettings()
     try:
         settings = ContextSettings(**found)
+        numbers = settings.sentences, settings.max_source_length
+        if not all(type(number) is int and number > 0 for number in numbers):
+            raise TypeError
     except TypeError:
-        settings = ContextSettings(-1)
-    numbers = settings.sentences, 1 if settings.max_source_length is None else settings.max_source_length
-    if not all(type(number) is int for number in numbers) or not 0 <= numbers[0] <= 1000 or numbers[1] < 1:
         raise ValueError(
             f"tokenizer_config.json has {_SETTING} = {found!r:.100}, and not how many `sentences` and tokens "
-            "(`max_source_length`) a model reads: restore it."
-        )
-    if settings.sentences:
-        tag_ids(tokenizer, [SEPARATOR])  # that it has one
+            "(`max_source_length`) the model reads: restore it."
+        ) from None
+    tag_ids(tokenizer, [SEPARATOR])  # that it has one
     return settings
 
 
 def set_context(tokenizer: "PreTrainedTokenizerBase", settings: ContextSettings) -> None:
     """Makes the tokenizer say what a model reads; it is saved with it. Raises ValueError if it has no separator."""
+    tokenizer.init_kwargs.pop(_SETTING, None)
     if settings.sentences:
         if SEPARATOR not in tokenizer.get_added_vocab():
             raise ValueError(
                 f"data.context_sentences = {settings.sentences} needs the token {SEPARATOR}, which this vocabulary "
-                "lacks: learn one with it, without initial_model or a given tokenizer, or set it to 0."
+                "lacks: learn a vocabulary with it, so without initial_model and a given tokenizer, or set it to 0."
             )
         tokenizer.init_kwargs[_SETTING] = asdict(settings)
-    else:
-        tokenizer.init_kwargs.pop(_SETTING, None)
 
 
 # --------------------------------------------------------------------------------------------------- what is before
@@ -92,8 +92,8 @@ class Before:
     def __init__(self, sentences: int):
         self._last: deque[str] = deque(maxlen=sentences)
 
-    def begin(self, context: Sequence[str] = ()) -> None:
-        """A document begins; these sentences stand before its first one."""
+    def begin(self, context: Iterable[str] = ()) -> None:
+        """A document begins; or goes on behind this context."""
         self._last.clear()
         self._last.extend(context)
 
@@ -107,29 +107,38 @@ class Before:
         return found
 
 
-def contexts_of(texts: Iterable[str], sentences: int) -> list[Context]:
-    """The sentences before each of some texts in order, of which a blank one ends a document."""
-    before, found = Before(sentences), []
+def contexts_of(texts: Iterable[str], sentences: int, before: Iterable[str] = ()) -> list[Context]:
+    """The sentences before each of some texts in order, of which a blank one ends a document.
+
+    Args:
+        texts: Sentences.
+        sentences: How many of them at most stand before another.
+        before: What stands before the first.
+    """
+    last, found = Before(sentences), []
+    last.begin(before)
     for text in texts:
         if not text.strip():
-            before.begin()
-        found.append(before.of(text))
+            last.begin()
+        found.append(last.of(text))
     return found
 
 
 def pairs_in_context(rows: Iterable[tuple], sentences: int) -> Iterator[tuple[str, str, Context]]:
-    """Pairs of a corpus in order, each with the sources before its own.
+    """Pairs of a corpus in order, each with the sources before its own. One blank on both sides ends a document.
 
     Args:
-        rows: (source, target), or with what tells its document from the next one's as a third.
+        rows: (source, target); or with a third, which is another one in every document.
         sentences: How many at most.
     """
     before, last = Before(sentences), None
     for source, target, *document in rows:
-        if document != last or not (source.strip() or target.strip()):
+        is_end = not (source.strip() or target.strip())
+        if is_end or document != last:
             before.begin()
         last = document
-        yield source, target, before.of(source)
+        if not is_end:
+            yield source, target, before.of(source)
 
 
 # ------------------------------------------------------------------------------------------------------- token ids
@@ -152,58 +161,63 @@ def joined(context: Sequence[Sequence[int]], source: Sequence[int], separator: i
     return found
 
 
-def parted(ids: Sequence[int], separator: int | None) -> tuple[list[list[int]], list[int]]:
-    """What [`joined`] made one: the ids of each sentence before, without the separator, and those of the source.
-
-    Tags that stand in front of all are of the first.
-    """
-    parts: list[list[int]] = [[]]
-    for number in map(int, ids):
-        if number == separator:
-            parts.append([])
-        else:
-            parts[-1].append(number)
-    return parts[:-1], parts[-1]
-
-
-def separator_of(tokenizer: "PreTrainedTokenizerBase") -> int | None:
-    """The id of the separator; None if the tokenizer has none."""
-    return tokenizer.get_added_vocab().get(SEPARATOR)
-
-
 def sources_in_context(
     tokenizer: "PreTrainedTokenizerBase",
     sources: Sequence[Sequence[int]],
-    contexts: Sequence[Context],
+    contexts: Sequence[Context] | None,
     positions: int | None = None,
-) -> list[list[int]]:
-    """Sources behind their contexts, as the model of the tokenizer was trained.
+) -> Sequence[Sequence[int]]:
+    """Sources behind their contexts, as the model of the tokenizer was trained; as they are if it reads none.
 
     Args:
         tokenizer: The model's tokenizer.
         sources: Ids of the sentences, as the tokenizer gives them.
-        contexts: The sentences before each.
+        contexts: The sentences before each; None: none. Of more than the model reads the nearest are taken.
         positions: Tokens that the model has positions for; None: any number.
     """
+    settings = context_settings(tokenizer)
+    if not settings.sentences or contexts is None:
+        return sources
     [separator] = tag_ids(tokenizer, [SEPARATOR]).values()
     texts = list({text: None for context in contexts for text in context})
     ids = dict(zip(texts, tokenizer(texts, add_special_tokens=False).input_ids if texts else (), strict=True))
-    limits = [each for each in (context_settings(tokenizer).max_source_length, positions) if each is not None]
-    longest = min(limits, default=None)
+    longest = min(each for each in (settings.max_source_length, positions) if each is not None)
     return [
-        joined([ids[text] for text in context], source, separator, longest)
+        joined([ids[text] for text in context[-settings.sentences :]], source, separator, longest)
         for context, source in zip(contexts, sources, strict=True)
     ]
 
 
-def front_of(ids: Sequence[int], tags: set[int], separator: int | None) -> list[int]:
-    """The ids in front of a source's own text: its context with the last separator behind it, or else its tags."""
-    ids = list(map(int, ids))
-    if separator in ids:
-        return ids[: len(ids) - ids[::-1].index(separator)]
-    front = []
-    for number in ids:
-        if number not in tags:
-            break
-        front.append(number)
-    return front
+def ids_in_context(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], contexts: Sequence[Context] | None
+) -> Sequence[Sequence[int]]:
+    """The ids of some texts behind their contexts; None: the texts are in the order of their documents."""
+    if contexts is None:
+        contexts = contexts_of(texts, context_settings(tokenizer).sentences)
+    return sources_in_context(tokenizer, tokenizer(list(texts)).input_ids, contexts)
+
+
+def length_of_front(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> int:
+    """How many of a source's ids are of its context, the last separator included; 0 if it has none."""
+    places = np.flatnonzero(np.asarray(ids) == _separator(tokenizer))
+    return int(places[-1]) + 1 if len(places) else 0
+
+
+def texts_in_context(
+    tokenizer: "PreTrainedTokenizerBase", rows: Sequence[Sequence[int]]
+) -> tuple[list[str], list[Context]]:
+    """What the ids of sources say: the text of each, and the sentences before it. Tags say nothing."""
+    separator, parts, counts = _separator(tokenizer), [], []
+    for ids in map(np.asarray, rows):
+        of_row = [part.tolist() for part in np.split(ids, np.flatnonzero(ids == separator) + 1)]
+        parts += of_row
+        counts.append(len(of_row))
+    decode = tokenizer.backend_tokenizer.decode_batch if tokenizer.is_fast else tokenizer.batch_decode
+    texts = iter(decode(parts, skip_special_tokens=True))
+    found = [[next(texts) for _ in range(count)] for count in counts]
+    return [each[-1] for each in found], [tuple(each[:-1]) for each in found]
+
+
+def _separator(tokenizer: "PreTrainedTokenizerBase") -> int:
+    """The separator's id; of a tokenizer that has none a number that is no id."""
+    return tokenizer.get_added_vocab().get(SEPARATOR, -1)

@@ -274,7 +274,8 @@ def open_stream(
             read, whatever has been added there since.
         errors: What becomes of bytes in text files that are no UTF-8, as for `bytes.decode`.
         context_sentences: The sentences before a source in its document that it is read with, at most. A pair that is
-            blank on both sides ends a document, and so does another value in a column `document`, and a unit.
+            blank on both sides ends a document, and is no pair of the corpus then. So does another value in a column
+            `document`, and the end of a unit.
 
     Raises:
         FileNotFoundError: A file, a dataset or the commit to go on with is missing.

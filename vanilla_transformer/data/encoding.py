@@ -75,8 +75,8 @@ def encode_pairs(
     """Turns (source, target) texts into ids, without the white space around them.
 
     Of (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag. A pair
-    may also have the sentences before its source, a tuple: those for which there is room stand in front of it, each
-    with a separator behind it (see `context`).
+    may also have the sentences before its source, as a tuple: those for which there is room stand in front of it, each
+    with a separator behind it (see `context`). `limits` are of the source alone.
 
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
@@ -93,7 +93,9 @@ def encode_pairs(
             if limits and (reason := limits.reason_to_drop(len(source), len(target), len(tags))):
                 dropped[reason] += 1
                 continue
-            kept_sources.append(np.array(tags + in_context(pair, source, len(tags)), dtype=np.int32))
+            if in_context is not None:
+                source = in_context(pair, source, len(tags))
+            kept_sources.append(np.array(tags + source, dtype=np.int32))
             kept_targets.append(np.array(target, dtype=np.int32))
     tokens = (sum(map(len, texts)) for texts in (kept_sources, kept_targets))
     return kept_sources, kept_targets, EncodingReport(len(pairs), len(kept_targets), dict(dropped), *tokens)
@@ -104,14 +106,14 @@ def _joining(
     pairs: Sequence[tuple],
     sources: Sequence[list[int]],
     limits: PairLimits | None,
-) -> Callable[[tuple, list[int], int], list[int]]:
-    """What puts the context of one of these pairs in front of its source's ids, behind so many tags.
+) -> Callable[[tuple, list[int], int], list[int]] | None:
+    """What puts the context of one of these pairs in front of its source's ids, behind so many tags; None of none.
 
     A sentence of context is mostly the source of another of the pairs, and so is tokenised once.
     """
     texts = {text for pair in pairs for context in pair[2:] if isinstance(context, tuple) for text in context}
     if not texts:
-        return lambda pair, source, tags: source
+        return None
     ids = {text: found for pair, found in zip(pairs, sources, strict=True) if (text := pair[0].strip()) in texts}
     others = sorted(texts - ids.keys())
     ids |= zip(others, _ids(tokenizer, others), strict=True)

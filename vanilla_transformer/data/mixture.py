@@ -27,6 +27,8 @@ class CorpusSettings:
         weight: How often each of its pairs comes, relative to those of the other corpora.
         tag: A token of its own in front of every source, say `<bt>` for back-translations (Caswell et al. 2019).
         vocabulary: Whether the vocabulary and the list of known words are made of it too.
+        documents: With `data.context_sentences`: whether its lines follow each other as in documents. Else each is
+            read alone.
 
     Raises:
         ValueError: `corpus` is a prepared one, `weight` is not above 0, or `tag` cannot be a token.
@@ -36,6 +38,7 @@ class CorpusSettings:
     weight: float = 1.0
     tag: str | None = None
     vocabulary: bool = True
+    documents: bool = True
 
     def __post_init__(self):
         if isinstance(self.corpus, Mapping) and "prepared" in self.corpus:
@@ -105,11 +108,13 @@ class Mixture(PairStream):
             for each, corpus, stream, copies in zip(settings, corpora, self.streams, self.copies, strict=True)
         ]
         counts = [part["copies"] * part["pairs"] for part in identity if part["pairs"] is not None]
+        context = max(corpus.context_sentences for corpus in corpora)
         super().__init__(
             ", ".join(stream.name for stream in self.streams),
             len(self._places),
             self._open,
-            {"languages": corpora[0].identity["languages"], "mixture": identity},
+            {"languages": corpora[0].identity["languages"], "mixture": identity}
+            | ({"context_sentences": context} if context else {}),
             patience=0.0,  # each stream has its own
             pairs=sum(counts) if len(counts) == len(identity) else None,
         )
@@ -129,7 +134,7 @@ class Mixture(PairStream):
             if each.vocabulary:
                 yield from corpus.texts()
 
-    def _open(self, place: int) -> Iterator[tuple[str, ...]]:
+    def _open(self, place: int) -> Iterator[tuple]:
         part, unit = self._places[place]
         pairs, tag = self.streams[part].read(unit), self.settings[part].tag
         return pairs if tag is None else ((*pair, tag) for pair in pairs)
@@ -161,10 +166,8 @@ def difference(before: Mapping, now: Mapping) -> str | None:
 
 def _in_units(corpus: TextCorpus) -> PairStream:
     """Text in memory as a stream; a unit has pairs from all over it."""
-    units = -(-len(corpus.pairs) // UNIT_PAIRS)
-    return PairStream(
-        corpus.name, units, lambda unit: iter(corpus.pairs[unit::units]), patience=0.0, pairs=len(corpus.pairs)
-    )
+    units, rows = -(-len(corpus.pairs) // UNIT_PAIRS), corpus.rows()
+    return PairStream(corpus.name, units, lambda unit: iter(rows[unit::units]), patience=0.0, pairs=len(rows))
 
 
 def open_mixture(
@@ -176,6 +179,7 @@ def open_mixture(
     patience: float = 3600.0,
     begun: Mapping | None = None,
     stream: bool = False,
+    context_sentences: int = 0,
 ) -> Mixture:
     """Opens several corpora to be trained on as one.
 
@@ -185,6 +189,7 @@ def open_mixture(
         begun: Identity of a mixture that this one goes on with: the same commits of the Hub are read.
         stream: Read corpora in pieces that can be (Parquet files, most data sets of the Hub). Others are held in
             memory: a file that can only be read from its beginning on cannot be mixed with others.
+        context_sentences: As for `open_stream`; of the corpora that are documents.
 
     Raises:
         FileNotFoundError, ValueError: As `read_corpus` and `open_stream` do; or the weights have no ratio of small
@@ -195,6 +200,7 @@ def open_mixture(
     for number, each in enumerate(settings):
         options = {"folder": folder, "patience": patience}
         options["begun"] = before[number]["corpus"] if number < len(before) else None
+        options["context_sentences"] = context_sentences if each.documents else 0
         where = each.corpus, source_language, target_language
         with naming_in_errors(f"data.train[{number}].corpus"):
             opened = open_stream(*where, **options) if stream else None

@@ -111,6 +111,8 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents
             columns, expected = tuple(map(cells.index, languages)), cells
             if documents and DOCUMENT in cells:
                 columns = (*columns, cells.index(DOCUMENT))
+        elif documents and not line.strip():  # it ends one
+            yield "", ""
         elif len(cells) != len(expected):
             raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected {' TAB '.join(expected)}.")
         else:

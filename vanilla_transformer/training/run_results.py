@@ -122,7 +122,9 @@ def score(
             sources, references = map(list, zip(*corpora[set_name].pairs, strict=True))
             bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
             with bar:
-                hypotheses = translations[path][set_name] = translate(model, tokenizer, sources, on_progress=bar.update)
+                hypotheses = translations[path][set_name] = translate(
+                    model, tokenizer, sources, contexts=corpora[set_name].contexts, on_progress=bar.update
+                )
             metrics, language = recipe.evaluation.metrics, recipe.data.target_language
             scores = score_translations(hypotheses, references, metrics, target_language=language, test_set=set_name)
             scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]

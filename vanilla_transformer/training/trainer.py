@@ -19,6 +19,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
+from ..data.context import texts_in_context
 from ..data.encoding import PairLimits
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
@@ -327,9 +328,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
-        sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
+        sources, contexts = texts_in_context(self.processing_class, share["input_ids"])
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
-        hypotheses = translate(model, self.processing_class, sources, **options)
+        hypotheses = translate(model, self.processing_class, sources, contexts=contexts, **options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
         return score_translations(hypotheses, references, ["sacrebleu"], target_language="und")[0].value
 
