@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from transformers.configuration_utils import PreTrainedConfig
 
-from .data.corpora import naming_in_errors, read_corpus
+from .data.corpora import TextCorpus, naming_in_errors, read_corpus
 from .data.growing import AUTO
 from .data.readers import files_of
 from .evaluation.metrics import bleu_for
@@ -155,8 +155,8 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     content["grow_vocabulary"] = settings.grow_vocabulary
     content["description"] = f"{model} adapted, which may lose {_floor_said(settings)}"
     if first is not None:
-        languages = {name: getattr(first.data, name) for name in ("source_language", "target_language")}
-        content |= {"data": languages, "evaluation": asdict(first.evaluation)}
+        kept = ("source_language", "target_language", "context_sentences")
+        content |= {"data": {name: getattr(first.data, name) for name in kept}, "evaluation": asdict(first.evaluation)}
         training |= {name: first.training[name] for name in ("max_tokens", "bf16") if name in first.training}
         if attention := first.model.get("attn_implementation"):
             shape["attn_implementation"] = attention
@@ -204,32 +204,36 @@ def _old_validation(recipe: Recipe | None) -> Any:
 
 def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[float, list[str] | None]:
     """The least BLEU on the old text, and its translations; without these if validation has a search of its own."""
-    sources, references = _pairs(recipe, OLD)
+    corpus = _set(recipe, OLD)
     beams = recipe.training.get("generation_num_beams")
-    found = _translations(model, recipe, sources, device, **({"num_beams": beams} if beams else {}))
-    language = recipe.data.target_language
+    found = _translations(model, recipe, corpus, device, **({"num_beams": beams} if beams else {}))
+    references, language = [reference for _, reference in corpus.pairs], recipe.data.target_language
     [score] = score_translations(found, references, [bleu_for(language)], target_language=language)
     lowest = max(0.0, score.value - floor)
     logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, lowest)
     return lowest, None if beams else found
 
 
-def _pairs(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a test set, or of `validation`."""
+def _set(recipe: Recipe, name: str) -> TextCorpus:
+    """A test set, or `validation`."""
     data = recipe.data
     where = data.validation if name == "validation" else data.test[name]
     with naming_in_errors(f"data.test.{name}"):
-        corpus = read_corpus(where, data.source_language, data.target_language, folder=data.folder)
-    sources, references = zip(*corpus.pairs, strict=True)
-    return list(sources), list(references)
+        return read_corpus(
+            where,
+            data.source_language,
+            data.target_language,
+            folder=data.folder,
+            context_sentences=data.context_sentences,
+        )
 
 
-def _translations(model: str, recipe: Recipe, sources: Sequence[str], device: str, **decoding: int) -> list[str]:
+def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, **decoding: int) -> list[str]:
     """By the recipe's decoding, as the run's own models translate in the end; or by what is given."""
-    logger.info("%s translates %s lines.", model, f"{len(sources):,}")
+    logger.info("%s translates %s lines.", model, f"{len(corpus.pairs):,}")
     found, tokenizer = load_model(model, device)
     found.generation_config = paper_generation_config(found.config, **{**recipe.decoding, **decoding})
-    return translate(found, tokenizer, sources)
+    return translate(found, tokenizer, [source for source, _ in corpus.pairs], contexts=corpus.contexts)
 
 
 def _account(
@@ -240,8 +244,9 @@ def _account(
     for name in ("validation", *recipe.data.test):
         path = folder.translations / f"{name}.jsonl"
         rows = [row for _, row in json_rows(path, text_lines(path))]
-        sources, references, after = ([row[key] for row in rows] for key in ("source", "reference", "hypothesis"))
-        systems = {"before": before.get(name) or _translations(model, recipe, sources, device), "after": after}
+        references, after = ([row[key] for row in rows] for key in ("reference", "hypothesis"))
+        systems = {"before": before.get(name) or _translations(model, recipe, _set(recipe, name), device)}
+        systems["after"] = after
         scores = {
             system: score_translations(texts, references, [metric], resamples=1000, **language)[0]
             for system, texts in systems.items()

@@ -148,6 +148,10 @@ def improve(
     plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)
     if plan.data.mixture:
         raise ValueError("data.train: improve makes the mixture of corpora itself: give it one corpus.")
+    if plan.data.context_sentences:
+        raise ValueError(
+            "data.context_sentences: improve translates sentences out of order, so without context: set 0."
+        )
     if settings.quantization is not None:
         from .export.ctranslate2 import QUANTIZATIONS  # an extra that is better missed now than at the end
 

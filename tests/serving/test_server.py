@@ -42,7 +42,7 @@ class Translator:
     def __init__(self):
         self.batches, self.wishes, self.begun, self.may_go_on = [], [], Event(), Event()
 
-    def __call__(self, texts, wish):
+    def __call__(self, texts, wish, contexts):
         self.batches.append(list(texts))
         self.wishes.append(wish)
         self.begun.set()

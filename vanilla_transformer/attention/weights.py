@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..data.context import Context, sources_in_context
 from .pieces import merged, piece_labels, words
 
 
@@ -143,6 +144,7 @@ def align_words(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
     *,
+    contexts: Sequence[Context] | None = None,
     head: AlignmentHead = ALIGNMENT_HEAD,
 ) -> list[WordAlignment]:
     """Aligns translations with their sources by the attention of a decoder layer, averaged over its heads.
@@ -153,9 +155,11 @@ def align_words(
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
         pairs: Sources and translations, in one batch: memory grows with their number and lengths.
+        contexts: For each the sentences before its source, of a model that reads these: nothing is aligned with them.
+            None: there are none.
         head: Which layer, head and state.
     """
-    return [found for [found] in alignments_by_heads(model, tokenizer, pairs, [head])]
+    return [found for [found] in alignments_by_heads(model, tokenizer, pairs, [head], contexts=contexts)]
 
 
 @torch.no_grad()
@@ -164,11 +168,14 @@ def alignments_by_heads(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
     heads: Sequence[AlignmentHead],
+    *,
+    contexts: Sequence[Context] | None = None,
 ) -> list[list[WordAlignment]]:
     """Of each pair the alignments by several heads, from one pass; the arguments are those of [`align_words`]."""
     sources = tokenizer([source for source, _ in pairs])
     targets = tokenizer(text_target=[target for _, target in pairs])
-    batch = tokenizer.pad({"input_ids": sources.input_ids}, return_tensors="pt").to(model.device)
+    read = sources_in_context(tokenizer, sources.input_ids, contexts)
+    batch = tokenizer.pad({"input_ids": read}, return_tensors="pt").to(model.device)
     labels = pad_sequence([torch.tensor(ids) for ids in targets.input_ids], batch_first=True, padding_value=-100)
     with handing_out_attention(model):
         outputs = model(**batch, labels=labels.to(model.device), output_attentions=True)
@@ -176,11 +183,12 @@ def alignments_by_heads(
     found = []
     for i in range(len(pairs)):
         source, target = words(tokenizer, sources, i), words(tokenizer, targets, i)
+        before = len(read[i]) - len(sources.input_ids[i])
         names, written = [word for word, _ in source], [word for word, _ in target]
         if not source or not target:
             found.append([WordAlignment(names, [], [], [])] * len(heads))
             continue
-        places = [places for _, places in target], [places for _, places in source]
+        places = [places for _, places in target], [[before + place for place in places] for _, places in source]
         best = [merged(weights[i], *places).max(dim=1) for weights in of_heads]
         found.append([WordAlignment(names, written, each.indices.tolist(), each.values.tolist()) for each in best])
     return found

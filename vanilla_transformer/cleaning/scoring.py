@@ -70,9 +70,10 @@ def dual_cross_entropy_scores(
     """
     from ..translation import score_pairs
 
+    options = {"batch_tokens": batch_tokens, "contexts": [()] * len(pairs)}  # others may stand between the pairs
     turned = [(target, source) for source, target in pairs]
     entropies = [
-        -np.array([each.per_token for each in score_pairs(*model, some, batch_tokens=batch_tokens)])
+        -np.array([each.per_token for each in score_pairs(*model, some, **options)])
         for model, some in ((forward, pairs), (backward, turned))
     ]
     unlikeness = np.abs(entropies[0] - entropies[1]) + (entropies[0] + entropies[1]) / 2

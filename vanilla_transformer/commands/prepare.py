@@ -38,11 +38,12 @@ def prepare(
     vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
     languages = data.source_language, data.target_language
     where = {"folder": data.folder, "patience": data.patience, "begun": corpus_begun_with(output)}
+    where["context_sentences"] = data.context_sentences
     if data.mixture:
         stream = open_mixture(data.mixture, *languages, **where, stream=True)
     else:
         stream = open_stream(data.train, *languages, **where)
-    stream.tags = (*stream.tags, *settings.term_markers)
+    stream.tags = (*stream.tags, *settings.added_tokens)
     options = {"total": stream.pairs, "unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
     with ExitStack() as stack:
         bars: dict[str, tqdm] = {}  # first of pairs to learn from, then of pairs to tokenise

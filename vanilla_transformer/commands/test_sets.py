@@ -4,9 +4,10 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
+from ..data.context import Context, contexts_of
 from ..data.forms import FORMS, texts_in_form
 from ..data.known_words import load_word_counts
 from ..evaluation.domain import Domain, domain_of
@@ -25,11 +26,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Languages:
-    """Codes of the source and target languages; None where unknown. `to` is what the model is to be asked for."""
+    """Codes of the source and target languages; None where unknown.
+
+    `to` is what the model is to be asked for, and `context_sentences` how many sentences before are context.
+    """
 
     source: str | None
     target: str | None
     to: str | None = None
+    context_sentences: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class ScoredSet:
     references: list[Text]
     sources: Text | None
     languages: Languages
+    contexts: list[Context] | None = None  # of the sources, if documents do not end at blank ones
 
     @property
     def reference_lists(self) -> list[list[str]]:
@@ -55,12 +61,23 @@ class ScoredSet:
         """The argument of scores that has the sources."""
         return {"sources": None if self.sources is None else self.sources.segments}
 
+    @property
+    def before(self) -> list[Context] | None:
+        """The sentences before each source that a model reads; None if it is to know itself."""
+        if self.contexts is None and self.languages.context_sentences:
+            return contexts_of(self.sources.segments, self.languages.context_sentences)
+        return self.contexts
+
     def in_form(self, form: str) -> "ScoredSet":
         """The same set with the sources in one of `FORMS`, and the references too where that changes both sides."""
         changed = [self.sources, *self.references] if FORMS[form].both_sides else [self.sources]
         texts = [replace(text, segments=texts_in_form(form, text.segments)) for text in changed]
         references = texts[1:] or self.references
-        return replace(self, name=f"{self.name} ({form})", sources=texts[0], references=references)
+        changed_set = replace(self, name=f"{self.name} ({form})", sources=texts[0], references=references)
+        if self.contexts is None:
+            return changed_set
+        in_form = dict(zip(map(str.strip, self.sources.segments), texts[0].segments, strict=True))
+        return replace(changed_set, contexts=[tuple(in_form[text] for text in each) for each in self.contexts])
 
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The names, each once, after checking them."""
@@ -114,8 +131,9 @@ def _pairs(test_set: str, languages: Languages) -> ScoredSet:
         corpus = _of_the_hub(test_set, source, target)
     else:
         corpus = test_set
-    sources, reference = map(list, zip(*read_corpus(corpus, source, target).pairs, strict=True))
-    return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages)
+    found = read_corpus(corpus, source, target, context_sentences=languages.context_sentences)
+    sources, reference = map(list, zip(*found.pairs, strict=True))
+    return ScoredSet(test_set, [Text(test_set, reference)], Text(test_set, sources), languages, found.contexts)
 
 
 def _of_the_hub(test_set: str, source: str, target: str) -> dict[str, str]:
@@ -157,13 +175,14 @@ def model_languages(model: Path, given: Languages) -> Languages:
     if not path.is_file():
         return given
     data = load_recipe(path).data
+    context = max(given.context_sentences, data.context_sentences)
     if len(data.target_languages) > 1:
         if given.target not in data.target_languages:
             raise UsageError(
                 f"{model} translates into {', '.join(data.target_languages)}: say which by --target-language."
             )
-        return Languages(given.source or data.source_language, given.target, to=given.target)
-    learned = Languages(data.source_language, data.target_language)
+        return Languages(given.source or data.source_language, given.target, given.target, context)
+    learned = Languages(data.source_language, data.target_language, context_sentences=context)
     for name in ("source", "target"):
         wanted = getattr(given, name)
         if wanted is not None and wanted != getattr(learned, name):
@@ -177,7 +196,8 @@ def model_languages(model: Path, given: Languages) -> Languages:
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
     """What a model, or several together, makes of the sources."""
     check_has_sources(scored_set)
-    found = translations_of(models, [scored_set.sources.segments], to=scored_set.languages.to, **options)
+    asked = {"to": scored_set.languages.to, "contexts": scored_set.before}
+    found = translations_of(models, [scored_set.sources.segments], **asked, **options)
     return [hypotheses[0].text for _, hypotheses in found]
 
 
@@ -192,8 +212,10 @@ def scores_in_forms(
     """What a model, or several together, scores on the set as it is and in each form."""
     check_has_sources(scored_set)
     sets = {CLEAN: scored_set} | {form: scored_set.in_form(form) for form in forms}
-    blocks = [each.sources.segments for each in sets.values()]
-    found = translations_of(models, blocks, to=scored_set.languages.to, **options)
+    blocks, contexts = [each.sources.segments for each in sets.values()], None
+    if scored_set.before is not None:
+        contexts = chain.from_iterable(each.before for each in sets.values())
+    found = translations_of(models, blocks, contexts=contexts, to=scored_set.languages.to, **options)
     texts = (hypotheses[0].text for _, hypotheses in found)
     return scores_by_form(
         {form: list(islice(texts, len(each.sources.segments))) for form, each in sets.items()},
@@ -230,6 +252,7 @@ def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto
     """How well a model, or several together, predicts the first reference of each source."""
     references = scored_set.references[0].segments
     pairs = list(zip(scored_set.sources.segments, references, strict=True))
-    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity", to=scored_set.languages.to)
+    asked = {"to": scored_set.languages.to, "contexts": scored_set.before}
+    scores, tokenizer = scores_of_pairs(models, pairs, device, "perplexity", **asked)
     found = [score.log_probability for score in scores], [score.tokens for score in scores]
     return perplexity_scores(*found, references, vocabulary_size=len(tokenizer), test_set=scored_set.name)

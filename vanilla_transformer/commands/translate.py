@@ -63,6 +63,9 @@ def translate(
     Words that were not in the training text are named on standard error with their line's number. This goes for the
     first 20 such lines; at the end their total is given.
 
+    A model that reads the sentences before (`data.context_sentences`) takes the lines in their order for those of a
+    document, of which a blank line ends each.
+
     Args:
         sentences: Sentences to translate; without them, lines are read.
         model: A run folder or a model's folder; given several times, all of them together, as an ensemble.
@@ -153,7 +156,8 @@ def score(
 ) -> None:
     """Scores given translations: how likely the model finds each.
 
-    Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation.
+    Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation. A
+    model that reads the sentences before takes the sources in their order, as `translate` does.
 
     Args:
         model: A run folder or a model's folder; several score together, as an ensemble.
@@ -184,9 +188,13 @@ def score(
 
 
 def scores_of_pairs(
-    models: list[Path], pairs: list[tuple[str, str]], device: str, title: str | None = None, to: str | None = None
+    models: list[Path],
+    pairs: list[tuple[str, str]],
+    device: str,
+    title: str | None = None,
+    **options,
 ) -> tuple[list["PairScore"], "PreTrainedTokenizerBase"]:
-    """The scores of pairs by one model or several, and their tokenizer."""
+    """The scores of pairs by one model or several, and their tokenizer; options are those of `score_pairs`."""
     from tqdm import tqdm
 
     from ..run.loading import load_ensemble
@@ -195,7 +203,7 @@ def scores_of_pairs(
     use_memory_well()
     loaded, tokenizer = load_ensemble(models, device)
     with tqdm(total=len(pairs), unit="pair", desc=title, disable=not sys.stderr.isatty()) as bar:
-        return score_pairs(loaded, tokenizer, pairs, to=to, on_progress=bar.update), tokenizer
+        return score_pairs(loaded, tokenizer, pairs, on_progress=bar.update, **options), tokenizer
 
 
 def translations_of(

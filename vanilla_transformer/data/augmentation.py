@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .context import texts_in_context
 from .encoding import encode_pairs
 from .forms import FORMS
 from .terms import TERMS
@@ -48,7 +49,7 @@ def check_shares(shares: Any) -> None:
 
 
 class Augmentation:
-    """Writes some pairs of ids in another form; a tag in front of a source stays.
+    """Writes some pairs of ids in another form, with the sentences before; a tag in front of a source stays.
 
     Args:
         tokenizer: What made the ids.
@@ -97,11 +98,14 @@ class Augmentation:
         found = [{"input_ids": pair["input_ids"], "labels": pair["labels"]} for pair in pairs]
         [chosen] = np.nonzero(drawn < len(self._forms))
         tags = [self._tags_of(pairs[place]["input_ids"]) for place in chosen]
-        texts = zip(*(self._decoded([pairs[i][side] for i in chosen]) for side in ("input_ids", "labels")), strict=True)
-        changed = [
-            (form(source, Random(seeds[i])), form(target, Random(seeds[i])) if form.both_sides else target)
-            for i, form, (source, target) in zip(chosen, (self._forms[drawn[i]] for i in chosen), texts, strict=True)
-        ]
+        sources, contexts = texts_in_context(self.tokenizer, [pairs[i]["input_ids"] for i in chosen])
+        targets, _ = texts_in_context(self.tokenizer, [pairs[i]["labels"] for i in chosen])
+        changed = []
+        for i, source, target, context in zip(chosen, sources, targets, contexts, strict=True):
+            form = self._forms[drawn[i]]
+            of_both = form(target, Random(seeds[i])) if form.both_sides else target
+            before = tuple(form(text, Random(seeds[i])) for text in context)
+            changed.append((form(source, Random(seeds[i])), of_both, before))
         sources, targets, _ = encode_pairs(self.tokenizer, changed)
         for i, tag, source, target in zip(chosen, tags, sources, targets, strict=True):
             pair = {"input_ids": [*tag, *source.tolist()], "labels": target.tolist()}
@@ -116,7 +120,3 @@ class Augmentation:
                 break
             tags.append(int(number))
         return tags
-
-    def _decoded(self, texts: Sequence[Sequence[int]]) -> list[str]:
-        """What the ids say; special tokens say nothing."""
-        return self.tokenizer.backend_tokenizer.decode_batch([list(map(int, ids)) for ids in texts])

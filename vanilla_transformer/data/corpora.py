@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ..files import sha256_of
 from ..hub import StreamLostError, Waits, broken_connections, dataset_commit, one_line, persistently
+from .context import Context, pairs_in_context
 from .readers import FORMS, files_of, pair_of, pairs_of, parquet_pairs, parquet_units
 
 
@@ -43,6 +44,11 @@ class Corpus:
     """
 
     tags: tuple[str, ...] = ()
+
+    @property
+    def context_sentences(self) -> int:
+        """How many sentences before its own a source is read with, at most."""
+        return self.identity.get("context_sentences", 0)
 
     def texts(self) -> Iterator[Pair]:
         """All pairs of source and target."""
@@ -80,12 +86,13 @@ class Corpus:
 
 @dataclass
 class TextCorpus(Corpus):
-    """All pairs of a corpus, in memory."""
+    """All pairs of a corpus, in memory; with `contexts`, the sentences before each source, if it was read with them."""
 
     name: str
     pairs: list[Pair]
     identity: dict
     tag: str | None = None  # in front of every source
+    contexts: list[Context] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -94,10 +101,19 @@ class TextCorpus(Corpus):
         for pair in self.pairs:
             by_language = sorted(zip(self.identity["languages"], pair, strict=True))
             digest.update(json.dumps(by_language, ensure_ascii=False).encode())
+        for context in self.contexts or ():
+            digest.update(json.dumps(context, ensure_ascii=False).encode())
         return digest.hexdigest()
 
     def texts(self) -> Iterator[Pair]:
         return iter(self.pairs)
+
+    def rows(self) -> list[tuple]:
+        """The pairs, each with the tag behind it, and its context, if there are such."""
+        rows = self.pairs if self.tag is None else [(*pair, self.tag) for pair in self.pairs]
+        if self.contexts is None:
+            return rows
+        return [(*row, context) for row, context in zip(rows, self.contexts, strict=True)]
 
     def encoded(self, tokenizer, limits=None, **batches):
         """See [`Corpus.encoded`]. Raises ValueError if no pair is left."""
@@ -105,8 +121,7 @@ class TextCorpus(Corpus):
 
         from .encoding import encode_pairs
 
-        rows = self.pairs if self.tag is None else [(*pair, self.tag) for pair in self.pairs]
-        sources, targets, report = encode_pairs(tokenizer, rows, limits)
+        sources, targets, report = encode_pairs(tokenizer, self.rows(), limits)
         if not report.kept:
             raise ValueError(f"No pair is left to use: {report}.")
         rows = {"input_ids": sources, "labels": targets}
@@ -121,7 +136,8 @@ class PairStream(Corpus):
 
     name: str
     units: int
-    open: Callable[[int], Iterator[Pair]]  # from a unit's number to its pairs, always the same in the same order
+    # From a unit's number to its pairs, always the same in the same order; they may have tags and contexts behind them.
+    open: Callable[[int], Iterator[tuple]]
     identity: dict = field(default_factory=dict)
     bounded: bool = True  # a unit may be held in memory
     patience: float = 3600.0  # seconds without a new pair after which reading is given up; 0: errors are raised as is
@@ -135,7 +151,8 @@ class PairStream(Corpus):
 
     def texts(self) -> Iterator[Pair]:
         for unit in range(self.units):
-            yield from self.read(unit)
+            for pair in self.read(unit):
+                yield pair[:2]
 
     def encoded(self, tokenizer, limits=None, **batches):
         """Batches, for ever; see [`Corpus.encoded`]. What became of the pairs they themselves know."""
@@ -143,7 +160,7 @@ class PairStream(Corpus):
 
         return TokenBatchStream(self, tokenizer, limits=limits, **batches), None
 
-    def read(self, unit: int, start: int = 0) -> Iterator[Pair]:
+    def read(self, unit: int, start: int = 0) -> Iterator[tuple]:
         """The pairs of a unit from number `start` on. A connection that breaks is taken up again behind the last pair.
 
         Raises:
@@ -211,21 +228,28 @@ def load_corpus(
     return Dataset.from_dict({"translation": rows}, features=Features({"translation": Translation(languages)}))
 
 
-def read_corpus(where, source_language: str, target_language: str, *, folder=".", patience=3600.0, begun=None):
+def read_corpus(
+    where, source_language: str, target_language: str, *, folder=".", patience=3600.0, begun=None, context_sentences=0
+):
     """Reads all pairs of a corpus into a [`TextCorpus`]; text files are hashed as they are read.
 
     Args:
         where, source_language, target_language, folder: As for `load_corpus`.
-        patience, begun: As for `open_stream`.
+        patience, begun, context_sentences: As for `open_stream`.
     """
     languages, folder = _two_languages(source_language, target_language), Path(folder)
     if isinstance(where, Mapping) or _is_parquet(where, folder):
-        stream = open_stream(where, *languages, folder=folder, patience=patience, begun=begun)
-        corpus = TextCorpus(stream.name, list(stream.texts()), stream.identity)
+        options = {"patience": patience, "begun": begun, "context_sentences": context_sentences}
+        stream = open_stream(where, *languages, folder=folder, **options)
+        rows = [row for unit in range(stream.units) for row in stream.read(unit)]
+        corpus = TextCorpus(stream.name, rows, stream.identity)
     else:
         digests: dict[Path, str] = {}
-        pairs = list(pairs_of(where, languages, folder, digests))
-        corpus = TextCorpus(str(where), pairs, _local_identity(where, languages, folder, digests))
+        rows = list(_in_context(context_sentences, pairs_of, where, languages, folder, digests))
+        identity = _local_identity(where, languages, folder, digests) | _context_identity(context_sentences)
+        corpus = TextCorpus(str(where), rows, identity)
+    if context_sentences:
+        corpus.pairs, corpus.contexts = [row[:2] for row in rows], [row[2] for row in rows]
     if not corpus.pairs:
         raise ValueError(f"The corpus {corpus.name} is empty.")
     return corpus
@@ -240,6 +264,7 @@ def open_stream(
     patience: float = 3600.0,
     begun: Mapping | None = None,
     errors: str = "strict",
+    context_sentences: int = 0,
 ) -> PairStream:
     """Opens a corpus for reading a piece at a time.
 
@@ -250,6 +275,9 @@ def open_stream(
         begun: Identity of a stream that this one goes on with. If it is of the same place on the Hub, its commit is
             read, whatever has been added there since.
         errors: What becomes of bytes in text files that are no UTF-8, as for `bytes.decode`.
+        context_sentences: The sentences before a source in its document that it is read with, at most. A pair that is
+            blank on both sides ends a document, and is no pair of the corpus then. So does another value in a column
+            `document`, and the end of a unit.
 
     Raises:
         FileNotFoundError: A file, a dataset or the commit to go on with is missing.
@@ -257,13 +285,13 @@ def open_stream(
     """
     languages, folder = _two_languages(source_language, target_language), Path(folder)
     if isinstance(where, Mapping):
-        return _hub_stream(where, languages, patience, begun or {})
+        return _hub_stream(where, languages, patience, begun or {}, context_sentences)
     if not _is_parquet(where, folder):
         pairs_of(where, languages, folder)  # so that what is missing shows at once
-        identity = _local_identity(where, languages, folder, {})
+        identity = _local_identity(where, languages, folder, {}) | _context_identity(context_sentences)
 
-        def read_all(_) -> Iterator[Pair]:
-            return pairs_of(where, languages, folder, errors=errors)
+        def read_all(_) -> Iterator[tuple]:
+            return _in_context(context_sentences, pairs_of, where, languages, folder, errors=errors)
 
         return PairStream(str(where), 1, read_all, identity, False, patience=0.0)
     path = folder / where
@@ -271,8 +299,9 @@ def open_stream(
     return PairStream(
         str(path),
         len(units),
-        lambda unit: parquet_pairs(path, units[unit], languages),
-        {"files": [sha256_of(path)], "units": len(units), "languages": list(languages)},
+        lambda unit: _in_context(context_sentences, parquet_pairs, path, units[unit], languages),
+        {"files": [sha256_of(path)], "units": len(units), "languages": list(languages)}
+        | _context_identity(context_sentences),
         bounded=all(unit.rows <= 10 * ROWS_PER_UNIT for unit in units),
         patience=0.0,
         pairs=sum(unit.rows for unit in units),
@@ -296,6 +325,17 @@ def _two_languages(source: str, target: str) -> tuple[str, str]:
     return source, target
 
 
+def _in_context(sentences: int, read: Callable[..., Iterator[tuple]], *arguments, **options) -> Iterator[tuple]:
+    """What is read, with the sentences before each source if there are to be any."""
+    if not sentences:
+        return read(*arguments, **options)
+    return pairs_in_context(read(*arguments, **options, documents=True), sentences)
+
+
+def _context_identity(sentences: int) -> dict:
+    return {"context_sentences": sentences} if sentences else {}
+
+
 def _is_parquet(where, folder: Path) -> bool:
     return isinstance(where, (str, Path)) and str(where).endswith(".parquet") and (folder / where).is_file()
 
@@ -306,7 +346,9 @@ def _local_identity(where, languages: tuple[str, str], folder: Path, digests: Ma
     return {**({"files": files} if files else {"corpus": str(where)}), "languages": list(languages)}
 
 
-def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, begun: Mapping) -> PairStream:
+def _hub_stream(
+    where: Mapping, languages: tuple[str, str], patience: float, begun: Mapping, context_sentences: int
+) -> PairStream:
     from datasets import load_dataset
 
     if "hub" not in where or where.keys() - {"hub", "config", "split", "revision"}:
@@ -334,16 +376,19 @@ def _hub_stream(where: Mapping, languages: tuple[str, str], patience: float, beg
     known = (told and told.num_examples) or None
     units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
 
-    def open_unit(unit: int) -> Iterator[Pair]:
+    def read_unit(unit: int, documents: bool = False) -> Iterator[tuple]:
         some = groups.shard(num_shards=units, index=unit)
         each = (row for group in range(some.num_shards) for row in _rows_of(some, group))
         for number, row in enumerate(each, start=1):
-            yield pair_of(row, languages, f"{name}, unit {unit}, row {number}")
+            yield pair_of(row, languages, f"{name}, unit {unit}, row {number}", documents)
+
+    def open_unit(unit: int) -> Iterator[tuple]:
+        return _in_context(context_sentences, read_unit, unit)
 
     in_row_groups = groups.num_shards > rows.num_shards
     bounded = in_row_groups or (known is not None and known <= 10 * ROWS_PER_UNIT * units)
     identity = {"hub": repository, "config": config, "split": split, "asked": asked, "revision": commit}
-    identity |= {"languages": list(languages), "units": units}
+    identity |= {"languages": list(languages), "units": units} | _context_identity(context_sentences)
     return PairStream(name, units, open_unit, identity, bounded, patience, pairs=known)
 
 

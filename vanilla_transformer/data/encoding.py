@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..worker_processes import in_order, worker_processes
+from .context import SEPARATOR, context_settings, joined
 from .tokenizer import tag_ids
 
 
@@ -73,7 +74,9 @@ def encode_pairs(
 ) -> tuple[list[np.ndarray], list[np.ndarray], EncodingReport]:
     """Turns (source, target) texts into ids, without the white space around them.
 
-    Of (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag.
+    Of (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag. A pair
+    may also have the sentences before its source, as a tuple: those for which there is room stand in front of it, each
+    with a separator behind it (see `context`). `limits` are of the source alone.
 
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
@@ -83,16 +86,45 @@ def encode_pairs(
     for start in range(0, len(pairs), 10_000):
         part = pairs[start : start + 10_000]
         sources, targets = (_ids(tokenizer, [pair[side].strip() for pair in part]) for side in (0, 1))
-        ids_of = tag_ids(tokenizer, {tag for pair in part for tag in pair[2:]})
+        ids_of = tag_ids(tokenizer, {tag for pair in part for tag in pair[2:] if isinstance(tag, str)})
+        in_context = _joining(tokenizer, part, sources, limits)
         for pair, source, target in zip(part, sources, targets, strict=True):
-            tags = [ids_of[tag] for tag in pair[2:]]
+            tags = [ids_of[tag] for tag in pair[2:] if isinstance(tag, str)]
             if limits and (reason := limits.reason_to_drop(len(source), len(target), len(tags))):
                 dropped[reason] += 1
                 continue
+            if in_context is not None:
+                source = in_context(pair, source, len(tags))
             kept_sources.append(np.array(tags + source, dtype=np.int32))
             kept_targets.append(np.array(target, dtype=np.int32))
     tokens = (sum(map(len, texts)) for texts in (kept_sources, kept_targets))
     return kept_sources, kept_targets, EncodingReport(len(pairs), len(kept_targets), dict(dropped), *tokens)
+
+
+def _joining(
+    tokenizer: "PreTrainedTokenizerFast",
+    pairs: Sequence[tuple],
+    sources: Sequence[list[int]],
+    limits: PairLimits | None,
+) -> Callable[[tuple, list[int], int], list[int]] | None:
+    """What puts the context of one of these pairs in front of its source's ids, behind so many tags; None of none.
+
+    A sentence of context is mostly the source of another of the pairs, and so is tokenised once.
+    """
+    texts = {text for pair in pairs for context in pair[2:] if isinstance(context, tuple) for text in context}
+    if not texts:
+        return None
+    ids = {text: found for pair, found in zip(pairs, sources, strict=True) if (text := pair[0].strip()) in texts}
+    others = sorted(texts - ids.keys())
+    ids |= zip(others, _ids(tokenizer, others), strict=True)
+    [separator] = tag_ids(tokenizer, [SEPARATOR]).values()
+    longest = context_settings(tokenizer).max_source_length if limits is None else limits.max_source_length
+
+    def in_context(pair: tuple, source: list[int], tags: int) -> list[int]:
+        context = [ids[text][:-1] for each in pair[2:] if isinstance(each, tuple) for text in each]
+        return joined(context, source, separator, None if longest is None else longest - tags)
+
+    return in_context
 
 
 def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[int]]:

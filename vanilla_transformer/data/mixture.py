@@ -31,6 +31,8 @@ class CorpusSettings:
         source_language: Language code of its sources; that of `data` if it is not given.
         target_language: The same of its targets. With several target languages each source gets a tag that says which,
             `<2de>`; see `languages`.
+        documents: With `data.context_sentences`: whether its lines follow each other as in documents. Else each is
+            read alone.
 
     Raises:
         ValueError: `corpus` is a prepared one, `weight` is not above 0, or `tag` cannot be a token.
@@ -42,6 +44,7 @@ class CorpusSettings:
     vocabulary: bool = True
     source_language: str | None = None
     target_language: str | None = None
+    documents: bool = True
 
     def __post_init__(self):
         if isinstance(self.corpus, Mapping) and "prepared" in self.corpus:
@@ -130,11 +133,13 @@ class Mixture(PairStream):
             for each, corpus, stream, copies in zip(settings, corpora, self.streams, self.copies, strict=True)
         ]
         counts = [part["copies"] * part["pairs"] for part in identity if part["pairs"] is not None]
+        context = max(corpus.context_sentences for corpus in corpora)
         super().__init__(
             ", ".join(stream.name for stream in self.streams),
             len(self._places),
             self._open,
-            {"languages": corpora[0].identity["languages"], "mixture": identity},
+            {"languages": corpora[0].identity["languages"], "mixture": identity}
+            | ({"context_sentences": context} if context else {}),
             patience=0.0,  # each stream has its own
             pairs=sum(counts) if len(counts) == len(identity) else None,
         )
@@ -154,7 +159,7 @@ class Mixture(PairStream):
             if each.vocabulary:
                 yield from corpus.texts()
 
-    def _open(self, place: int) -> Iterator[tuple[str, ...]]:
+    def _open(self, place: int) -> Iterator[tuple]:
         part, unit = self._places[place]
         pairs, front = self.streams[part].read(unit), self._fronts[part]
         return ((*pair, *front) for pair in pairs) if front else pairs
@@ -186,10 +191,8 @@ def difference(before: Mapping, now: Mapping) -> str | None:
 
 def _in_units(corpus: TextCorpus) -> PairStream:
     """Text in memory as a stream; a unit has pairs from all over it."""
-    units = -(-len(corpus.pairs) // UNIT_PAIRS)
-    return PairStream(
-        corpus.name, units, lambda unit: iter(corpus.pairs[unit::units]), patience=0.0, pairs=len(corpus.pairs)
-    )
+    units, rows = -(-len(corpus.pairs) // UNIT_PAIRS), corpus.rows()
+    return PairStream(corpus.name, units, lambda unit: iter(rows[unit::units]), patience=0.0, pairs=len(rows))
 
 
 def open_mixture(
@@ -202,6 +205,7 @@ def open_mixture(
     begun: Mapping | None = None,
     stream: bool = False,
     temperature: float = 1.0,
+    context_sentences: int = 0,
 ) -> Mixture:
     """Opens several corpora to be trained on as one.
 
@@ -212,6 +216,7 @@ def open_mixture(
         stream: Read corpora in pieces that can be (Parquet files, most data sets of the Hub). Others are held in
             memory: a file that can only be read from its beginning on cannot be mixed with others.
         temperature: As for [`Mixture`].
+        context_sentences: As for `open_stream`; of the corpora that are documents.
 
     Raises:
         FileNotFoundError, ValueError: As `read_corpus` and `open_stream` do; or the weights have no ratio of small
@@ -222,6 +227,7 @@ def open_mixture(
     for number, each in enumerate(settings):
         options = {"folder": folder, "patience": patience}
         options["begun"] = before[number]["corpus"] if number < len(before) else None
+        options["context_sentences"] = context_sentences if each.documents else 0
         where = each.corpus, each.source_language or source_language, each.target_language or target_language
         with naming_in_errors(f"data.train[{number}].corpus"):
             opened = open_stream(*where, **options) if stream else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import blocks_of, write_json
+from .context import texts_in_context
 from .corpora import Corpus
 from .encoding import EncodingReport, PairLimits
 from .known_words import KNOWN_WORDS
@@ -122,7 +123,8 @@ class PreparedCorpus(Corpus):
     def texts(self) -> Iterator[tuple[str, str]]:
         """What the ids say: the pairs that were kept."""
         for row in self.rows:
-            yield tuple(self.tokenizer.decode(row[side], skip_special_tokens=True) for side in ("input_ids", "labels"))
+            [source], _ = texts_in_context(self.tokenizer, [row["input_ids"]])
+            yield source, self.tokenizer.decode(row["labels"], skip_special_tokens=True)
 
     def encoded(self, tokenizer, limits=None, **batches):
         """The rows as they are: `check` says whether they are of such a tokenizer and limits."""
@@ -135,12 +137,15 @@ class PreparedCorpus(Corpus):
             if (path := self.folder / TOKENIZER / name).is_file():
                 shutil.copy(path, folder)
 
-    def check(self, name: str, languages: list[str], limits: PairLimits, settings: TokenizerSettings) -> None:
+    def check(
+        self, name: str, languages: list[str], limits: PairLimits, settings: TokenizerSettings, context_sentences: int
+    ) -> None:
         """Raises ValueError if it was prepared otherwise than a recipe wants, which calls this folder `name`."""
         learned = asdict(settings)
         for what, prepared, wanted in (
             ("languages", self.identity["languages"], languages),
             ("limits", self.record["limits"], asdict(limits)),
+            ("context_sentences", self.context_sentences, context_sentences),
             ("tokenizer", self.record["vocabulary"].get("learned", learned), learned),  # one that was given is right
         ):
             if prepared != wanted:

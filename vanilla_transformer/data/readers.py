@@ -9,7 +9,8 @@ from pathlib import Path
 from ..files import json_rows, text_lines
 
 
-_CODE = r"[a-z]{2,3}([-_]\w+)?"  # of a language
+DOCUMENT = "document"  # the column that tells one document from the next
+_HEAD = rf"[a-z]{{2,3}}([-_]\w+)?|{DOCUMENT}"  # code of a language
 FORMS = (
     "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), "
     "a folder saved by datasets, phrasebook:SPLIT:PAIRS, or {hub: NAME, config: ..., split: ...}"
@@ -17,12 +18,17 @@ FORMS = (
 
 
 def pairs_of(
-    where, languages: tuple[str, str], folder: Path, digests: dict[Path, str] | None = None, errors: str = "strict"
-) -> Iterator[tuple[str, str]]:
+    where,
+    languages: tuple[str, str],
+    folder: Path,
+    digests: dict[Path, str] | None = None,
+    errors: str = "strict",
+    documents: bool = False,
+) -> Iterator[tuple]:
     """The (source, target) pairs of a local corpus or the phrasebook, in their order, as `load_corpus` takes them.
 
     `digests` gets the SHA-256 of each text file that has been read to its end. `errors` is as for `text_lines`; JSON
-    must be UTF-8.
+    must be UTF-8. With `documents` a pair of a table has its value of the column `document` as a third, None without.
 
     Raises:
         FileNotFoundError: A file is missing. Raised at once, before anything is read.
@@ -43,14 +49,14 @@ def pairs_of(
     if not path.exists():
         raise FileNotFoundError(f"There is no corpus {path}: give {FORMS}.")
     if path.is_dir():
-        return _table(path, languages)
+        return _table(path, languages, documents)
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"{path} is of no known kind: give {FORMS}.")
     if suffix == ".tsv":
-        return _tsv(path, languages, text_lines(path, digests=digests, errors=errors))
+        return _tsv(path, languages, text_lines(path, digests=digests, errors=errors), documents)
     rows = json_rows(path, text_lines(path, digests=digests))
-    return (pair_of(row, languages, place) for place, row in rows)
+    return (pair_of(row, languages, place, documents) for place, row in rows)
 
 
 def files_of(where, folder: Path) -> list[Path]:
@@ -95,21 +101,25 @@ def _aligned(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[
         raise ValueError(f"{source_path} and {target_path} hold the same text: give source and target.")
 
 
-def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents: bool) -> Iterator[tuple]:
     columns, expected = (0, 1), ["source", "target"]
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if number == 1 and set(cells) & set(languages) and all(map(re.compile(_CODE).fullmatch, cells)):
+        if number == 1 and set(cells) & set(languages) and all(map(re.compile(_HEAD).fullmatch, cells)):
             if missing := [language for language in languages if language not in cells]:
                 raise ValueError(f"{path} has columns for {', '.join(cells)} but none for {missing[0]!r}.")
             columns, expected = tuple(map(cells.index, languages)), cells
+            if documents and DOCUMENT in cells:
+                columns = (*columns, cells.index(DOCUMENT))
+        elif documents and not line.strip():  # it ends one
+            yield "", ""
         elif len(cells) != len(expected):
             raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected {' TAB '.join(expected)}.")
         else:
-            yield cells[columns[0]], cells[columns[1]]
+            yield tuple(cells[column] for column in columns)
 
 
-def _table(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def _table(path: Path, languages: tuple[str, str], documents: bool) -> Iterator[tuple]:
     from datasets import Dataset, load_from_disk
 
     try:
@@ -121,7 +131,7 @@ def _table(path: Path, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
     if not isinstance(dataset, Dataset):
         raise ValueError(f"{path} holds several splits: give one of {', '.join(f'{path}/{name}' for name in dataset)}.")
     for number, row in enumerate(dataset, start=1):
-        yield pair_of(row, languages, f"{path}, row {number}")
+        yield pair_of(row, languages, f"{path}, row {number}", documents)
 
 
 @dataclass(frozen=True)
@@ -151,8 +161,10 @@ def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
     return units
 
 
-def parquet_pairs(path: Path, unit: ParquetUnit, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The (source, target) pairs of some row groups of a Parquet file. ValueError names file and row."""
+def parquet_pairs(
+    path: Path, unit: ParquetUnit, languages: tuple[str, str], documents: bool = False
+) -> Iterator[tuple]:
+    """The pairs of some row groups of a Parquet file, as `pairs_of` gives them. ValueError names file and row."""
     from pyarrow import ArrowException, parquet
 
     number = unit.first_row
@@ -161,17 +173,18 @@ def parquet_pairs(path: Path, unit: ParquetUnit, languages: tuple[str, str]) -> 
             for batch in file.iter_batches(1000, row_groups=list(unit.groups)):
                 for row in batch.to_pylist():
                     number += 1
-                    yield pair_of(row, languages, f"{path}, row {number}")
+                    yield pair_of(row, languages, f"{path}, row {number}", documents)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is damaged behind row {number} ({error}): write or fetch it again.") from error
 
 
-def pair_of(row, languages: tuple[str, str], place: str) -> tuple[str, str]:
-    """Source and target of a row with a `translation`, or with a column per language.
+def pair_of(row, languages: tuple[str, str], place: str, documents: bool = False) -> tuple:
+    """Source and target of a row with a `translation`, or with a column per language; with `documents` that too.
 
     Raises:
         ValueError: A language is missing, or what is there is no text; the message begins with `place`.
     """
+    document = row.get(DOCUMENT) if documents and isinstance(row, dict) else None
     row = row.get("translation", row) if isinstance(row, dict) else {}
     row = row if isinstance(row, dict) else {}
     for language in languages:
@@ -183,4 +196,4 @@ def pair_of(row, languages: tuple[str, str], place: str) -> tuple[str, str]:
         "".join(pair).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{place} holds half of a surrogate pair, which is no character ({error}).") from error
-    return pair
+    return (*pair, document) if documents else pair

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import text_lines
+from .context import length_of_front, texts_in_context
 from .encoding import encode_pairs
 from .scripts import WORD, is_unspaced
 from .tokenizer import SPECIAL_TOKENS
@@ -271,8 +272,9 @@ class TermAnnotation:
         [chosen] = np.nonzero(generator.random(len(pairs)) < self.share)
         seeds = generator.integers(2**63, size=len(pairs)).tolist()
         found = [{"input_ids": pair["input_ids"], "labels": pair["labels"]} for pair in pairs]
-        decode = self.tokenizer.backend_tokenizer.decode_batch
-        texts = [decode([list(map(int, pairs[i][side])) for i in chosen]) for side in ("input_ids", "labels")]
+        texts = [
+            texts_in_context(self.tokenizer, [pairs[i][side] for i in chosen])[0] for side in ("input_ids", "labels")
+        ]
         annotated = {}
         for i, source, target in zip(chosen, *texts, strict=True):
             source, target = source.strip(), target.strip()
@@ -281,8 +283,9 @@ class TermAnnotation:
         sources = annotated_ids(self.tokenizer, [each for each, _ in annotated.values()])
         _, targets, _ = encode_pairs(self.tokenizer, [each for _, each in annotated.values()])
         for i, source, target in zip(annotated, sources, targets, strict=True):
-            tags = takewhile(self._tags.__contains__, map(int, pairs[i]["input_ids"]))
-            pair = {"input_ids": [*tags, *source], "labels": target.tolist()}
+            before = list(map(int, pairs[i]["input_ids"]))
+            front = before[: length_of_front(self.tokenizer, before)] or takewhile(self._tags.__contains__, before)
+            pair = {"input_ids": [*front, *source], "labels": target.tolist()}
             if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
                 found[i] = pair
         return found

@@ -18,6 +18,7 @@ import yaml
 from transformers import GenerationConfig
 from transformers.configuration_utils import PreTrainedConfig
 
+from ..data.context import MOST_SENTENCES, SEPARATOR
 from ..data.encoding import PairLimits
 from ..data.growing import check_growth
 from ..data.mixture import CorpusSettings, copies_of
@@ -55,6 +56,8 @@ class DataSettings:
             have them, p_i ~ pairs_i^(1/T) times the weight. 5 is usual for several languages.
         buffer_pairs: With `stream`, and of several corpora: pairs that are sorted by length and shuffled together.
         patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
+        context_sentences: How many sentences of its document before it a source is read with, at most; 0 for none. A
+            pair that is blank on both sides ends a document, and so does another value in a column `document`.
     """
 
     source_language: str
@@ -70,6 +73,7 @@ class DataSettings:
     sampling_temperature: float = 1.0
     buffer_pairs: int = 200_000
     patience: float = 3600.0
+    context_sentences: int = 0
 
     def __post_init__(self):
         for name in _LANGUAGES:
@@ -80,6 +84,8 @@ class DataSettings:
             raise ValueError("data.sampling_temperature is for a list of corpora in data.train")
         if self.buffer_pairs < 1:
             raise ValueError(f"data.buffer_pairs must be at least 1, not {self.buffer_pairs}")
+        if not 0 <= self.context_sentences <= MOST_SENTENCES:
+            raise ValueError(f"data.context_sentences must be from 0 to {MOST_SENTENCES}, not {self.context_sentences}")
         for name in self.test:
             if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
                 raise ValueError(
@@ -236,9 +242,13 @@ class Recipe:
             )
         if self.training.get("augmentation") and self.is_parser:
             raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
+        if self.data.context_sentences and self.is_parser:
+            raise ValueError("data.context_sentences is for translation: leave it out of a parser's recipe")
         for each in self.data.mixture:
             if each.tag in self.term_markers:
                 raise ValueError(f"data.train: the tag {each.tag} marks terms (training.augmentation): choose another")
+            if each.tag == SEPARATOR and self.data.context_sentences:
+                raise ValueError(f"data.train: the tag {each.tag} ends a sentence of context: choose another")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
@@ -248,6 +258,11 @@ class Recipe:
         """The tokens that mark soft terms, of which the vocabulary gets more; none where none are trained."""
         augmentation = self.training.get("augmentation")
         return TERM_MARKERS if isinstance(augmentation, Mapping) and augmentation.get(TERMS) else ()
+
+    @property
+    def added_tokens(self) -> tuple[str, ...]:
+        """What the vocabulary gets beside pieces and the tags of corpora."""
+        return (*self.term_markers, *((SEPARATOR,) if self.data.context_sentences else ()))
 
     @property
     def is_parser(self) -> bool:

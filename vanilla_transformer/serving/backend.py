@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
+from ..data.context import Context, context_settings
 from ..data.known_words import UnknownWords
 from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
@@ -36,20 +38,22 @@ class Wish:
 
 @dataclass(frozen=True)
 class Backend:
-    """Texts to answers, and a text to its number of tokens. Neither is re-entrant.
+    """Texts and the sentences before each to answers, and a text to its number of tokens. Neither is re-entrant.
 
     The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
     `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `has_alignments`, for markup. `languages` are
-    those to choose of, none with a model of one target language.
+    those to choose of, none with a model of one target language. It reads `context_sentences` sentences before a text,
+    at most.
     """
 
-    translate: Callable[[Sequence[str], Wish], list[dict]]
+    translate: Callable[[Sequence[str], Wish, Sequence[Context]], list[dict]]
     tokens_of: Callable[[str], int]
     has_beams: bool = False
     knows_terms: bool = False
     is_calibrated: bool = False
     has_alignments: bool = False
     languages: tuple[str, ...] = ()
+    context_sentences: int = 0
 
 
 def load_backend(
@@ -77,8 +81,8 @@ def load_backend(
         except ValueError as error:
             logger.warning("%s", error)
 
-    def translate(texts: Sequence[str], wish: Wish) -> list[dict]:
-        asked = {"glossary": wish.glossary, "terms": wish.terms}
+    def translate(texts: Sequence[str], wish: Wish, contexts: Sequence[Context] | None = None) -> list[dict]:
+        asked = {"contexts": contexts, "glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
@@ -103,7 +107,17 @@ def load_backend(
     knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
     can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
+    can["context_sentences"] = context_settings(tokenizer).sentences
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
+
+
+class _Text(NamedTuple):
+    """A text that waits for its translation."""
+
+    text: str
+    wish: Wish
+    context: Context
+    answer: Future
 
 
 class Batcher:
@@ -117,15 +131,15 @@ class Batcher:
     def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
         self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
         # None: no more will come.
-        self._waiting: queue.Queue[tuple[str, Wish, Future] | None] = queue.Queue()
+        self._waiting: queue.Queue[_Text | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
         self._thread.start()
 
-    def submit(self, text: str, wish: Wish = Wish()) -> Future:
-        """The future answer to a text. If it is cancelled in time, the text is not translated."""
-        answer: Future = Future()
-        self._waiting.put((text, wish, answer))
-        return answer
+    def submit(self, text: str, wish: Wish = Wish(), context: Context = ()) -> Future:
+        """The future answer to a text behind its context. If it is cancelled in time, the text is not translated."""
+        waiting = _Text(text, wish, context, Future())
+        self._waiting.put(waiting)
+        return waiting.answer
 
     def close(self) -> None:
         """Returns when all that was submitted is answered."""
@@ -136,21 +150,21 @@ class Batcher:
         last = False
         while not last:
             batch, last = self._next_batch()
-            for wish in dict.fromkeys(wish for _, wish, _ in batch):
-                self._answer([(text, answer) for text, its, answer in batch if its == wish], wish)
+            for wish in dict.fromkeys(each.wish for each in batch):
+                self._answer([each for each in batch if each.wish == wish], wish)
 
-    def _answer(self, batch: list[tuple[str, Future]], wish: Wish) -> None:
+    def _answer(self, batch: "list[_Text]", wish: Wish) -> None:
         try:
-            found = self.backend.translate([text for text, _ in batch], wish)
+            found = self.backend.translate([each.text for each in batch], wish, [each.context for each in batch])
             answered = list(zip(batch, found, strict=True))
         except Exception as error:  # the server lives on, and tells those who asked
-            for _, answer in batch:
-                answer.set_exception(error)
+            for each in batch:
+                each.answer.set_exception(error)
         else:
-            for (_, answer), translation in answered:
-                answer.set_result(translation)
+            for each, translation in answered:
+                each.answer.set_result(translation)
 
-    def _next_batch(self) -> tuple[list[tuple[str, Wish, Future]], bool]:
+    def _next_batch(self) -> "tuple[list[_Text], bool]":
         """A batch, and whether it is the last."""
         batch, tokens, until = [], 0, None
         while len(batch) < self.texts and tokens < self.tokens:
@@ -160,9 +174,8 @@ class Batcher:
                 break
             if following is None:
                 return batch, True
-            text, _, answer = following
             until = until or time.monotonic() + self.seconds
-            if answer.set_running_or_notify_cancel():
+            if following.answer.set_running_or_notify_cancel():
                 batch.append(following)
-                tokens += self.backend.tokens_of(text)
+                tokens += self.backend.tokens_of(following.text)
         return batch, False

@@ -14,6 +14,7 @@ from html import escape
 from typing import Literal
 
 from .. import __version__
+from ..data.context import Context, contexts_of
 from ..translation import Glossary
 from .backend import Backend, Batcher, Wish
 
@@ -54,10 +55,15 @@ class GlossaryEntry(BaseModel):
 
 
 class TranslationRequest(BaseModel):
-    """The body of POST /translate."""
+    """The body of POST /translate.
+
+    A model that reads the sentences before a text takes the texts in their order for those of a document, of which a
+    blank one ends each; `context` are the sentences before the first one, which are not translated.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     texts: list[str]
+    context: list[str] | None = None
     glossary: list[GlossaryEntry] | None = None
     terms: Literal["hard", "soft"] = "hard"
     confidence: bool = False
@@ -149,16 +155,17 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            return await _translated(request, batcher, asked.texts, wish)
+            before = contexts_of(asked.texts, batcher.backend.context_sentences, asked.context or ())
+            return await _translated(request, batcher, list(zip(asked.texts, before, strict=True)), wish)
         finally:
             taken_on -= 1
 
     return app
 
 
-async def _translated(request: Request, batcher: Batcher, texts: list[str], wish: Wish) -> Response:
+async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str, Context]], wish: Wish) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish)) for text in texts))
+    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish, before)) for text, before in texts))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -213,10 +220,15 @@ def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
         raise HTTPException(422, "texts is empty: send one text at least.")
     if len(texts) > limits.texts:
         raise HTTPException(413, f"texts has {len(texts):,} texts: send {limits.texts:,} at a time at most.")
-    for number, text in enumerate(texts):
-        if len(text) > limits.characters:
-            message = f"texts.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
-            raise HTTPException(413, message)
+    if len(asked.context or ()) > limits.texts:
+        raise HTTPException(413, f"context has {len(asked.context):,} texts: send {limits.texts:,} at most.")
+    for name, given in (("texts", texts), ("context", asked.context or ())):
+        for number, text in enumerate(given):
+            if len(text) > limits.characters:
+                message = (
+                    f"{name}.{number} has {len(text):,} characters: a text may have {limits.characters:,} at most."
+                )
+                raise HTTPException(413, message)
     return asked
 
 
@@ -226,6 +238,8 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
     if asked.markup and not backend.has_alignments:
         raise HTTPException(422, "This server cannot align words, as markup needs it: leave markup out.")
+    if asked.context and not backend.context_sentences:
+        raise HTTPException(422, "The model reads no sentences before a text: leave context out.")
     if asked.keep_numbers and not asked.markup:
         raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
     if asked.to not in (backend.languages or (None,)):
@@ -286,6 +300,9 @@ that each translation is good; <code>words</code>, those of each translation wit
 the texts are in their translations; with <code>"keep_numbers": true</code> so are their numbers. Where the markup of a
 text is broken, <code>broken_markup</code> says why, and all of it was translated as text.</p>
 <p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
+<p>A model that was trained with context reads each text behind those before it in the request, as sentences of a
+document; a blank text ends one. With <code>"context": ["...", ...]</code> there are sentences before the first text,
+which are not translated.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
+from ..data.context import ContextSettings, context_settings, set_context
 from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
 from ..data.languages import language_tag
 from ..data.mixture import Mixture, difference, open_mixture
@@ -66,6 +67,7 @@ class RunData:
 
         def opened(open_corpus, name: str, where, source: str = languages[0], target: str = languages[1], **options):
             options |= {"folder": data.folder, "patience": data.patience, "begun": begun.get(name)}
+            options["context_sentences"] = data.context_sentences
             return open_corpus(where, source, target, **options)
 
         if data.mixture:
@@ -80,8 +82,8 @@ class RunData:
             )
         else:
             train = load_prepared(Path(data.folder) / data.train["prepared"])
-            train.check(data.train["prepared"], [*languages], data.limits, recipe.tokenizer)
-        train.tags = (*train.tags, *recipe.term_markers)
+            train.check(data.train["prepared"], [*languages], data.limits, recipe.tokenizer, data.context_sentences)
+        train.tags = (*train.tags, *recipe.added_tokens)
         measured = {}
         for name, (where, source, target) in data.measured.items():
             with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
@@ -118,7 +120,7 @@ class RunData:
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
         """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one.
 
-        For soft terms there is their lexicon beside it.
+        For soft terms there is their lexicon beside it. It says how many sentences a source is read behind.
         """
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
@@ -132,6 +134,11 @@ class RunData:
                 marker_ids(load_tokenizer(beside))  # another's may have none
                 if not (beside / TERM_LEXICON).is_file():
                     learn_lexicon(self.train.texts()).save(beside)
+            tokenizer, data = load_tokenizer(beside), self.recipe.data
+            before = context_settings(tokenizer)  # of the initial model
+            set_context(tokenizer, ContextSettings(data.context_sentences, data.max_source_length))
+            if context_settings(tokenizer) != before:
+                tokenizer.save_pretrained(beside)
             write_digests(beside)
 
     def encode(

@@ -126,7 +126,8 @@ def score(
             to = language if corpus.tag else None
             bar = tqdm(total=len(sources), unit="sentence", desc=f"{model_name}, {set_name}", disable=not show_progress)
             with bar:
-                hypotheses = translate(model, tokenizer, sources, to=to, on_progress=bar.update)
+                options = {"contexts": corpus.contexts, "to": to, "on_progress": bar.update}
+                hypotheses = translate(model, tokenizer, sources, **options)
             translations[path][set_name] = hypotheses
             metrics = recipe.evaluation.metrics
             scores = score_translations(hypotheses, references, metrics, target_language=language, test_set=set_name)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
+from ..data.context import Context, texts_in_context
 from ..data.encoding import PairLimits
 from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
@@ -336,23 +337,31 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
-        sources = self.processing_class.batch_decode(share["input_ids"], skip_special_tokens=True)
+        sources, contexts = texts_in_context(self.processing_class, share["input_ids"])
         references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
-        hypotheses = self._translations(model, sources, [ids[0] for ids in share["input_ids"]], options)
+        hypotheses = self._translations(model, sources, contexts, [ids[0] for ids in share["input_ids"]], options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
         metrics = {"bleu": bleu_for(self.target_language), **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
         language = self.target_language
         scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
         return {name: score.value for name, score in zip(metrics, scores, strict=True)}
 
-    def _translations(self, model: PreTrainedModel, sources: list[str], first: list[int], options: dict) -> list[str]:
+    def _translations(
+        self,
+        model: PreTrainedModel,
+        sources: list[str],
+        contexts: Sequence[Context] | None,
+        first: list[int],
+        options: dict,
+    ) -> list[str]:
         """Translations of sources whose ids begin so: with a model of several languages by its tag."""
         tokenizer = self.processing_class
         languages = {number: language for language, number in target_languages(tokenizer).items()}
         found = [""] * len(sources)
         for language in dict.fromkeys(map(languages.get, first)):
             chosen = [i for i, number in enumerate(first) if languages.get(number) == language]
-            texts = translate(model, tokenizer, [sources[i] for i in chosen], to=language, **options)
+            before = None if contexts is None else [contexts[i] for i in chosen]
+            texts = translate(model, tokenizer, [sources[i] for i in chosen], contexts=before, to=language, **options)
             for i, text in zip(chosen, texts, strict=True):
                 found[i] = text
         return found

@@ -87,11 +87,12 @@ class TorchEngine:
         calibration, each = self.decoding.calibration, len(texts) // len(batch.texts)
         sources = [text for text in batch.texts for _ in range(each)]
         pairs = list(zip(sources, texts, strict=True))
+        contexts = [context for context in batch.contexts or [()] * len(batch.texts) for _ in range(each)]
         if self.decoding.align:
-            alignments = align_words(model, tokenizer, pairs)
+            alignments = align_words(model, tokenizer, pairs, contexts=contexts)
         if calibration is not None:
             passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-            likely = likelihoods(model, tokenizer, pairs, **passes)
+            likely = likelihoods(model, tokenizer, pairs, contexts=contexts, **passes)
         found = zip(texts, scores, alignments, self._cut(output, batch), likely, strict=True)
         return [Hypothesis(*each, likelihood=likelihood) for *each, likelihood in found]
 

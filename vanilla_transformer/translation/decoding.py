@@ -8,6 +8,7 @@ from types import MappingProxyType
 from transformers import GenerationConfig
 
 from ..attention.weights import WordAlignment
+from ..data.context import Context
 from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
 from .glossary import UsedTerm
@@ -65,10 +66,11 @@ class Batch:
 
     numbers: list[int]  # where they stand among all sentences
     texts: list[str]
-    sources: list[list[int]]  # token ids
+    sources: list[list[int]]  # token ids, behind their contexts
     prefix: tuple[int, ...] = ()  # what their translations begin with
     seed: int | None = None  # of the samples drawn for them
     constraints: list[list[list[list[int]]]] | None = None  # of each, as `generate` takes them
+    contexts: list[Context] | None = None  # sentences before each, if the model reads any
 
 
 @dataclass(frozen=True, kw_only=True)

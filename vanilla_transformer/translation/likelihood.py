@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..attention.pieces import words
+from ..data.context import Context, ids_in_context
 from ..model.confidence_vanilla_transformer import dropout_log_probabilities, mode_of, token_log_probabilities
 from .lines import batches_by_length
 
@@ -49,6 +50,7 @@ def likelihoods(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
     *,
+    contexts: Sequence[Context] | None = None,
     dropout_samples: int = 0,
     seed: int = 0,
 ) -> list[Likelihood]:
@@ -58,6 +60,8 @@ def likelihoods(
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
         tokenizer: The model's tokenizer.
         pairs: Sources and translations.
+        contexts: For each the sentences before its source, of a model that reads these; None: the sources are in the
+            order of their documents, of which a blank one ends each.
         dropout_samples: Passes with dropout for each pair; 0 for none.
         seed: Of these passes: they are the same each time, whatever other pairs there are.
 
@@ -66,7 +70,7 @@ def likelihoods(
     """
     if not pairs:
         return []
-    sources = tokenizer([source for source, _ in pairs]).input_ids
+    sources = ids_in_context(tokenizer, [source for source, _ in pairs], contexts)
     targets = tokenizer(text_target=[target for _, target in pairs])
     found: dict[int, Likelihood] = {}
     for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets.input_ids):

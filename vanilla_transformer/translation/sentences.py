@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..data.context import Before, Context, context_settings, ids_in_context, sources_in_context
 from ..data.languages import towards
 from ..data.terms import annotated_ids, marker_ids
 from ..model.confidence_vanilla_transformer import Calibration
@@ -40,6 +41,7 @@ def translate(
     tokenizer: PreTrainedTokenizerFast,
     sentences: Sequence[str],
     *,
+    contexts: Iterable[Context] | None = None,
     glossary: Glossary | None = None,
     terms: str = "hard",
     markup: str | None = None,
@@ -57,7 +59,9 @@ def translate(
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode. Or one that
             CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
-        sentences: Source texts.
+        sentences: Source texts. If the model reads the sentences before, they are in the order of their documents, of
+            which a blank one ends each.
+        contexts: For each the sentences before it, if that is not so; empty ones for none. Other models read none.
         glossary: Terms that are to be translated so. Where a translation lacks one, a warning says so.
         terms: How the glossary is kept to. `"hard"`: by the beam search of one of our models, which looks only for
             translations that have the terms. `"soft"`: the model reads the terms beside the words, and mostly follows,
@@ -80,8 +84,9 @@ def translate(
     Raises:
         ValueError: The engine or the model cannot do what is asked of it.
     """
-    options = {"glossary": glossary, "terms": terms, "markup": markup, "keep_numbers": keep_numbers}
-    options |= {"to": to, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options = {"contexts": contexts, "glossary": glossary, "terms": terms}
+    options |= {"markup": markup, "keep_numbers": keep_numbers, "to": to}
+    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -90,6 +95,7 @@ def translate_lines(
     tokenizer: PreTrainedTokenizerFast,
     blocks: Iterable[Sequence[str]],
     *,
+    contexts: Iterable[Context] | None = None,
     prefix: str = "",
     split: str | None = None,
     longest: int | None = None,
@@ -108,9 +114,11 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, glossary, terms, markup, keep_numbers, to, batch_tokens, on_progress: As for [`translate`].
-            With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text without markup.
-        blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
+        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, to, batch_tokens, on_progress: As for
+            [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text
+            without markup.
+        blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
+            may go on from one block to the next.
         prefix: What every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
             and put together again.
@@ -155,14 +163,16 @@ def translate_lines(
     pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
-    done = 0
+    done, before = 0, Before(context_settings(tokenizer).sentences)
+    given_contexts = None if contexts is None else iter(contexts)
     with engine.at_work(workers):
         for block in blocks:
             lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
             pieces = [piece for line in lines for piece in line]
+            in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
-            found = iter(_translations(engine, pieces, begin, in_pieces, batch_tokens, on_progress))
+            found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
             for line in lines:
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
@@ -187,9 +197,19 @@ def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | Non
     return Markup(kind, keep_numbers)
 
 
+def _contexts(pieces: Sequence[str], before: Before, given: Iterator[Context] | None) -> list[Context]:
+    """The sentences before each piece of the next line, which may be given for its first one."""
+    if given is not None:
+        before.begin(next(given))
+    elif not any(map(str.strip, pieces)):
+        before.begin()
+    return [before.of(piece) for piece in pieces]
+
+
 def _translations(
     engine: Engine,
     sentences: Sequence[str],
+    contexts: Sequence[Context],
     begin: Sequence[bool],
     terms: Sequence[Sequence[FoundTerm]] | None,
     batch_tokens: int,
@@ -197,13 +217,15 @@ def _translations(
 ) -> list[list[Hypothesis]]:
     """Translations of each sentence by an engine that is at work.
 
-    `begin` says which sentences begin with the prefix, `terms` are those of each that a glossary has.
+    `contexts` are the sentences before each, `begin` says which of them begin with the prefix, `terms` are those of
+    each that a glossary has.
     """
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
     sources = engine.tokenizer(sentences).input_ids if sentences else []
     if terms is not None and not decoding.constrained:
         sources = _with_soft_terms(engine, sentences, sources, terms)
+    sources = sources_in_context(engine.tokenizer, sources, contexts, decoding.positions)
     lengths = [len(source) for source in sources]
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
     batches = []
@@ -211,6 +233,8 @@ def _translations(
         chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
             batch = Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix)
+            if any(contexts[i] for i in numbers):
+                batch = replace(batch, contexts=[contexts[i] for i in numbers])
             if decoding.constrained:
                 constraints = [constraints_of(terms[i], sentences[i], engine.tokenizer) for i in numbers]
                 batch = replace(batch, constraints=constraints)
@@ -265,6 +289,7 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     to: str | None = None,
+    contexts: Sequence[Context] | None = None,
     batch_tokens: int = 2048,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairScore]:
@@ -274,11 +299,12 @@ def score_pairs(
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
         tokenizer, to, batch_tokens, on_progress: As for [`translate`].
         pairs: Source and translation of each.
+        contexts: As for [`translate`].
     """
     if not pairs:
         return []
     tokenizer = towards(tokenizer, to)
-    sources = tokenizer([source for source, _ in pairs]).input_ids
+    sources = ids_in_context(tokenizer, [source for source, _ in pairs], contexts)
     targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
     decoding = Decoding.resolve({}, model.generation_config)
     found: dict[int, PairScore] = {}

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import torch
@@ -167,7 +167,8 @@ def synthesize(
         with ExitStack() as stack, torch.random.fork_rng(devices=[]):
             files = {side.name: stack.enter_context(_growing(side, report.files.get(side.name))) for side in sides}
             chunks = work.chunks(text_lines(text, digests=digests), files, found)
-            for best, *_ in translate_lines(model, tokenizer, chunks, **options):
+            # Some lines are left out, and a chunk may be done already: there is nothing that stands before each line.
+            for best, *_ in translate_lines(model, tokenizer, chunks, contexts=repeat(()), **options):
                 found.append(best)
         if digests[text] != digest:
             raise ValueError(f"{text} was changed while it was read: restore it, or begin anew in another folder.")
