@@ -39,7 +39,8 @@ PAGES = [
             "own-data", "little-text", "several-languages", "other-scripts", "parse", "dirty-data", "clean-a-corpus",
             "robust", "many-gpus", "resume-and-crashes", "memory", "translate-files", "terms", "markup",
             "text-in-one-language", "improve", "speed-up-translation", "serve", "confidence", "evaluate-and-compare",
-            "domain-check", "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention", "classify",
+            "domain-check", "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention",
+            "classify",
         )
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
