@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from vanilla_transformer.plots import plot_attention_lines, plot_attention_maps, plot_learning_curve, plot_schedule
+from vanilla_transformer.plots import (
+    figures,
+    plot_attention_lines,
+    plot_attention_maps,
+    plot_learning_curve,
+    plot_schedule,
+)
 from vanilla_transformer.plots.figures import fonts_for, look_of, printable
 
 from .conftest import LOG, assert_is_a_picture
@@ -67,6 +73,37 @@ class TestFiles:
         assert printable("\ue000\ue001\ue002", longest=5) == "…"
         assert printable("\ue000" * 9, longest=None) == "\\ue000" * 9
         assert printable("") == ""
+
+    def test_joiners_and_marks_stay_with_their_letters(self):
+        assert printable("می‌خواهم") == "می‌خواهم"
+        assert printable("\u200c") == "\\u200c"  # alone it could not be seen
+        assert printable("ag̃a", longest=3) == "a…"
+        assert printable("ag̃a", longest=4) == "ag̃a"
+
+    def test_every_text_gets_its_fonts_and_one_warning_says_what_is_missing(self, path, panels, monkeypatch, caplog):
+        fonts = {"ก": None, "ข": None, "猫": None, "क": "STIXGeneral"}
+        usual = figures._font_with
+        monkeypatch.setattr(figures, "_font_with", lambda c: fonts[c] if c in fonts else usual(c))
+        plot_attention_maps(np.eye(3)[None], ["ก", "ขก", "<U+0041>"], ["क", "猫", "ñe’ẽ"], path, title="ก $x")
+        assert_is_a_picture(path)
+        assert figures._font_with("a") == "DejaVu Sans"  # the usual one comes first
+        [said] = [record.getMessage() for record in caplog.records]
+        assert said.startswith("No installed font has THAI letters, say ก (U+0E01); CJK letters, say 猫 (U+732B): ")
+        assert matplotlib.get_cachedir() in said
+        assert panels[0].figure.get_suptitle() == "<U+0E01> $x"
+        labels = panels[0].get_xticklabels()
+        assert [label.get_text() for label in labels] == ["क", "<U+732B>", "ñe’ẽ"]
+        assert "STIXGeneral" in labels[0].get_fontfamily()
+
+    def test_scripts_that_are_shaped_need_a_new_matplotlib(self, path, monkeypatch, caplog):
+        words = ["كيف حالك؟", "שלום", "g̃uarani"]
+        for version, warned in (("3.10.9", True), ("3.11.0", False)):
+            caplog.clear()
+            monkeypatch.setattr(matplotlib, "__version__", version)
+            plot_attention_lines(np.eye(3)[None], words, words, path)
+            said = [record.getMessage() for record in caplog.records]
+            assert len(said) == warned
+            assert not warned or "HEBREW letters, say ו (U+05D5); ARABIC letters" in said[0]
 
     def test_32_lines_differ(self):
         assert len({tuple(look_of(place).values()) for place in range(32)}) == 32

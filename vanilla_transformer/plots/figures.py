@@ -3,13 +3,21 @@
 import bisect
 import functools
 import itertools
+import logging
 import os
+import re
+import unicodedata
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+from packaging.version import Version
+
+from ..data.scripts import is_mark
 from ..files import check_replaceable, replaced_path
 
+
+logger = logging.getLogger(__name__)
 
 # People with any kind of colour vision can tell them apart, and in grey by brightness (Okabe and Ito 2008).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#A08A00")
@@ -17,6 +25,9 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 _LINE_STYLES = ("-", "--", "-.", ":")
 _DOTS_PER_INCH = 150
 _LONGEST_TOKEN = 18  # characters of a tick label; longer tokens would leave the picture no room
+_REGULAR = (400, "normal", "regular", "book")  # weights of fonts
+# Scripts whose letters join, change places or carry marks: Hebrew, Arabic, those of India and South-East Asia.
+_SHAPED = re.compile("[\u0590-\u109f\u1780-\u17ff\ufb1d-\ufdff\ufe70-\ufefe]")
 _MARKED_POINTS = 80  # curves of up to this many points have dots too: one point alone makes no line
 
 
@@ -67,9 +78,12 @@ def _font_with(character: str) -> str | None:
     from matplotlib import font_manager
 
     usual = font_manager.findfont(font_manager.FontProperties())
-    fonts = [(font.name, font.fname) for font in font_manager.fontManager.ttflist]
-    fonts.sort(key=lambda font: font[1] != usual)
-    for name, path in fonts:
+    fonts = font_manager.fontManager.ttflist
+    fonts = sorted(fonts, key=lambda font: (font.fname != usual, font.style != "normal", font.weight not in _REGULAR))
+    faces: dict[str, str] = {}  # of each family one
+    for font in fonts:
+        faces.setdefault(font.name, font.fname)
+    for name, path in faces.items():
         # That font shows the same picture for all characters of a script.
         if not name.startswith("Last Resort") and font_manager.get_font(path).get_char_index(ord(character)):
             return name
@@ -84,20 +98,61 @@ def fonts_for(labels: Iterable[str]) -> list[str]:
     return [*rcParams["font.family"], *sorted(found)]
 
 
+def _drawable(character: str) -> str:
+    return character if _font_with(character) else f"<U+{ord(character):04X}>"
+
+
 def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
     """The text as a label: one short line of characters that can be drawn.
 
-    Control characters are escaped; a character that no installed font has becomes its number, `<U+65E5>`.
+    Control characters are escaped, but for the joiners within words; a character that no installed font has becomes its
+    number, `<U+65E5>`.
     """
+    joined = any(map(str.isalpha, text))
     visible = [
-        c.encode("unicode_escape").decode() if not c.isprintable() else c if _font_with(c) else f"<U+{ord(c):04X}>"
+        c.encode("unicode_escape").decode() if not (c.isprintable() or (joined and is_mark(c))) else _drawable(c)
         for c in text
     ]
     ends = list(itertools.accumulate(map(len, visible)))
     if not ends or longest is None or ends[-1] <= longest:
         return "".join(visible)
     whole = bisect.bisect_right(ends, longest - 1)  # what stands for a character is not cut
+    while whole and is_mark(text[whole]):  # nor are its marks
+        whole -= 1
     return "".join(visible[:whole]) + "…"
+
+
+def _set_fonts(figure) -> None:
+    """Gives every text of a figure the fonts that it needs, and warns once of what cannot be drawn as it is written."""
+    import matplotlib
+    from matplotlib.text import Text
+
+    shown = ""
+    for text in figure.findobj(Text):
+        if not (written := text.get_text()).isascii():
+            text.set_text("".join(c if c == "\n" else _drawable(c) for c in written))
+            text.set_fontfamily(fonts_for([text.get_text()]))
+        shown += text.get_text()
+    numbers = {chr(int(number, 16)) for number in re.findall("<U\\+([0-9A-F]{4,6})>", shown)}
+    if lacking := _one_of_each_script(c for c in numbers if not _font_with(c)):
+        logger.warning(
+            f"No installed font has {lacking}: pictures show their numbers. Install one that has, say of Google's "
+            f"Noto fonts, and remove matplotlib's list of fonts in {matplotlib.get_cachedir()}."
+        )
+    complex_ones = _one_of_each_script(_SHAPED.findall(shown))
+    if complex_ones and Version(matplotlib.__version__) < Version("3.11"):
+        logger.warning(
+            f"matplotlib {matplotlib.__version__} writes every letter by itself, from left to right, also "
+            f"{complex_ones}: take 3.11 or newer."
+        )
+
+
+def _one_of_each_script(characters: Iterable[str]) -> str:
+    """The scripts of some characters, each with the first of them: `THAI letters, say แ (U+0E41)`."""
+    scripts: dict[str, str] = {}
+    for character in sorted(set(characters)):
+        scripts.setdefault(unicodedata.name(character, "unnamed").split()[0].partition("-")[0], character)
+    return "; ".join(f"{script} letters, say {each} (U+{ord(each):04X})" for script, each in scripts.items())
 
 
 def check_picture(path: str | os.PathLike) -> None:
@@ -118,8 +173,9 @@ def save(figure, path: str | os.PathLike) -> None:
     check_picture(path)
     form = Path(path).suffix.lower().removeprefix(".")
     metadata = {"Date": None} if form == "svg" else {}
+    _set_fonts(figure)
     with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
-        # Tokens come from any script, and no font has all of them; a box in the picture says enough.
+        # A control character in a title, or what `_set_fonts` has warned of.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         figure.savefig(unfinished, format=form, dpi=_DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)
