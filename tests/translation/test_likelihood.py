@@ -61,9 +61,10 @@ def test_tokens_and_words_are_those_of_a_float64_model_written_from_the_paper(mo
 
 
 def _pieces(tokenizer, text: str) -> list[int]:
-    """How many pieces each word has."""
+    """How many pieces each word has. 日本 is two: 本 has its three bytes."""
     words = [word for word in tokenizer(text_target=text).word_ids() if word is not None]
-    return [words.count(word) for word in dict.fromkeys(words)]
+    counts = [words.count(word) for word in dict.fromkeys(words)]
+    return [counts[0], counts[1] - 3, 3, *counts[2:]] if "日本" in text else counts
 
 
 @pytest.mark.parametrize("training", [True, False])
