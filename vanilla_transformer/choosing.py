@@ -47,12 +47,13 @@ _DECODINGS = ((1, 1.0), (5, 1.0), (5, 1.5), (5, 2.0))  # beams, length penalty
 _MOST_TRIED_ON = 500  # validation pairs
 
 # Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
-_SIZES = {128: (4, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
-_WORDS_PER_PIECE = 200  # of running text, both sides, for each piece of the vocabulary
+_SIZES = {128: (2, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
+_TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens that a size is worth its while from
+_WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 _VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
-_PASSES_OF_A_LARGER_MODEL = 20  # through the text within the time, at least
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
-_UPDATES = 8000  # at least, where updates may be larger than 1,024 tokens
+_BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
+_FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class TextFacts:
     Attributes:
         pairs: How many there are.
         distinct: How many of them differ.
-        words: Running words of source and target: what stands between blanks, or a third of the characters where no
-            blanks are written.
+        words: Running words of the different pairs' sources and targets: what stands between blanks, or a third of the
+            characters where no blanks are written.
         types: Different words of source and target.
         scripts: The script that most letters of source and target are in.
         copied: Share of the target's words that stand in its source, too, from 0 to 1.
@@ -105,7 +106,9 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
     scripts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for pair in pairs:
         count += 1
-        seen.add(hash(tuple(pair)))
+        if (key := hash(tuple(pair))) in seen:
+            continue
+        seen.add(key)
         cut = [_words_of(text) for text in pair]
         copied += len(set(cut[0]) & set(cut[1]))
         for side, text in enumerate(pair):
@@ -144,34 +147,36 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     words = sum(facts.words)
     fitting = [size for size in _VOCABULARIES if size * _WORDS_PER_PIECE <= words]
     pieces = fitting[-1] if fitting else _VOCABULARIES[0]
-    tokens = _tokens_of(facts)
-    passes = {width: 60 * minutes * speed / tokens for width, speed in speeds.items()}
-    width = max((each for each in passes if passes[each] >= _PASSES_OF_A_LARGER_MODEL), default=min(passes))
+    trained = {width: 60 * minutes * speed for width, speed in speeds.items()}
+    width = max(width for width in speeds if trained[width] >= _TOKENS[width])
     layers, heads, inner = _SIZES[width]
-    dropout = 0.1 if passes[width] < 4 else 0.2 if passes[width] < 12 else 0.3
-    trained = 60 * minutes * speeds[width]  # target tokens
-    batch = next((each for each in (4096, 2048) if trained / each >= _UPDATES), 1024)
-    warmup = int(min(4000, max(50, 0.1 * trained / batch)))
-    by_speed = f"about {passes[width]:.0f} passes at {speeds[width]:,.0f} tokens a second"
+    tokens = trained[width]
+    passes = tokens / _tokens_of(facts)
+    dropout = 0.1 if passes < 20 else 0.2 if passes < 60 else 0.3
+    batch = _BATCH
+    while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
+        batch //= 2
+    warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
+    by_speed = f"{tokens / 1e6:,.1f} million target tokens, {speeds[width]:,.0f} a second"
     return [
         Choice(
             "tokenizer.vocab_size",
             pieces,
             f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too",
         ),
-        Choice("model.d_model", width, f"{minutes:g} minutes are {by_speed}; a larger model has too few"),
+        Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
         Choice("model.encoder_layers", layers, ""),
         Choice("model.decoder_layers", layers, ""),
         Choice("model.encoder_attention_heads", heads, ""),
         Choice("model.decoder_attention_heads", heads, ""),
         Choice("model.encoder_ffn_dim", inner, ""),
         Choice("model.decoder_ffn_dim", inner, ""),
-        Choice("model.dropout", dropout, f"{by_speed}: the oftener it reads a sentence, the more"),
+        Choice("model.dropout", dropout, f"about {passes:.0f} passes: the oftener it reads a sentence, the more"),
         Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
         Choice("training.max_minutes", minutes, "the time there is"),
         Choice("training.max_steps", 1_000_000, "the clock ends it"),
-        Choice("training.max_tokens", batch, f"about {trained / batch:,.0f} updates; larger ones from {_UPDATES:,} on"),
-        Choice("training.warmup_steps", warmup, "a tenth of the updates, 4,000 at most"),
+        Choice("training.max_tokens", batch, f"about {tokens / batch:,.0f} updates; larger batches train faster"),
+        Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
         Choice(
             "training.noam_factor",
             round(min(1.0, math.sqrt(warmup / 1000)), 3),
@@ -221,7 +226,7 @@ def measure_speeds(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = VanillaTransformerForConditionalGeneration(config).to(where).train()
-            ids = torch.randint(len(SPECIAL_TOKENS), config.vocab_size, (40, 25), device=where)
+            ids = torch.randint(len(SPECIAL_TOKENS), config.vocab_size, (_BATCH // 32, 32), device=where)
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
             updates, begun = 0, time.perf_counter()
             while updates < 3 or time.perf_counter() - begun < seconds:
@@ -300,8 +305,7 @@ def chosen_recipe(
     logger.info("The text: %s.", facts)
     if speeds is None:
         logger.info("Measuring the speed of this machine ...")
-        enough = _PASSES_OF_A_LARGER_MODEL * _tokens_of(facts) / (60 * minutes)
-        speeds = measure_speeds(device, least=enough, bf16=bf16)
+        speeds = measure_speeds(device, least=_TOKENS[256] / (60 * minutes), bf16=bf16)
     choices = choose(facts, minutes, speeds, bf16=bf16)
     defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
     section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
