@@ -42,6 +42,7 @@ ALSO_DOCUMENTED = {
     ),
     "vanilla_transformer.data.augmentation": ("Augmentation",),
     "vanilla_transformer.data.batch_stream": ("TokenBatchStream",),
+    "vanilla_transformer.data.context": ("ContextSettings", "context_settings", "contexts_of"),
     "vanilla_transformer.data.corpora": ("Corpus", "PairStream", "TextCorpus"),
     "vanilla_transformer.data.encoding": ("PairLimits",),
     "vanilla_transformer.data.forms": ("Form", "texts_in_form"),

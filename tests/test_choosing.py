@@ -43,7 +43,7 @@ def data(corpus):
 
 def test_facts_are_counted(caplog):
     found = facts_of([("a b c", "a x"), ("a b c", "a x"), ("die Katze", "кот")])
-    assert found == TextFacts(3, 2, (5, 3), (5, 3), ("LATIN", "LATIN"), 1 / 3)
+    assert found == TextFacts(3, 2, (5, 3), (5, 3), ("LATIN", "CYRILLIC"), 1 / 3)
     assert facts_of([("x", "кот спит")]).scripts == ("LATIN", "CYRILLIC")
     assert facts_of([("x", "日" * 30)]).words == (1, 10)  # no blanks: a word is three characters
     assert facts_of([("1", "2")]).scripts == ("no letters", "no letters")

@@ -20,7 +20,7 @@ from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
-from vanilla_transformer.serving.server import Limits, TranslationRequest, _wish_of
+from vanilla_transformer.serving.server import Limits, TranslationRequest, _wish_of, make_server
 
 from ..model.conftest import build_model, sharpened
 from ..scripts.conftest import figures_of
@@ -368,3 +368,41 @@ def test_the_load_test_as_a_script(backend, random_translator, tmp_path):
     assert found["distinct_translations"] > 35
     assert [(row["clients"], row["right"]) for row in found["load"]] == [(1, 70), (8, 70), (64, 70)]
     assert "| 64 | 70 | 70 | 0 | 0 |" in printed
+
+
+def test_texts_of_a_request_stand_behind_those_before_them(translator):
+    """Those of another request do not, even in the same batch."""
+    read, translate = [], translator.__call__
+
+    def noting(texts, wish, contexts):
+        read.extend(zip(texts, contexts, strict=True))
+        return [{"translations": text} for text in translate(texts, wish, contexts)]
+
+    translator.may_go_on.set()
+
+    async def ask(client, **body):
+        return await client.post("/translate", json=body)
+
+    async def ask_all(backend):
+        batcher = Batcher(backend, texts=20, tokens=999, seconds=0.3)
+        transport = httpx.ASGITransport(app=make_server(batcher, LIMITS))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            answers = await asyncio.gather(
+                ask(client, texts=["a", "b", " ", "c"], context=["x", "y"]),
+                ask(client, texts=["d", "e"]),
+                ask(client, texts=["f"], context=["x" * (LIMITS.characters + 1)]),
+                ask(client, texts=["f"], context=["x"] * (LIMITS.texts + 1)),
+            )
+        batcher.close()
+        return answers
+
+    found = asyncio.run(ask_all(Backend(noting, len, context_sentences=1)))
+    assert [answer.status_code for answer in found] == [200, 200, 413, 413]
+    assert found[0].json() == {"translations": ["a", "b", " ", "c"]}
+    expected = [("a", ("y",)), ("b", ("a",)), (" ", ()), ("c", ()), ("d", ()), ("e", ("d",))]
+    assert sorted(read) == sorted(expected)
+    read.clear()
+    found = asyncio.run(ask_all(Backend(noting, len)))
+    assert [answer.status_code for answer in found] == [422, 200, 413, 413]
+    assert found[0].json() == {"error": "The model reads no sentences before a text: leave context out."}
+    assert {context for _, context in read} == {()}

@@ -37,7 +37,8 @@ PAGES = [
         ROOT / "docs" / "how-to" / f"{name}.md"
         for name in (
             "own-data", "little-text", "several-languages", "other-scripts", "parse", "dirty-data", "clean-a-corpus",
-            "robust", "many-gpus", "resume-and-crashes", "memory", "translate-files", "terms", "markup",
+            "robust", "many-gpus", "resume-and-crashes", "memory", "translate-files", "translate-documents", "terms",
+            "markup",
             "text-in-one-language", "improve", "speed-up-translation", "serve", "confidence", "evaluate-and-compare",
             "domain-check", "publish", "fine-tune", "adapt-to-a-domain", "convert-opus-mt", "read-attention",
             "classify",

@@ -1,0 +1,125 @@
+"""A model that reads the sentence before: trained from documents in several ways, killed, and put to use."""
+
+import json
+import math
+import shlex
+import signal
+
+import pytest
+import yaml
+
+from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.run import train
+from vanilla_transformer.translation import score_pairs, translate
+
+from ..warm_python import CLI, PACKAGE
+from .conftest import RECIPE, assert_same_run, finished, json_of, lines_of, losses, output_of, refused, written
+
+
+OVERRIDES = {
+    "data.context_sentences": "1",
+    "training.label_smoothing_factor": "0",
+    "decoding.max_length_offset": "5",
+}
+TYPED = [word for name, value in OVERRIDES.items() for word in (f"--{name}", value)]
+
+
+@pytest.fixture(scope="module")
+def documents(corpus, tmp_path_factory):
+    """The corpus in documents of three sentences."""
+    folder = tmp_path_factory.mktemp("documents")
+    for split in ("train", "validation", "test"):
+        for language in ("en", "de"):
+            lines = lines_of(corpus / f"{split}.{language}")
+            in_documents = [line for n, text in enumerate(lines) for line in ([""] * (n % 3 == 0 < n) + [text])]
+            written(folder / f"{split}.{language}", in_documents)
+    (folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def in_context(documents, tmp_path_factory):
+    """A run on them."""
+    recipe = load_recipe(documents / "recipe.yaml", {**OVERRIDES, "data.folder": str(documents)})
+    return train(recipe, tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_a_run_translates_its_documents_as_the_commands_do(in_context, documents):
+    rows = [json.loads(line) for line in lines_of(in_context.translations / "small.jsonl")]
+    lines = lines_of(documents / "test.en")
+    assert [row["source"] for row in rows] == [line for line in lines if line]  # what ends a document is no pair
+    model, tokenizer = load_model(in_context.path, "cpu")
+    found = translate(model, tokenizer, lines)
+    assert [text for line, text in zip(lines, found, strict=True) if line] == [row["hypothesis"] for row in rows]
+    last, _ = load_model(in_context.good_checkpoints()[-1], "cpu")
+    pairs = list(zip(*(lines_of(documents / f"validation.{language}") for language in ("en", "de")), strict=True))
+    logged = [record["eval_perplexity"] for record in in_context.log_records() if "eval_perplexity" in record][-1]
+    for contexts, is_the_runs in ((None, True), ([()] * len(pairs), False)):
+        scores = [each for each in score_pairs(last, tokenizer, pairs, contexts=contexts) if each.tokens > 1]
+        nats = -sum(each.log_probability for each in scores) / sum(each.tokens for each in scores)
+        assert (math.exp(nats) == pytest.approx(logged, rel=1e-5)) == is_the_runs
+
+
+@pytest.mark.slow
+def test_killed_streams_and_prepared_text(in_context, documents, tmp_path):
+    typed = ["train", str(documents / "recipe.yaml"), "--data.folder", str(documents), *TYPED]
+    stream = [*typed, "--data.stream", "true", "--data.buffer_pairs", "100"]
+    finished(*stream, "--output", tmp_path / "unbroken")
+    folder = tmp_path / "killed"
+    with PACKAGE.start(CLI, *stream, "--output", str(folder)) as process:
+        log = folder / "log.jsonl"
+        process.until(lambda: log.exists() and log.read_bytes().count(b"\n") >= 14)
+        process.send_signal(signal.SIGKILL)
+        process.completed(timeout=120)
+    assert not (folder / "scores.json").exists()
+    finished(*stream, "--output", folder, "--resume")
+    assert_same_run(folder, tmp_path / "unbroken")
+    finished("prepare", *typed[1:], "--output", documents / "prepared", "--workers", "2")
+    finished(*typed, "--data.train", "{prepared: prepared}", "--output", tmp_path / "prepared")
+    assert losses(tmp_path / "prepared") == losses(in_context.path)
+    alone = [*typed, "--data.train", "{prepared: prepared}", "--data.context_sentences", "0"]
+    assert "prepared with the context_sentences 1, and the recipe has 0" in refused(*alone, "--output", tmp_path / "0")
+    assert "was begun with data.context_sentences = 1, not 0" in refused(
+        *typed, "--data.context_sentences", "0", "--output", in_context.path, "--resume"
+    )
+
+
+@pytest.mark.slow
+def test_commands_take_lines_for_documents(in_context, documents, run, tmp_path):
+    run_of_documents = str(in_context.path)
+    rows = [json.loads(line) for line in lines_of(in_context.translations / "small.jsonl")]
+    output_of(
+        "translate", "--model", run_of_documents, "--input", documents / "test.en", "--output", tmp_path / "out.de"
+    )
+    there = zip(lines_of(documents / "test.en"), lines_of(tmp_path / "out.de"), strict=True)
+    assert [text for line, text in there if line] == [row["hypothesis"] for row in rows]
+    table = [{"en": row["source"], "de": row["reference"], "document": n // 3} for n, row in enumerate(rows)]
+    test_set = written(tmp_path / "test.jsonl", map(json.dumps, table))
+    typed = shlex.split(f"evaluate --model {run_of_documents} --test-set {test_set} --metrics sacrebleu --json")
+    scores = {each["metric"]: each["value"] for each in json.loads(output_of(*typed))["scores"]}
+    [recorded] = [
+        each["value"]
+        for each in json_of(in_context.scores)
+        if each["chosen"] and each["test_set"] == "small" and each["metric"] == "sacrebleu"
+    ]
+    assert scores["sacrebleu"] == pytest.approx(recorded)
+    sides = ["--sources", documents / "test.en", "--targets", documents / "test.de"]
+    assert len(output_of("score", "--model", run_of_documents, *sides).splitlines()) == len(
+        lines_of(documents / "test.de")
+    )
+    recipe = yaml.safe_load(RECIPE) | {"initial_model": str(run)}
+    (tmp_path / "on.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    typed = ["train", tmp_path / "on.yaml", "--data.folder", documents, "--data.context_sentences", "1"]
+    assert "needs the token <sep>, which this vocabulary lacks" in refused(*typed, "--output", tmp_path / "on")
+
+
+def test_recipes_without_sense_are_refused(documents):
+    for overrides, message in (
+        ({"data.context_sentences": "-1"}, "data.context_sentences must be from 0 to 100, not -1"),
+        ({"data.context_sentences": "1.5"}, "data.context_sentences must be int, not 1.5"),
+        ({"evaluation.metrics": "[evalb]"}, "data.context_sentences is for translation"),
+        ({"data.train": "[{corpus: a.tsv, tag: <sep>}]"}, "the tag <sep> ends a sentence of context: choose another"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_recipe(documents / "recipe.yaml", OVERRIDES | overrides)
