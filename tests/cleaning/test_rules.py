@@ -1,12 +1,13 @@
 """The rules of a pair, one case each and its good neighbour; mending; languages and scripts."""
 
 import pickle
+import unicodedata
 
 import pytest
 from datasets import Dataset
 
 from vanilla_transformer.cleaning.languages import is_identified, odds_of_another, share_of_other_scripts
-from vanilla_transformer.cleaning.rules import REASONS, RULES, CleaningSettings, check_pair, mend
+from vanilla_transformer.cleaning.rules import REASONS, RULES, CleaningSettings, check_pair, mend, plain
 
 
 SETTINGS = CleaningSettings("en", "de", max_characters=200)
@@ -83,6 +84,30 @@ def test_languages_and_scripts():
     assert is_identified("pt_BR")
     assert not is_identified("shp")
     assert check_pair("Собака спит", "The dog sleeps.", CleaningSettings("shp", "en"))["reason"] is None
+
+
+def test_sentences_of_other_scripts_are_kept_in_all_normal_forms():
+    for source, target, code in (
+        ("The small cat is sleeping on the chair.", "小さな猫が椅子の上で寝ています。", "ja"),
+        ("See https://example.com/a for more, or write to info@example.com.",
+         "詳しくはhttps://example.com/aをご覧になるか、info@example.comまでご連絡ください。", "ja"),
+        ("Hello, the weather is very nice today.", "สวัสดีครับ วันนี้อากาศดีมาก", "th"),
+        ("The boy went to school in 1999.", "ذهبَ الولدُ إلى المدرسة عام ١٩٩٩.", "ar"),
+        ("It costs 50,000 dollars.", "اس کی قیمت ۵۰٬۰۰۰ ڈالر ہے۔", "ur"),
+        ("I want to go home.", "می‌خواهم به خانه بروم.", "fa"),
+        ("He is 35 years old.", "वह ३५ साल का है।", "hi"),
+        ("The child went to school.", "Ko mitã'i oho mbo'ehaópe g̃uarani.", "gn"),
+        ("The small cat sleeps on the chair.", "細貓喺張櫈度瞓覺。", "yue"),
+    ):  # fmt: skip
+        for form in ("NFC", "NFD"):
+            found = check_pair(source, unicodedata.normalize(form, target), CleaningSettings("en", code))
+            assert found["reason"] is None, (code, form, found)
+            assert found["target"] == unicodedata.normalize("NFC", target)
+    bad = ("He is 36 years old.", "वह ३५ साल का है।")
+    assert check_pair(*bad, CleaningSettings("en", "hi"))["reason"] == "numbers_differ"
+    bad = ("See https://example.com/b for more.", "詳しくはhttps://example.com/aをご覧ください。")
+    assert check_pair(*bad, CleaningSettings("en", "ja"))["reason"] == "addresses_differ"
+    assert plain("กี่ กา? ñe'ẽ") != plain("กา กี? ñe'ẽ")  # marks count
 
 
 def test_datasets_run_the_rules_in_several_processes():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.forms import FORMS, texts_in_form, typos
+from vanilla_transformer.data.forms import FORMS, _letters, texts_in_form, typos
 
 
 BY_HAND = {
@@ -90,6 +90,30 @@ def test_typos_change_letters_only_and_as_many_as_asked():
     assert lonely == {f"я 7 {key}" for key in "UOJK"}  # on a German keyboard I has the same neighbours
     errors = sum(len(long) - len(typos(long, Random(seed))) for seed, long in enumerate(["Жжук" * 500] * 20))
     assert errors / 40_000 == pytest.approx(0.05 / 2, rel=0.2)  # half of them are omissions, half swaps
+
+
+def test_forms_break_no_letters_of_other_scripts():
+    unchanging = ("no_diacritics", "lower", "upper", "title", "no_end_punctuation")
+    for text in (
+        "แมวตัวเล็กนอนอยู่บนเก้าอี้",
+        "बच्चा बगीचे में खेल रहा है",
+        "ذهبَ الولدُ إلى المدرسة",
+        "猫がガラスの上で寝る",
+        "می‌خواهم به خانه بروم",
+    ):
+        for name in unchanging:
+            assert FORMS[name](text, Random(1)) == text, (name, text)
+        letters = set(_letters(text))
+        for seed in range(50):
+            assert set(_letters(typos(text, Random(seed), 0.4))) <= letters
+        assert len({typos(text, Random(seed), 0.4) for seed in range(50)}) > 40
+    for form in ("NFC", "NFD"):
+        guarani = unicodedata.normalize(form, "g̃uarani ñe'ẽ, mitã’i")
+        assert FORMS["title"](guarani, Random(1)) == unicodedata.normalize(form, "G̃uarani Ñe'ẽ, Mitã’i")
+        assert FORMS["upper"](guarani, Random(1)) == unicodedata.normalize(form, "G̃UARANI ÑE'Ẽ, MITÃ’I")
+        assert FORMS["no_diacritics"](guarani, Random(1)) == "guarani ne'e, mita’i"
+    assert FORMS["no_end_punctuation"]("बच्चा सो गया।", Random(1)) == "बच्चा सो गया"
+    assert FORMS["no_end_punctuation"]("كيف حالك؟", Random(1)) == "كيف حالك"
 
 
 @given(st.text(max_size=40), st.integers(0, 2**64))

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import regex
+
+from ..data.scripts import UNSPACED
 from .languages import odds_of_another, share_of_other_scripts
 
 
@@ -67,7 +70,7 @@ _ENDS_OF_LINES = re.compile(r"\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
 def mend(text: str) -> str:
-    """The text as it was meant, in one line: mojibake, bytes of Windows-1252, HTML's entities and control characters.
+    """The text as it was meant, in one line and in NFC: mojibake, Windows-1252, HTML's entities, control characters.
 
     Bytes that are no UTF-8 come as `surrogateescape` makes them. What cannot be mended stays, for a rule to find.
     """
@@ -82,15 +85,21 @@ def mend(text: str) -> str:
         except UnicodeDecodeError:
             return text
     text = html.unescape(fix_encoding(text))
-    return _CONTROLS.sub("", _ENDS_OF_LINES.sub(" ", text)).strip()
+    return unicodedata.normalize("NFC", _CONTROLS.sub("", _ENDS_OF_LINES.sub(" ", text)).strip())
 
 
 # ----------------------------------------------------------------------------------------------------------- the rules
 
 _MARKUP = re.compile(r"</?[A-Za-z!][^<>]*>|\{\{.*?\}\}|\[\[.*?\]\]")
-_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"')\]]+|[\w.+-]+@[\w-]+\.[\w.-]+\w")
-_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f ]\d+)*")
-_NO_WORD = re.compile(r"[\W_]+")
+# Letters of scripts without spaces, and Korean ones, stand beside an address without a blank.
+_BESIDE = UNSPACED + "\u3000-\u303f\uac00-\ud7a3\uff00-\uff65"
+_IN_ADDRESS = f"(?![{_BESIDE}])"
+_ADDRESS = re.compile(
+    rf"(?:https?://|www\.)[^\s<>\"')\]{_BESIDE}]+"
+    rf"|(?:{_IN_ADDRESS}[\w.+-])+@(?:{_IN_ADDRESS}[\w-])+\.(?:{_IN_ADDRESS}[\w.-])+(?<=\w)"
+)
+_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f\u066b\u066c ]\d+)*")
+_NO_WORD = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 
 
 def _empty(source: str, target: str, settings: CleaningSettings) -> bool:
@@ -120,7 +129,7 @@ def _numbers_or_markup(source: str, target: str, settings: CleaningSettings) -> 
 
 def _share_of_letters(text: str) -> float:
     """Of all characters but blanks; of markup and addresses half the characters count, as no letters."""
-    rest = _ADDRESS.sub("", _MARKUP.sub("", text))
+    rest = _without_addresses(_MARKUP.sub("", text), "")
     letters = sum(unicodedata.category(each)[0] in "LM" for each in rest)
     others = len("".join(rest.split())) - letters
     return letters / max(1, letters + others + (len(text) - len(rest)) // 2)
@@ -145,11 +154,11 @@ def _length(text: str) -> int:
 
 
 def _source_script(source: str, target: str, settings: CleaningSettings) -> bool:
-    return share_of_other_scripts(source, settings.source_language) > settings.max_other_script
+    return share_of_other_scripts(_without_addresses(source, " "), settings.source_language) > settings.max_other_script
 
 
 def _target_script(source: str, target: str, settings: CleaningSettings) -> bool:
-    return share_of_other_scripts(target, settings.target_language) > settings.max_other_script
+    return share_of_other_scripts(_without_addresses(target, " "), settings.target_language) > settings.max_other_script
 
 
 def _source_language(source: str, target: str, settings: CleaningSettings) -> bool:
@@ -161,7 +170,18 @@ def _target_language(source: str, target: str, settings: CleaningSettings) -> bo
 
 
 def _addresses_differ(source: str, target: str, settings: CleaningSettings) -> bool:
+    if not any(map(_may_have_addresses, (source, target))):
+        return False
     return Counter(_ADDRESS.findall(source)) != Counter(_ADDRESS.findall(target))
+
+
+def _may_have_addresses(text: str) -> bool:
+    """Says so of few texts: to look for addresses takes long."""
+    return "@" in text or "://" in text or "www." in text
+
+
+def _without_addresses(text: str, instead: str) -> str:
+    return _ADDRESS.sub(instead, text) if _may_have_addresses(text) else text
 
 
 def _numbers_differ(source: str, target: str, settings: CleaningSettings) -> bool:
@@ -171,8 +191,9 @@ def _numbers_differ(source: str, target: str, settings: CleaningSettings) -> boo
 
 
 def _numbers(text: str) -> Counter:
-    """The numbers of a text as their digits alone: 50,000 is 50.000."""
-    return Counter("".join(filter(str.isdigit, each)) for each in _NUMBER.findall(_ADDRESS.sub(" ", text)))
+    """The numbers of a text as their digits alone, in whatever script: 50,000 is 50.000 and ٥٠٬٠٠٠."""
+    numbers = _NUMBER.findall(_without_addresses(text, " "))
+    return Counter("".join(str(int(each)) for each in number if each.isdecimal()) for number in numbers)
 
 
 # In the order in which they are asked: the quick ones first. The first that holds is the reason.

@@ -27,7 +27,7 @@ _QWERTZ = ("qwertzuiopü", "asdfghjklöä", "yxcvbnm")
 # What ends a sentence in many scripts, and what may close behind it.
 _SIGNS = ".!?…。．！？｡؟۔।॥։።"
 _CLOSING = " \t\n\u00a0\u202f\"'”’“»›)]」』"
-_FIRST_LETTER = re.compile(r"(?<![\w\u0300-\u036f])(?<!\w['’])[^\W\d_]")
+_FIRST_LETTER = re.compile(r"(?<![\w\u0300-\u036f])(?<![\w\u0300-\u036f]['’])[^\W\d_]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Letters with a stroke, and letters made of two, which Unicode does not take apart.
 _STROKES = "ß:ss æ:ae œ:oe ø:o ł:l đ:d ħ:h ı:i ð:d þ:th ẞ:SS Æ:AE Œ:OE Ø:O Ł:L Đ:D Ħ:H Ð:D Þ:TH"
@@ -76,7 +76,7 @@ def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
 
     A mistyped letter is one of a key beside it, changes places with the letter behind it, or is left out: each as
     likely as the others among those that can be. Only a letter of the keyboard has keys beside it, and one that stands
-    alone is not left out.
+    alone is not left out. Combining marks stay with their letter.
 
     Args:
         text: Any text; only its letters change.
@@ -84,20 +84,32 @@ def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
         share: Probability of each letter to be mistyped.
     """
     neighbours, written, at = _drawn(_KEYBOARDS, generator), [], 0
-    while at < len(text):
-        letter, behind = text[at], text[at + 1 : at + 2]
+    letters = _letters(text)
+    while at < len(letters):
+        letter, behind = letters[at], letters[at + 1] if at + 1 < len(letters) else ""
         at += 1
-        if not letter.isalpha() or generator.random() >= share:
+        if not letter[0].isalpha() or generator.random() >= share:
             written.append(letter)
             continue
         ways = [_drawn(neighbours[letter], generator)] if letter in neighbours else []
-        if behind.isalpha() and behind != letter:
+        if behind[:1].isalpha() and behind != letter:
             ways.append(behind + letter)
-        if behind.isalpha() or text[at - 2 : at - 1].isalpha():
+        if behind[:1].isalpha() or (at > 1 and letters[at - 2][0].isalpha()):
             ways.append("")
         written.append(_drawn(ways or [letter], generator))
-        at += len(written[-1]) == 2  # both letters are written
+        at += written[-1] == behind + letter  # both are written
     return "".join(written)
+
+
+def _letters(text: str) -> list[str]:
+    """The characters of a text, each with the combining marks and joiners behind it."""
+    found: list[str] = []
+    for character in text:
+        if found and (unicodedata.category(character)[0] == "M" or character in "\u200c\u200d"):
+            found[-1] += character
+        else:
+            found.append(character)
+    return found
 
 
 def _drawn(choices: Sequence[_T], generator: Random) -> _T:
