@@ -46,6 +46,7 @@ def test_facts_are_counted(caplog):
     assert found == TextFacts(3, 2, (5, 3), (5, 3), ("LATIN", "CYRILLIC"), 1 / 3)
     assert facts_of([("x", "кот спит")]).scripts == ("LATIN", "CYRILLIC")
     assert facts_of([("x", "日" * 30)]).words == (1, 10)  # no blanks: a word is three characters
+    assert facts_of([("it is", "ñe'ẽ mba’e ha")]).apostrophes == (0, 2 / 3)
     assert facts_of([("1", "2")]).scripts == ("no letters", "no letters")
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import re
 import textwrap
 import time
 from collections import Counter
@@ -52,6 +53,7 @@ _TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens that a size is wort
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 _VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
+_APOSTROPHE = re.compile(r"[^\W\d_]['’‘`´ʼʻꞌ′][^\W\d_]")
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
 
@@ -68,6 +70,7 @@ class TextFacts:
         types: Different words of source and target.
         scripts: The script that most letters of source and target are in.
         copied: Share of the target's words that stand in its source, too, from 0 to 1.
+        apostrophes: Share of the words of source and target that have one between letters, from 0 to 1.
     """
 
     pairs: int
@@ -76,6 +79,7 @@ class TextFacts:
     types: tuple[int, int]
     scripts: tuple[str, str]
     copied: float
+    apostrophes: tuple[float, float] = (0.0, 0.0)
 
     def __str__(self) -> str:
         source, target = (
@@ -115,6 +119,7 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
             words[side].update(cut[side])
             scripts[side].update(script_of(letter) for letter in text[:50] if letter.isalpha())
     source, target = words
+    within = [sum(count for word, count in each.items() if _APOSTROPHE.search(word)) for each in words]
     return TextFacts(
         pairs=count,
         distinct=len(seen),
@@ -122,6 +127,7 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
         types=(len(source), len(target)),
         scripts=tuple(each.most_common(1)[0][0] if each else "no letters" for each in scripts),
         copied=copied / max(1, target.total()),
+        apostrophes=(within[0] / max(1, source.total()), within[1] / max(1, target.total())),
     )
 
 
@@ -163,6 +169,12 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
             "tokenizer.vocab_size",
             pieces,
             f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too",
+        ),
+        Choice(
+            "tokenizer.apostrophe_as_letter",
+            facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
+            f"{facts.apostrophes[1]:.1%} of the target's words have one between letters, {facts.apostrophes[0]:.1%} of the "
+            "source's",
         ),
         Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
         Choice("model.encoder_layers", layers, ""),
