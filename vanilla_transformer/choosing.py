@@ -153,8 +153,10 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     words = sum(facts.words)
     fitting = [size for size in _VOCABULARIES if size * _WORDS_PER_PIECE <= words]
     pieces = fitting[-1] if fitting else _VOCABULARIES[0]
-    trained = {width: 60 * minutes * speed for width, speed in speeds.items()}
-    width = max(width for width in speeds if trained[width] >= _TOKENS[width])
+    # A batch is as large as its longer side, and a tenth of it is padding.
+    share = 0.9 * facts.words[1] / max(facts.words)
+    trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
+    width = max(each for each in speeds if trained[each] >= _TOKENS[each])
     layers, heads, inner = _SIZES[width]
     tokens = trained[width]
     passes = tokens / _tokens_of(facts)
@@ -163,7 +165,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
         batch //= 2
     warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
-    by_speed = f"{tokens / 1e6:,.1f} million target tokens, {speeds[width]:,.0f} a second"
+    by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
     return [
         Choice(
             "tokenizer.vocab_size",
@@ -173,8 +175,8 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice(
             "tokenizer.apostrophe_as_letter",
             facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
-            f"{facts.apostrophes[1]:.1%} of the target's words have one between letters, {facts.apostrophes[0]:.1%} of the "
-            "source's",
+            f"{facts.apostrophes[1]:.1%} of the target's words have one between letters, "
+            f"and {facts.apostrophes[0]:.1%} of the source's",
         ),
         Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
         Choice("model.encoder_layers", layers, ""),
