@@ -338,7 +338,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         sources, contexts = texts_in_context(self.processing_class, share["input_ids"])
-        references = self.processing_class.batch_decode(share["labels"], skip_special_tokens=True)
+        labels = share["labels"]
+        references = self.processing_class.batch_decode(labels, skip_special_tokens=True) if len(labels) else []
         hypotheses = self._translations(model, sources, contexts, [ids[0] for ids in share["input_ids"]], options)
         hypotheses, references = gather_object(hypotheses), gather_object(references)
         metrics = {"bleu": bleu_for(self.target_language), **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
