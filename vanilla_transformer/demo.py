@@ -44,15 +44,20 @@ ALL_HEADS = "all"
 NO_MARKUP = "none"
 MOST_BYTES = 100_000  # of a request
 LANGUAGES = {
-    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
-    "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
-    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "it": "Italian",
-    "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "nl": "Dutch", "no": "Norwegian",
-    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
-    "sr": "Serbian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+    "am": "Amharic", "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish",
+    "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian",
+    "fi": "Finnish", "fr": "French", "gn": "Guarani", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
+    "lv": "Latvian", "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian",
+    "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "th": "Thai",
+    "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 STYLE = """
 #text textarea, #translation textarea { min-height: 5.5rem }  /* the text's has one line, so that Enter translates */
+/* each text in its own direction, Arabic from the right */
+#text textarea, #translation textarea, #translations :is(td, [role=gridcell], td *, [role=gridcell] *), .words {
+  unicode-bidi: plaintext; text-align: start
+}
 #translate.busy { opacity: .5 }
 #attention { overflow-x: auto }
 #attention img { max-width: 100%; height: auto }
@@ -193,7 +198,7 @@ class Demo:
             said += f" The model has not learned: <b>{escape(', '.join(unknown))}</b>."
         legend = (("sure", "90 % or more"), ("fairly-sure", "50 to 90 %"), ("guessed", "less than 50 %"))
         legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for name, of in legend)
-        return f'<p class="words">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
+        return f'<p class="words" dir="auto">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
 
     @cached_property
     def _calibration(self) -> Calibration | None:
@@ -252,6 +257,7 @@ class Demo:
                     table = gradio.Dataframe(
                         headers=["rank", "score", "translation"],
                         label="Translations",
+                        elem_id="translations",
                         wrap=True,
                         column_widths=["17%", "30%", "53%"],
                     )

@@ -40,12 +40,15 @@ class TestGroups:
         assert order == ["1", "2–4", "5–7", "8–9"]
         assert labels == ["1", "2–4", "2–4", "2–4", "5–7", "8–9", "8–9", "8–9"]
         assert length_groups(["a b", "c d"]) == (["2", "2"], ["2"])
+        assert length_groups(["猫が寝る。", "ที่นี่"], groups=2)[0] == ["4", "2–3"]  # letters, with their marks
 
     def test_frequencies(self):
         training = ["the cat"] * 12 + ["The dog"] * 9 + ["mat"]
         labels, order = frequency_groups(["The cat", "the DOG", "cat, mat!", "the bird", "..."], iter(training))
         assert labels == ["10–99", "1–9", "1–9", "never", "never"]
         assert order == ["never", "1–9", "10–99", "100–999", "1,000–9,999", "10,000 or more"]
+        labels, _ = frequency_groups(["बच्चा", "बच्चे", "g\u0303a \u00e3"], ["बच्चा g\u0303a a\u0303"] * 12)
+        assert labels == ["10–99", "never", "10–99"]
 
     def test_scores_are_those_of_the_groups_sentences(self):
         groups = scores_by_group(

@@ -204,6 +204,7 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     pair = (TEXT, "<b>Der Hund</b> & das Ding.")
     assert (shown.confidence(pair, False), shown.confidence(None, True)) == ("", "")
     html = shown.confidence(pair, True)
+    assert html.startswith('<p class="words" dir="auto">')
     assert "not calibrated" in html
     sentence = html[: html.index("</p>")]
     marked = re.findall(r'<span class="([\w-]+)" title="(\d+)%">([^<]+)</span>', sentence)
@@ -298,6 +299,9 @@ def test_in_a_browser(url, browser):
     text_shown = page.locator("#confidence .words").inner_text()
     best = page.locator("#translation textarea").input_value().replace("\0", "")  # which HTML cannot have
     assert text_shown.split() == best.split()
+    cells = "#translations :is(td, [role=gridcell])"
+    for place in ("#text textarea", "#translation textarea", "#confidence .words", cells):
+        assert page.locator(place).last.evaluate("each => getComputedStyle(each).unicodeBidi") == "plaintext", place
 
     page.get_by_label("encoder", exact=True).check()
     changed = "before => ![before, undefined].includes(document.querySelector('#attention img')?.getAttribute('src'))"

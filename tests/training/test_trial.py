@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vanilla_transformer.run.folder import list_recipes
-from vanilla_transformer.run.recipe import DataSettings, Recipe, load_recipe
+from vanilla_transformer.run.recipe import DataSettings, EvaluationSettings, Recipe, load_recipe
 from vanilla_transformer.training.run import train
 from vanilla_transformer.training.trial import tried_arguments, try_decoding, with_usable_precision
 
@@ -78,6 +78,17 @@ DATA = DataSettings("en", "de", ["missing.en", "missing.de"], "missing.tsv")
 
 def recipe(**decoding) -> Recipe:
     return Recipe(DATA, decoding=decoding)
+
+
+def test_what_a_metric_lacks_is_missed_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    data = DataSettings("en", "ja", ["missing.en", "missing.ja"], "missing.tsv")
+    with pytest.raises(ImportError, match=r"sacrebleu\[ja\]"):
+        train(Recipe(data), tmp_path / "run")
+    metrics = EvaluationSettings(metrics=["sacrebleu_char", "chrf"])
+    with pytest.raises(FileNotFoundError, match="missing"):
+        train(Recipe(data, evaluation=metrics), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_decodes_passes_whatever_its_limits():

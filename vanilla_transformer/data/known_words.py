@@ -125,9 +125,18 @@ class UnknownWords:
         self.odd = {tokenizer.unk_token_id} | (_byte_ids(tokenizer) if tokenizer.is_fast else set())
 
     def __call__(self, line: str) -> list[str]:
-        """The words in their order, each once."""
+        """The words in their order, each once; of scripts without spaces unknown letters side by side."""
         if self.known is not None:
-            return list(dict.fromkeys(word for word in words_of(self.tokenizer, line) if word not in self.known))
+            found, joins = [], False
+            for word in words_of(self.tokenizer, line):
+                if word in self.known:
+                    joins = False
+                elif joins and is_unspaced(word):
+                    found[-1] += word
+                else:
+                    found.append(word)
+                    joins = is_unspaced(word)
+            return list(dict.fromkeys(found))
         if not self._is_odd(line):
             return []
         return [word for word in dict.fromkeys(line.split()) if self._is_odd(word)]

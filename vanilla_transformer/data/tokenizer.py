@@ -69,7 +69,8 @@ class TokenizerSettings:
             seen, or `"nfkc"`, which also takes half-width katakana, full-width letters, ligatures and Arabic
             presentation forms for the usual letters.
         apostrophe_as_letter: Whether an apostrophe between letters is a letter, as in Guarani's "ñe'ẽ" or Ukrainian
-            "м'яч": words stay whole, and its spellings (' ’ ‘ ` ´ ʼ ʻ ꞌ ′) become one, which decoding writes as `'`.
+            "м'яч": words stay whole, and all its spellings (quotation marks, accents, primes, U+02BB, U+02BC, U+A78C)
+            become one, which decoding writes as `'`.
 
     Raises:
         ValueError: `kind` or `normalization` is unknown, or `vocab_size` too small or too large.

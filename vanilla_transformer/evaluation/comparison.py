@@ -1,12 +1,13 @@
 """Where systems differ: on which sentences, at which lengths, on which words."""
 
-import re
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..data.scripts import LETTERS, is_unspaced
 from .metrics import METRICS
 from .scores import score_segments, score_translations
 
@@ -100,12 +101,12 @@ def scores_by_group(
 
 
 def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], list[str]]:
-    """Groups of about the same number of sentences, by how many words they have.
+    """Groups of about the same number of sentences, by how many words they have, or letters in scripts without spaces.
 
     Returns:
         The label of each sentence, and the labels from short to long.
     """
-    lengths = [len(source.split()) for source in sources]
+    lengths = [len(LETTERS.findall(source) if is_unspaced(source) else source.split()) for source in sources]
     ordered = sorted(lengths)
     edges = sorted({ordered[len(ordered) * i // groups] for i in range(groups)})
     ends = [edge - 1 for edge in edges[1:]] + [ordered[-1]]
@@ -133,4 +134,4 @@ def frequency_groups(sources: Sequence[str], training_text: Iterable[str]) -> tu
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
+    return LETTERS.findall(unicodedata.normalize("NFC", text.casefold()))
