@@ -25,6 +25,7 @@ from vanilla_transformer.data.encoding import PairLimits, encode_pairs
 from vanilla_transformer.data.mixture import CorpusSettings, open_mixture
 from vanilla_transformer.data.prepared import load_prepared
 from vanilla_transformer.data.preparing import prepare
+from vanilla_transformer.data.terms import TERM_MARKERS, TermAnnotation, learn_lexicon
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
 
 
@@ -176,6 +177,28 @@ def test_the_sentences_before_get_the_same_form(tokenizer):
     assert texts == [row[0].upper() for row in rows]
     assert contexts == [tuple(map(str.upper, row[2])) for row in rows]
     assert {pair["input_ids"][0] for pair in found} == {tokenizer.get_added_vocab()["<bt>"]}
+
+
+def test_soft_terms_are_in_the_sentence_alone():
+    rows = [
+        ("a dog", "ein Hund", ()),
+        ("the cat", "die Katze", ("a dog",)),
+        ("a dog", "ein Hund", ("the cat", "a dog")),
+    ]
+    lexicon = learn_lexicon([row[:2] for row in rows] * 9)
+    texts = [text for row in rows for text in row[:2]]
+    tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=270), tags=["<bt>", *TERM_MARKERS, SEPARATOR])
+    set_context(tokenizer, ContextSettings(2, 90))
+    sources, targets, _ = encode_pairs(tokenizer, [(*row, "<bt>") for row in rows])
+    pairs = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
+    for (source, _, context), old, new in zip(
+        rows, sources, TermAnnotation(tokenizer, lexicon, 1.0)(pairs, (1,)), strict=True
+    ):
+        front = len(old) - len(tokenizer(source).input_ids)
+        assert list(new["input_ids"][:front]) == old[:front].tolist()
+        src, _, done, separator = (tokenizer.get_added_vocab()[each] for each in (*TERM_MARKERS, SEPARATOR))
+        assert {src, done} <= set(new["input_ids"][front:])
+        assert list(new["input_ids"]).count(separator) == len(context)
 
 
 def test_the_tokenizer_says_what_its_model_reads(tokenizer, tmp_path):

@@ -96,7 +96,7 @@ class Before:
     def begin(self, context: Iterable[str] = ()) -> None:
         """A document begins; or goes on behind this context."""
         self._last.clear()
-        self._last.extend(context)
+        self._last.extend(text.strip() for text in context if text.strip())
 
     def of(self, text: str) -> Context:
         """The sentences before this one, which is the next. A blank one has none, and is never context."""
@@ -181,7 +181,8 @@ def sources_in_context(
         return sources
     [separator] = tag_ids(tokenizer, [SEPARATOR]).values()
     texts = list({text: None for context in contexts for text in context})
-    ids = dict(zip(texts, tokenizer(texts, add_special_tokens=False).input_ids if texts else (), strict=True))
+    stripped = [text.strip() for text in texts]
+    ids = dict(zip(texts, tokenizer(stripped, add_special_tokens=False).input_ids if texts else (), strict=True))
     longest = min(each for each in (settings.max_source_length, positions) if each is not None)
     tags, found = {*target_languages(tokenizer).values()}, []
     for context, source in zip(contexts, sources, strict=True):
@@ -200,17 +201,11 @@ def ids_in_context(
     return sources_in_context(tokenizer, tokenizer(list(texts)).input_ids, contexts)
 
 
-def length_of_front(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> int:
-    """How many of a source's ids are of its context, the last separator included; 0 if it has none."""
-    places = np.flatnonzero(np.asarray(ids) == _separator(tokenizer))
-    return int(places[-1]) + 1 if len(places) else 0
-
-
 def texts_in_context(
     tokenizer: "PreTrainedTokenizerBase", rows: Sequence[Sequence[int]]
 ) -> tuple[list[str], list[Context]]:
     """What the ids of sources say: the text of each, and the sentences before it. Tags say nothing."""
-    separator, parts, counts = _separator(tokenizer), [], []
+    separator, parts, counts = tokenizer.get_added_vocab().get(SEPARATOR, -1), [], []  # -1 is no id
     for ids in map(np.asarray, rows):
         of_row = [part.tolist() for part in np.split(ids, np.flatnonzero(ids == separator) + 1)]
         parts += of_row
@@ -219,8 +214,3 @@ def texts_in_context(
     texts = iter(decode(parts, skip_special_tokens=True))
     found = [[next(texts) for _ in range(count)] for count in counts]
     return [each[-1] for each in found], [tuple(each[:-1]) for each in found]
-
-
-def _separator(tokenizer: "PreTrainedTokenizerBase") -> int:
-    """The separator's id; of a tokenizer that has none a number that is no id."""
-    return tokenizer.get_added_vocab().get(SEPARATOR, -1)

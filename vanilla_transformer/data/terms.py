@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import text_lines
-from .context import length_of_front, texts_in_context
+from .context import SEPARATOR, texts_in_context
 from .encoding import encode_pairs
 from .scripts import WORD, is_unspaced
 from .tokenizer import SPECIAL_TOKENS
@@ -255,6 +255,7 @@ class TermAnnotation:
         self.tokenizer, self.lexicon, self.share = tokenizer, lexicon, share
         self.limits = (max_source_length, max_target_length)
         self._tags = {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
+        self._separator = tokenizer.get_added_vocab().get(SEPARATOR)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -284,8 +285,10 @@ class TermAnnotation:
         _, targets, _ = encode_pairs(self.tokenizer, [each for _, each in annotated.values()])
         for i, source, target in zip(annotated, sources, targets, strict=True):
             before = list(map(int, pairs[i]["input_ids"]))
-            front = before[: length_of_front(self.tokenizer, before)] or takewhile(self._tags.__contains__, before)
-            pair = {"input_ids": [*front, *source], "labels": target.tolist()}
+            tags = takewhile(self._tags.__contains__, before)
+            if self._separator in before:  # with the context, which tags stand in front of
+                tags = before[: len(before) - before[::-1].index(self._separator)]
+            pair = {"input_ids": [*tags, *source], "labels": target.tolist()}
             if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
                 found[i] = pair
         return found

@@ -247,7 +247,7 @@ class Recipe:
         for each in self.data.mixture:
             if each.tag in self.term_markers:
                 raise ValueError(f"data.train: the tag {each.tag} marks terms (training.augmentation): choose another")
-            if each.tag == SEPARATOR and self.data.context_sentences:
+            if each.tag == SEPARATOR:
                 raise ValueError(f"data.train: the tag {each.tag} ends a sentence of context: choose another")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
