@@ -191,7 +191,7 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
         path = tmp_path / "expected.png"
         plot_attention_maps(weights[1].numpy(), queries, keys, path, heads=heads, title=title)
         chosen = ("decoder on the source", 2, head)
-        for found in (shown.picture(pair, *chosen), client.predict(*chosen, api_name="/attention")):
+        for found in (shown.picture((*pair, None), *chosen), client.predict(*chosen, api_name="/attention")):
             assert png(found) == path.read_bytes()
     assert shown.picture(None, "encoder", 1, "all") == ""
     for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
@@ -202,8 +202,8 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
 def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
     shown = demo.Demo(random_translator)
     pair = (TEXT, "<b>Der Hund</b> & das Ding.")
-    assert (shown.confidence(pair, False), shown.confidence(None, True)) == ("", "")
-    html = shown.confidence(pair, True)
+    assert (shown.confidence((*pair, None), False), shown.confidence(None, True)) == ("", "")
+    html = shown.confidence((*pair, None), True)
     assert html.startswith('<p class="words" dir="auto">')
     assert "not calibrated" in html
     sentence = html[: html.index("</p>")]
@@ -222,8 +222,8 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     model = shutil.copytree(random_translator, tmp_path / "model")
     calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
     (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
-    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence(pair, True)
-    assert "The model has not learned: <b>日本</b>" in shown.confidence(("日本", "a"), True)
+    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence((*pair, None), True)
+    assert "The model has not learned: <b>日本</b>" in shown.confidence(("日本", "a", None), True)
     asked(client)
     assert "not calibrated" in client.predict(True, api_name="/confidence")
 

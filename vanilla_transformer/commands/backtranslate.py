@@ -112,8 +112,7 @@ def _languages(models: list[Path], source: str | None, target: str | None) -> tu
     given = Languages(source, target)
     for path in models:
         given = model_languages(path, given)
-    for name in ("source", "target"):
-        code = getattr(given, name)
+    for name, code in (("source", given.source), ("target", given.target)):
         if code is None:
             raise UsageError(f"{models[0]} has no recipe that says its languages: give --{name}-language.")
         if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
