@@ -36,8 +36,8 @@ def run(make_trainer, tmp_path):
 
 def arguments(save_total_limit, *, save_steps=10, average_last=0, max_steps=1000):
     return SimpleNamespace(
-        save_strategy="steps", max_minutes=None, save_steps=save_steps, save_total_limit=save_total_limit, average_last=average_last,
-        max_steps=max_steps, early_stopping_patience=None,
+        save_strategy="steps", save_steps=save_steps, save_total_limit=save_total_limit, average_last=average_last,
+        max_steps=max_steps, max_minutes=None, early_stopping_patience=None,
     )  # fmt: skip
 
 

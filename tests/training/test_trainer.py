@@ -359,14 +359,14 @@ def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer,
     # Of each evaluation: validation, old, older. The third is too low on one, the fourth on the other.
     found = iter([(5, 40, 20), (6, 30, 10), (9, 29.5, 20), (8, 40, 7), (1, 40, 20)])
 
-    def bleu(model, dataset, options):
+    def scores(model, dataset, options):
         nonlocal now
         if dataset is validation:
             now = dict(zip((None, "old", "older"), next(found), strict=True))
-        return now[None if dataset is validation else dataset]
+        return {"bleu": now[None if dataset is validation else dataset]}
 
     now = {}
-    monkeypatch.setattr(trainer, "_bleu", bleu)
+    monkeypatch.setattr(trainer, "_scores", scores)
     trainer.train()
     assert logged(trainer, "eval_floored_bleu") == [5, 6, -0.5, -3]  # and it has waited long enough
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
