@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name in ("system", "hub", "serving", "scripts"):
             item.add_marker("system")
-    first = ("test_readme.py", "test_sharing.py", "test_processes.py", "test_translate.py")
+    first = ("test_documents.py", "test_sharing.py", "test_processes.py", "test_translate.py")
     items.sort(key=lambda item: ((*first, item.path.name).index(item.path.name), item.path.parent.name != "system"))
 
 

@@ -175,7 +175,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice(
             "tokenizer.apostrophe_as_letter",
             facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
-            f"{facts.apostrophes[1]:.1%} of the target's words have one between letters, "
+            f"{facts.apostrophes[1]:.1%} of the target's words have an apostrophe between letters, "
             f"and {facts.apostrophes[0]:.1%} of the source's",
         ),
         Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
