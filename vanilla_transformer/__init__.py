@@ -27,6 +27,7 @@ _HOMES = {
     "evaluation.scores": ("Comparison", "Score", "compare_systems", "score_segments", "score_translations"),
     "export.ctranslate2": ("to_ctranslate2",),
     "export.onnx": ("to_onnx",),
+    "export.web": ("to_web",),
     "translation": (
         "ExportedModel",
         "Glossary",

@@ -14,6 +14,7 @@ from .evaluation.scores import score_segments as score_segments
 from .evaluation.scores import score_translations as score_translations
 from .export.ctranslate2 import to_ctranslate2 as to_ctranslate2
 from .export.onnx import to_onnx as to_onnx
+from .export.web import to_web as to_web
 from .model.classification_vanilla_transformer import (
     VanillaTransformerForSequenceClassification as VanillaTransformerForSequenceClassification,
 )

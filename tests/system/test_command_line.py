@@ -109,9 +109,18 @@ def test_a_plot_or_an_export_of_no_known_kind(run, tmp_path):
         (["plot", "curves", run, "--layer", "1"], 2, "--layer is for attention"),
         (["plot", "positions", run], 2, "of no model"),
         (["plot", "dance"], 2, "Nothing to draw is called 'dance'"),
-        (["export", "x", "--quantization", "int7"], 2, "There is no quantization 'int7': choose float32, float16,"),
-        (["export", "x", "--to", "dance"], 2, "There is no engine 'dance' to export to: choose ctranslate2 or onnx"),
-        (["export", "x", "--to", "onnx", "--quantization", "int8"], 2, "is for CTranslate2: ONNX gets float32"),
+        (
+            ["export", "x", "--quantization", "int7"],
+            2,
+            "no quantization 'int7' for ctranslate2: choose float32, float16,",
+        ),
+        (
+            ["export", "x", "--to", "dance"],
+            2,
+            "There is no engine 'dance' to export to: choose ctranslate2, onnx or web",
+        ),
+        (["export", "x", "--to", "onnx", "--quantization", "int16"], 2, "'int16' for onnx: choose float32, int8."),
+        (["export", "x", "--to", "onnx", "--runtime", "x.tgz"], 2, "--runtime is for --to web."),
     ):
         assert message in refused(*words, "--output", tmp_path / "picture.png", status=status)
     assert list(tmp_path.iterdir()) == []

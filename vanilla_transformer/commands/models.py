@@ -85,35 +85,59 @@ def convert(model: str, *, output: Path) -> None:
     logger.info("Saved the model and its tokenizer in %s.", output)
 
 
-def export(model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None) -> None:
-    """Writes a model and its tokenizer for another engine, which translates without torch: CTranslate2, or ONNX.
+def export(
+    model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None, runtime: Path | None = None
+) -> None:
+    """Writes a model and its tokenizer for what translates without torch: CTranslate2, ONNX or a browser.
 
-    `translate --backend ctranslate2` takes what is written.
+    `translate --backend ctranslate2` takes what is written for it. What is written for a browser is a page, for any
+    static server.
 
     Args:
         model: A run folder or a model's folder.
         output: Folder to save it in; it must not exist yet.
-        to: The engine: ctranslate2 or onnx.
-        quantization: How CTranslate2 stores weights: float32, float16, bfloat16, int16, int8, int8_float32,
-            int8_float16 or int8_bfloat16. By default float32.
+        to: The engine: ctranslate2, onnx or web.
+        quantization: How weights are stored, by default float32. ONNX and the page have float32 and int8; CTranslate2
+            has float32, float16, bfloat16, int16, int8, int8_float32, int8_float16 and int8_bfloat16.
+        runtime: With --to web, the npm package of onnxruntime-web, packed or unpacked. By default npm fetches it.
     """
-    if to not in ("ctranslate2", "onnx"):
-        raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2 or onnx.")
+    if to not in ("ctranslate2", "onnx", "web"):
+        raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2, onnx or web.")
+    if runtime is not None and to != "web":
+        raise UsageError("--runtime is for --to web.")
     from ..data.known_words import KNOWN_WORDS
     from ..run.loading import find_model, load_model
 
-    if to == "onnx":
-        if quantization is not None:
-            raise UsageError("--quantization is for CTranslate2: ONNX gets float32.")
-        from ..export.onnx import to_onnx
-
-        to_onnx(*load_model(model), output)
-    else:
+    if to == "ctranslate2":
         from ..export.ctranslate2 import QUANTIZATIONS, to_ctranslate2
-
-        if quantization not in (None, *QUANTIZATIONS):
-            raise UsageError(f"There is no quantization {quantization!r}: choose {', '.join(QUANTIZATIONS)}.")
+    else:
+        from ..export.onnx import QUANTIZATIONS, to_onnx
+        from ..export.web import to_web
+    if quantization not in (None, *QUANTIZATIONS):
+        raise UsageError(f"There is no quantization {quantization!r} for {to}: choose {', '.join(QUANTIZATIONS)}.")
+    if to == "web":
+        introduction = _introduction(find_model(model) / "recipe.yaml")
+        to_web(*load_model(model), output, quantization=quantization, runtime=runtime, **introduction)
+        logger.info("Saved the page in %s. Show it with: python -m http.server --directory %s", output, output)
+        return
+    if to == "onnx":
+        to_onnx(*load_model(model), output, quantization=quantization)
+    else:
         to_ctranslate2(*load_model(model), output, quantization=quantization)
     if (words := find_model(model) / KNOWN_WORDS).is_file():
         shutil.copy(words, output)
     logger.info("Saved the model and its tokenizer in %s.", output)
+
+
+def _introduction(recipe: Path) -> dict:
+    """The languages and examples that a model's recipe names; nothing if there is none that can be read."""
+    from ..run.recipe import load_recipe
+
+    try:
+        found = load_recipe(recipe)
+    except (OSError, ValueError):
+        return {}
+    return {
+        "languages": (found.data.source_language, found.data.target_language),
+        "examples": found.evaluation.examples,
+    }

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -22,8 +23,8 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerForConditiona
 
 
 try:
-    import onnx  # noqa: F401  torch.onnx.export needs both, and misses them late
-    import onnxscript  # noqa: F401
+    import onnx
+    import onnxscript  # noqa: F401  torch.onnx.export needs it, and misses it late
 except ImportError as error:
     raise ImportError('The export to ONNX needs its packages: pip install "vanilla-transformer[onnx]"') from error
 
@@ -31,12 +32,19 @@ except ImportError as error:
 # The version of ONNX's operators that torch.onnx is written for; to others it would have to convert.
 OPSET = 18
 
+QUANTIZATIONS = ("float32", "int8")
+
 # Added to the score of what is hidden from attention. (With infinity a row with nothing else would be 0 / 0.)
 _HIDDEN = torch.finfo(torch.float32).min
 
 
 def to_onnx(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, output: Path
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    output: Path,
+    *,
+    quantization: str | None = None,
+    attentions: bool = False,
 ) -> None:
     """Writes a folder with `encoder.onnx`, `decoder.onnx`, and the model's configurations and tokenizer beside them.
 
@@ -49,15 +57,22 @@ def to_onnx(
       (batch, target, vocab_size) of what follows each token, and `present.L.key` and `present.L.value` (batch, heads,
       past + target, head_dim), the next step's past.
 
+    With `attentions` the graphs also return what each head looks at, in layers counted from 0: `encoder_attentions.L`
+    (batch, heads, source, source), `decoder_attentions.L` (batch, heads, target, past + target) and
+    `cross_attentions.L` (batch, heads, target, source).
+
     [`OnnxTranslator`] translates with such a folder: greedy search finds the same tokens as ours.
 
     Args:
         model: The model, in any floating-point type; it is left as it is.
         tokenizer: The model's tokenizer.
         output: The folder to make.
+        quantization: How matrices are stored, one of `QUANTIZATIONS`; None is float32. With int8 the files have a
+            quarter of the size. Engines compute in float32 all the same.
+        attentions: Whether the graphs return attention weights.
 
     Raises:
-        ValueError: The tokenizer has more tokens than the model.
+        ValueError: There is no such quantization, or the tokenizer has more tokens than the model.
         FileExistsError: `output` exists.
 
     Example:
@@ -65,6 +80,8 @@ def to_onnx(
         >>> OnnxTranslator("translator").translate(["The dog is old."])
         ['Der Hund ist alt.']
     """
+    if quantization not in (None, *QUANTIZATIONS):
+        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}.")
     if len(tokenizer) > model.config.vocab_size:
         raise ValueError(
             f"The model's vocab_size is {model.config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} tokens: "
@@ -75,12 +92,15 @@ def to_onnx(
     own.generation_config.max_length = wanted_max_length(own.generation_config)
     ids = torch.full((2, 3), own.config.decoder_start_token_id or 0)
     source = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    encoder, decoder = EncoderGraph(own).eval(), DecoderGraph(own).eval()
+    encoder, decoder = EncoderGraph(own, attentions).eval(), DecoderGraph(own, attentions).eval()
     with written_beside(output) as beside, torch.no_grad():
         _export(encoder, source, beside / "encoder.onnx")
-        encoded = encoder(**source)
+        encoded, *_ = encoder(**source)
         past = [tensor[:, :, :2] for tensor in encoded]  # any numbers will do
         _export(decoder, {**source, "encoder": encoded, "past": past}, beside / "decoder.onnx")
+        if quantization == "int8":
+            for name in ("encoder.onnx", "decoder.onnx"):
+                _store_in_int8(beside / name)
         own.config.to_json_file(beside / "config.json", use_diff=False)  # without the model's code
         own.generation_config.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
@@ -89,33 +109,44 @@ def to_onnx(
 class EncoderGraph(nn.Module):
     """From sources to the keys and values that the decoder's layers attend to."""
 
-    outputs = ("encoder",)
     lengths = {"input_ids": "source", "attention_mask": "source"}
 
-    def __init__(self, model: VanillaTransformerForConditionalGeneration):
+    def __init__(self, model: VanillaTransformerForConditionalGeneration, attentions: bool = False):
         super().__init__()
         self.encoder = model.model.encoder
-        self.attentions = nn.ModuleList(layer.encoder_attn for layer in model.model.decoder.layers)
-        self.decoder_layers = len(self.attentions)
+        self.encoder_attentions = nn.ModuleList(layer.encoder_attn for layer in model.model.decoder.layers)
+        self.watched = {"encoder_attentions": [layer.self_attn for layer in self.encoder.layers]} if attentions else {}
+        self.names = {"encoder": _keys_and_values("encoder", len(self.encoder_attentions))}
+        self.outputs = [*self.names["encoder"], *_numbered(self.watched)]
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[torch.Tensor]:
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[list[torch.Tensor], ...]:
         states, mask = self.encoder.embed(self.encoder.embed_tokens(input_ids)), _source_mask(attention_mask)
-        for layer in self.encoder.layers:
-            states = layer(states, mask)
+        with _weights_of(self.watched) as weights:
+            for layer in self.encoder.layers:
+                states = layer(states, mask)
         states = self.encoder.layer_norm(states)
-        return [tensor for attention in self.attentions for tensor in attention.keys_and_values(states)]
+        return [tensor for each in self.encoder_attentions for tensor in each.keys_and_values(states)], *weights
 
 
 class DecoderGraph(nn.Module):
     """From tokens, and the keys and values of those before, to the scores of what follows."""
 
-    outputs = ("logits", "present")
     lengths = {"input_ids": "target", "attention_mask": "source", "encoder": "source", "past": "past"}
 
-    def __init__(self, model: VanillaTransformerForConditionalGeneration):
+    def __init__(self, model: VanillaTransformerForConditionalGeneration, attentions: bool = False):
         super().__init__()
         self.decoder, self.lm_head = model.model.decoder, model.lm_head
-        self.decoder_layers = len(self.decoder.layers)
+        layers = self.decoder.layers
+        self.watched = (
+            {
+                "decoder_attentions": [layer.self_attn for layer in layers],
+                "cross_attentions": [layer.encoder_attn for layer in layers],
+            }
+            if attentions
+            else {}
+        )
+        self.names = {name: _keys_and_values(name, len(layers)) for name in ("encoder", "past", "present")}
+        self.outputs = ["logits", *self.names["present"], *_numbered(self.watched)]
 
     def forward(
         self,
@@ -123,9 +154,9 @@ class DecoderGraph(nn.Module):
         attention_mask: torch.Tensor,
         encoder: list[torch.Tensor],
         past: list[torch.Tensor],
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    ) -> tuple[torch.Tensor | list[torch.Tensor], ...]:
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        for number in range(self.decoder_layers):
+        for number in range(len(self.decoder.layers)):
             key_and_value = slice(2 * number, 2 * number + 2)
             cache.cross_attention_cache.update(*encoder[key_and_value], number)
             cache.self_attention_cache.update(*past[key_and_value], number)
@@ -135,10 +166,25 @@ class DecoderGraph(nn.Module):
         places = torch.arange(before + input_ids.shape[1])
         future = torch.where(places > places[before:, None], _HIDDEN, 0.0)  # (target, past + target)
         mask = _source_mask(attention_mask)
-        for layer in self.decoder.layers:
-            states = layer(states, future[None, None], states, mask, past_key_values=cache)
+        with _weights_of(self.watched) as weights:
+            for layer in self.decoder.layers:
+                states = layer(states, future[None, None], states, mask, past_key_values=cache)
         present = [tensor for layer in cache.self_attention_cache.layers for tensor in (layer.keys, layer.values)]
-        return self.lm_head(self.decoder.layer_norm(states)), present
+        return self.lm_head(self.decoder.layer_norm(states)), present, *weights
+
+
+@contextmanager
+def _weights_of(watched: dict[str, list[nn.Module]]) -> Iterator[list[list[torch.Tensor]]]:
+    """For each kind of attention the weights that its layers compute in the meantime, (batch, heads, queries, keys)."""
+    found, hooks = [[] for _ in watched], []
+    for layers, weights in zip(watched.values(), found, strict=True):
+        for layer in layers:
+            hooks.append(layer.register_forward_hook(lambda _, __, output, to=weights: to.append(output[1])))
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _source_mask(mask: torch.Tensor) -> torch.Tensor:
@@ -161,8 +207,8 @@ def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> Non
             graph,
             kwargs=inputs,
             f=path,
-            input_names=[each for name in inputs for each in _names(name, graph.decoder_layers)],
-            output_names=[each for name in graph.outputs for each in _names(name, graph.decoder_layers)],
+            input_names=[each for name in inputs for each in graph.names.get(name, [name])],
+            output_names=graph.outputs,
             dynamic_shapes=shapes,
             opset_version=OPSET,
             dynamo=True,
@@ -171,11 +217,50 @@ def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> Non
         )
 
 
-def _names(name: str, layers: int) -> list[str]:
-    """The names of a tensor in a graph; of keys and values, one each for every layer of the decoder."""
-    if name not in ("encoder", "past", "present"):
-        return [name]
+def _keys_and_values(name: str, layers: int) -> list[str]:
+    """The names of the keys and values of a decoder's layers."""
     return [f"{name}.{number}.{part}" for number in range(layers) for part in ("key", "value")]
+
+
+def _numbered(watched: dict[str, list[nn.Module]]) -> list[str]:
+    return [f"{name}.{number}" for name, layers in watched.items() for number in range(len(layers))]
+
+
+def _store_in_int8(path: Path) -> None:
+    """Rewrites a graph with int8 matrices W8 and float32 scales s in place of each matrix W = s * W8, rounded.
+
+    There is one scale for each row, or for each column, whichever comes nearer to the matrix. The products that make
+    W again depend on no input: onnxruntime computes them once, when it loads the graph.
+    """
+    model = onnx.load(path)
+    graph, first = model.graph, []
+    for matrix in [each for each in graph.initializer if len(each.dims) == 2]:
+        values = onnx.numpy_helper.to_array(matrix)
+        if values.dtype != np.float32:
+            continue
+        rounded, scales = min((_rounded(values, axis) for axis in (0, 1)), key=lambda each: _error(values, *each))
+        name = matrix.name
+        graph.initializer.remove(matrix)
+        graph.initializer.append(onnx.numpy_helper.from_array(rounded, f"{name}.int8"))
+        graph.initializer.append(onnx.numpy_helper.from_array(scales, f"{name}.scales"))
+        first += [
+            onnx.helper.make_node("Cast", [f"{name}.int8"], [f"{name}.float"], to=onnx.TensorProto.FLOAT),
+            onnx.helper.make_node("Mul", [f"{name}.float", f"{name}.scales"], [name]),
+        ]
+    nodes = [*first, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.save(model, path)
+
+
+def _rounded(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """int8 numbers from -127 to 127, and the scales, one for all values along an axis."""
+    scales = np.maximum(np.abs(values).max(axis=axis, keepdims=True) / 127, np.finfo(np.float32).tiny)
+    return np.round(values / scales).astype(np.int8), scales.astype(np.float32)
+
+
+def _error(values: np.ndarray, rounded: np.ndarray, scales: np.ndarray) -> float:
+    return float(np.square(values - rounded * scales).sum())
 
 
 @contextmanager

@@ -83,15 +83,15 @@ class OnnxTranslator:
         start = self.generation_config.decoder_start_token_id
         mask = np.array([[1] * len(each) + [0] * (longest - len(each)) for each in sources], np.int64)
         ids = np.array([[*each, *[start] * (longest - len(each))] for each in sources], np.int64)
-        names = [each.name for each in self.encoder.get_outputs()]
-        step = dict(zip(names, self.encoder.run(None, {"input_ids": ids, "attention_mask": mask}), strict=True))
+        names, presents = self._names(self.encoder, "encoder."), self._names(self.decoder, "present.")
+        step = dict(zip(names, self.encoder.run(names, {"input_ids": ids, "attention_mask": mask}), strict=True))
         step |= {name.replace("encoder", "past"): values[:, :, :0] for name, values in step.items()}
         step |= {"input_ids": np.array([[start, *prefix]] * len(sources)), "attention_mask": mask}
-        past = [each.name.replace("present", "past") for each in self.decoder.get_outputs()[1:]]
+        past = [name.replace("present", "past") for name in presents]
         found, limits = [[*prefix] for _ in sources], [decoding.longest(len(each), len(prefix)) for each in sources]
         open_rows = np.arange(len(sources))
         while len(open_rows):
-            logits, *present = self.decoder.run(None, step)
+            logits, *present = self.decoder.run(["logits", *presents], step)
             logits[:, :, self.bad] = -np.inf
             tokens = logits[:, -1].argmax(axis=1)
             for row, token in zip(open_rows, tokens.tolist(), strict=True):
@@ -101,6 +101,11 @@ class OnnxTranslator:
             if not stay.all():  # those that have ended leave the batch
                 step, open_rows = {name: values[stay] for name, values in step.items()}, open_rows[stay]
         return found
+
+    @staticmethod
+    def _names(graph, kind: str) -> list[str]:
+        """Of what a graph returns; attention weights, which it may return too, nobody here asks for."""
+        return [each.name for each in graph.get_outputs() if each.name.startswith(kind)]
 
 
 class OnnxEngine:
