@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share the cores better than their threads do
 
+# Debian's is named first: it is the smallest.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
@@ -32,11 +35,12 @@ def pytest_collection_finish():
 
 
 def pytest_sessionfinish(session):
-    """In continuous integration a skipped test fails the run, unless the data or the browser it needs is not there."""
+    """In continuous integration a skipped test fails the run, unless the data or the program it needs is not there."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter is not None:
         reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", [])]
-        may_be = ["there is no browser"] if SHARED.is_dir() else ["there is no browser", "../shared"]
+        may_be = ["there is no browser", "there is no node", "onnxruntime-web"]
+        may_be += [] if SHARED.is_dir() else ["../shared"]
         if not all(any(lacking in reason for lacking in may_be) for reason in reasons):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -47,3 +51,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the data folder ../shared/data is not there")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"there is no browser, none of {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -31,8 +31,6 @@ from ..warm_python import CLI, PACKAGE
 TEXT = "The old dog is looking for his red ball."
 BEAM, SAMPLING = "beam search", "sampling"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-# Debian's is named first: it is the smallest.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -263,19 +261,6 @@ def test_without_gradio(demo, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(ImportError, match=r"vanilla-transformer\[demo\]"):
         importlib.reload(demo)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"there is no browser, none of {', '.join(BROWSERS)}")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def test_in_a_browser(url, browser):

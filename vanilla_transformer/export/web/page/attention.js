@@ -50,10 +50,9 @@ function paint(canvas, tensor, head) {
 }
 
 /** One head as a table: a row for each query, with the share of attention, in per cent, that each key gets. */
-export function drawMap(place, { layers, queries, keys }, { layer, head }, kind) {
+export function drawMap(place, caption, { layers, queries, keys }, { layer, head }, kind) {
   const weights = weightsOf(layers[layer], head);
-  place.querySelector("caption").textContent =
-    `Attention of the ${kind}, layer ${layer + 1}, head ${head + 1}: each row says where it looks, in per cent`;
+  caption.textContent = `${kind}, layer ${layer + 1}, head ${head + 1}: each row says where it looks, in per cent`;
   const names = keys.map((key) => make("th", { scope: "col" }, make("span", { textContent: key })));
   place.querySelector("thead").replaceChildren(make("tr", {}, make("td"), ...names));
   const rows = queries.map((query, row) => {

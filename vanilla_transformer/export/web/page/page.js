@@ -105,11 +105,13 @@ function draw() {
   const attention = state.attentions[kind.value];
   if (state.layer < 0 || state.layer >= attention.layers.length) state.layer = attention.layers.length - 1;
   state.head = Math.min(state.head, attention.layers[state.layer].dims[1] - 1);
+  const name = `Attention of the ${kind.parentNode.textContent.trim()}`;
+  const show = () => drawMap(element("map"), element("caption"), attention, state, name);
   drawHeads(element("heads"), attention, state, (layer, head) => {
     [state.layer, state.head] = [layer, head];
-    drawMap(element("map"), attention, state, kind.parentNode.textContent.trim());
+    show();
   });
-  drawMap(element("map"), attention, state, kind.parentNode.textContent.trim());
+  show();
 }
 
 function listen() {
