@@ -37,7 +37,11 @@ def use_memory_well() -> bool:
 
 
 def prepare_for_training(device: str = "auto") -> str:
-    """Changes settings of this process that make training faster; says in a sentence what was done."""
+    """Changes settings of this process that make training faster, or smaller; says in a sentence what was done."""
+    # oneDNN keeps the code and the room of its last 1,024 products of different shapes, and nearly every batch has
+    # shapes of its own: of Multi30k's they take more than a gigabyte. 64 are enough for one update, which is where
+    # shapes come again. It reads this at the first product.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     done = ["keeps the memory that it frees, to use it again"] * use_memory_well()
     done += ["lets oneDNN multiply matrices, which is as exact here"] * use_fast_products(device)
     return f"For speed this process {' and '.join(done)}; --plain-process leaves that out." if done else ""
