@@ -1,0 +1,164 @@
+"""Packages that a module imports and this process never uses, imported when they are first used, if they ever are.
+
+transformers imports for its model classes what compiles, distributes and quantises models and detects objects in
+images: as much again as all that translating needs. Python 3.15 has lazy imports of its own (PEP 810).
+"""
+
+import gc
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+# What translating does not use. Checked on torch 2.13 and transformers 5.23; with others more may be imported.
+_OF_NO_USE = (
+    "scipy",
+    "torch._dynamo",
+    "torch.distributed._composable",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "transformers.models",
+)
+
+
+def import_models() -> None:
+    """Imports what loads models and translates with them, in half the time."""
+    collects = gc.isenabled()
+    gc.disable()  # nothing of a module can be freed, and looking for it takes an eighth of the time
+    try:
+        with lazy_imports(*_OF_NO_USE):
+            from .. import translation  # noqa: F401
+            from ..run import loading  # noqa: F401
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def lazy_imports(*packages: str) -> Iterator[None]:
+    """Within it, what is imported of these packages, unless they are loaded already, is imported when it is used.
+
+    To use is all but to import, to store, to annotate with, to ask whether something is an instance of it, and, until
+    the block ends, to call. After the block the packages are imported as ever.
+
+    Args:
+        packages: Names of modules. They stand for all modules below them too.
+    """
+    finder = _Finder({name for name in packages if name not in sys.modules})
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.calls_wait = False
+        sys.meta_path.remove(finder)
+        for package in list(finder.packages):
+            finder.give_up(package)
+
+
+class _Finder:
+    """Finds an empty module for each of some packages."""
+
+    def __init__(self, packages: set[str]):
+        self.packages, self.calls_wait = packages, True
+
+    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if self._package_of(fullname) else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _LazyModule(spec.name, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to execute."""
+
+    def imported(self, name: str) -> ModuleType:
+        """The module itself."""
+        if package := self._package_of(name):
+            self.give_up(package)
+        return import_module(name)
+
+    def give_up(self, package: str) -> None:
+        """From now on its modules are what they are."""
+        self.packages.discard(package)
+        for name in [name for name, module in sys.modules.items() if type(module) is _LazyModule]:
+            if f"{name}.".startswith(f"{package}."):
+                module, (parent, _, child) = sys.modules.pop(name), name.rpartition(".")
+                if vars(sys.modules.get(parent, self)).get(child) is module:
+                    delattr(sys.modules[parent], child)
+
+    def _package_of(self, name: str) -> str | None:
+        return next((package for package in self.packages if f"{name}.".startswith(f"{package}.")), None)
+
+
+class _LazyModule(ModuleType):
+    """A module that has any name that it is asked for."""
+
+    def __init__(self, name: str, finder: _Finder):
+        super().__init__(name)
+        self.__path__, self._finder = [], finder
+
+    def __getattr__(self, name: str) -> "_Lazy":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module, finder = self.__name__, self._finder
+        return _Lazy(finder, lambda: getattr(finder.imported(module), name), module)
+
+
+class _Lazy:
+    """Stands for what `make` returns, which is called when it is needed.
+
+    Args:
+        finder: What may end the laziness.
+        make: Called once.
+        module: The module where it is, if it is a module's.
+    """
+
+    def __init__(self, finder: _Finder, make: Callable[[], typing.Any], module: str | None = None):
+        vars(self).update(_finder=finder, _make=make, _module=module)
+
+    def _it(self) -> typing.Any:
+        if "_made" not in vars(self):
+            vars(self)["_made"] = self._make()
+        return self._made
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self._it(), name)
+
+    def __setattr__(self, name: str, value: typing.Any) -> None:
+        setattr(self._it(), name, value)
+
+    def __call__(self, *args, **kwargs) -> typing.Any:
+        if self._finder.calls_wait:
+            return _Lazy(self._finder, lambda: self._it()(*args, **kwargs))
+        return self._it()(*args, **kwargs)
+
+    def __get__(self, instance, owner=None) -> typing.Any:
+        """As a function's, which this may be: one that is decorated by what is lazy."""
+        if instance is None:
+            return self
+        bind = getattr(type(self._it()), "__get__", None)
+        return self._it() if bind is None else bind(self._it(), instance, owner)
+
+    def __instancecheck__(self, instance) -> bool:
+        """There is no instance of a class whose module nobody has imported."""
+        return self._is_imported() and isinstance(instance, self._it())
+
+    def __subclasscheck__(self, kind) -> bool:
+        return self._is_imported() and issubclass(kind, self._it())
+
+    def _is_imported(self) -> bool:
+        return self._module is None or type(sys.modules.get(self._module, self)) not in (_LazyModule, _Lazy)
+
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        return (self._it(),)
+
+    def __or__(self, other) -> typing.Any:
+        return typing.Union[self, other]  # noqa: UP007
+
+    def __ror__(self, other) -> typing.Any:
+        return typing.Union[other, self]  # noqa: UP007
