@@ -17,10 +17,10 @@ from .warm_python import LIBRARIES, WarmPython
 
 
 ROOT = Path(vanilla_transformer.__file__).parent
-# What the package can use, and transformers' own model classes do not.
+# What the package can use, or transformers imports for its model classes, and translating does not.
 HEAVY = {
     "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
-    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "sentencex", "sklearn", "tensorboard", "torchvision",
+    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy", "tensorboard", "torchvision",
 }  # fmt: skip
 
 EXTRAS = [
@@ -107,7 +107,6 @@ def test_everything_is_imported_where_no_extra_is_installed():
 
 
 def test_translating_loads_only_what_translates(tmp_path):
-    """transformers itself imports accelerate, scipy and others for its model classes."""
     texts = ["A man sees the dog."]
     for part in (build_model(vocab_size=280), learn_tokenizer(texts, TokenizerSettings(vocab_size=265))):
         part.save_pretrained(tmp_path)
@@ -119,6 +118,7 @@ def test_translating_loads_only_what_translates(tmp_path):
     loaded = loaded.split()
     assert "transformers.modeling_utils" in loaded
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+    assert {"torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"}.isdisjoint(loaded)
     own = [name.removeprefix("vanilla_transformer.") for name in loaded if name.startswith("vanilla_transformer.")]
     rooms = ("training", "parsing", "sharing", "export", "plots")
     unused = (*rooms, "evaluation.scores", "data.phrasebook", "data.corpora", "translation.markup")

@@ -5,10 +5,11 @@ images: as much again as all that translating needs. Python 3.15 has lazy import
 """
 
 import gc
+import operator
 import sys
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -31,26 +32,33 @@ def import_models() -> None:
     collects = gc.isenabled()
     gc.disable()  # nothing of a module can be freed, and looking for it takes an eighth of the time
     try:
-        with lazy_imports(*_OF_NO_USE):
-            from .. import translation  # noqa: F401
-            from ..run import loading  # noqa: F401
+        with lazy_imports(*_OF_NO_USE, calls_wait=True):
+            import_module("..translation", __package__)
+            import_module("..run.loading", __package__)
         gc.freeze()
     finally:
         if collects:
             gc.enable()
 
 
+def while_loading() -> AbstractContextManager:
+    """Within it models are to be loaded: transformers asks then, too, whether there is what it would have to import."""
+    return lazy_imports(*_OF_NO_USE)
+
+
 @contextmanager
-def lazy_imports(*packages: str) -> Iterator[None]:
+def lazy_imports(*packages: str, calls_wait: bool = False) -> Iterator[None]:
     """Within it, what is imported of these packages, unless they are loaded already, is imported when it is used.
 
-    To use is all but to import, to store, to annotate with, to ask whether something is an instance of it, and, until
-    the block ends, to call. After the block the packages are imported as ever.
+    To use is all but to import, to store, to annotate with and to ask whether something is an instance of it. After the
+    block the packages are imported as ever.
 
     Args:
         packages: Names of modules. They stand for all modules below them too.
+        calls_wait: Within the block calls are no use either, but made when their results are used: modules call
+            decorators, and constructors of what they store, while they are imported.
     """
-    finder = _Finder({name for name in packages if name not in sys.modules})
+    finder = _Finder({name for name in packages if name not in sys.modules}, calls_wait)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -64,8 +72,8 @@ def lazy_imports(*packages: str) -> Iterator[None]:
 class _Finder:
     """Finds an empty module for each of some packages."""
 
-    def __init__(self, packages: set[str]):
-        self.packages, self.calls_wait = packages, True
+    def __init__(self, packages: set[str], calls_wait: bool):
+        self.packages, self.calls_wait = packages, calls_wait
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self, is_package=True) if self._package_of(fullname) else None
@@ -158,7 +166,7 @@ class _Lazy:
         return (self._it(),)
 
     def __or__(self, other) -> typing.Any:
-        return typing.Union[self, other]  # noqa: UP007
+        return operator.getitem(typing.Union, (self, other))
 
     def __ror__(self, other) -> typing.Any:
-        return typing.Union[other, self]  # noqa: UP007
+        return operator.getitem(typing.Union, (other, self))
