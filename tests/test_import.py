@@ -20,7 +20,8 @@ ROOT = Path(vanilla_transformer.__file__).parent
 # What the package can use, or transformers imports for its model classes, and translating does not.
 HEAVY = {
     "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
-    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy", "tensorboard", "torchvision",
+    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy", "tensorboard",
+    "torchvision",
 }  # fmt: skip
 
 EXTRAS = [

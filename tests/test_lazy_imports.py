@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import typing
 
 import pytest
 
@@ -16,18 +17,24 @@ class Kind:
 class Other:
     pass
 
+def nothing():
+    return []
+
 def marked(function):
     function.mark = True
     return function
 """
 USER = """
+from typing import Optional
+
 import heavy_package
 from heavy_package import inner
-from heavy_package.inner import Kind, Other, marked
+from heavy_package.inner import Kind, Other, marked, nothing
 
+NOTHING = nothing()
 STORED = {"kind": Kind, "made": Kind(3)}
 
-def is_one(thing, expected: Other | None = None) -> Kind | None:
+def is_one(thing, expected: Other | None = None, several: list[Other] = ()) -> Optional[Kind]:
     return isinstance(thing, Kind)
 
 class User:
@@ -57,6 +64,7 @@ def is_loaded() -> bool:
 
 def test_what_is_stored_and_asked_for_instances_is_not_imported(user):
     assert user.is_one(3) is False
+    assert user.STORED["kind"] != 3
     assert not is_loaded()
 
 
@@ -67,8 +75,12 @@ def test_use_imports_it(user):
     assert is_loaded()
     assert user.is_one(sys.modules["heavy_package.inner"].Kind())
     assert not user.is_one(7)
+    assert user.STORED["kind"] == sys.modules["heavy_package.inner"].Kind
     assert user.User().seven() == 7
     assert user.User.seven.mark
+    assert list(user.NOTHING) == []
+    assert not user.NOTHING
+    assert typing.get_type_hints(user.is_one)["expected"] == sys.modules["heavy_package.inner"].Other | None
 
 
 def test_a_class_can_descend_from_it(user):
@@ -89,4 +101,4 @@ def test_afterwards_imports_are_as_ever(tmp_path, monkeypatch):
     assert heavy_module.here == 1
     assert here.real == 1
     del sys.modules["heavy_module"]
-    assert not any(type(module).__name__ == "_LazyModule" for module in sys.modules.values())
+    assert not any(type(module).__module__ == lazy_imports.__module__ for module in sys.modules.values())

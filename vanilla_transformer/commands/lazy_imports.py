@@ -5,7 +5,6 @@ images: as much again as all that translating needs. Python 3.15 has lazy import
 """
 
 import gc
-import operator
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -24,6 +23,14 @@ _OF_NO_USE = (
     "torch.distributed.fsdp",
     "torch.distributed.tensor",
     "transformers.models",
+)
+
+# What annotations like list[...] of a class ask it for.
+_ASKED_BY_TYPING = (
+    "__parameters__",
+    "__typing_subst__",
+    "__typing_is_unpacked_typevartuple__",
+    "__typing_unpacked_tuple_args__",
 )
 
 
@@ -126,6 +133,11 @@ class _Lazy:
         module: The module where it is, if it is a module's.
     """
 
+    _finder: _Finder
+    _make: Callable[[], typing.Any]
+    _module: str | None
+    _made: typing.Any  # once it is needed
+
     def __init__(self, finder: _Finder, make: Callable[[], typing.Any], module: str | None = None):
         vars(self).update(_finder=finder, _make=make, _module=module)
 
@@ -135,6 +147,8 @@ class _Lazy:
         return self._made
 
     def __getattr__(self, name: str) -> typing.Any:
+        if name in _ASKED_BY_TYPING:
+            raise AttributeError(name)
         return getattr(self._it(), name)
 
     def __setattr__(self, name: str, value: typing.Any) -> None:
@@ -165,8 +179,30 @@ class _Lazy:
     def __mro_entries__(self, bases: tuple) -> tuple:
         return (self._it(),)
 
-    def __or__(self, other) -> typing.Any:
-        return operator.getitem(typing.Union, (self, other))
+    def __bool__(self) -> bool:
+        """While calls wait, what they will return counts as true, which most objects are."""
+        return (self._finder.calls_wait and "_made" not in vars(self)) or bool(self._it())
 
-    def __ror__(self, other) -> typing.Any:
-        return operator.getitem(typing.Union, (other, self))
+    def __eq__(self, other) -> bool:
+        """Nothing equals what nobody has imported."""
+        return self is other or (self._is_imported() and bool(self._it() == other))
+
+    __hash__ = object.__hash__  # `typing` asks for it while modules are imported
+
+    def __iter__(self) -> Iterator:
+        return iter(self._it())
+
+    def __len__(self) -> int:
+        return len(self._it())
+
+    def __contains__(self, item) -> bool:
+        return item in self._it()
+
+    def __getitem__(self, key) -> typing.Any:
+        return self._it()[key]
+
+    def __or__(self, other) -> "_Lazy":
+        return _Lazy(self._finder, lambda: self._it() | other)
+
+    def __ror__(self, other) -> "_Lazy":
+        return _Lazy(self._finder, lambda: other | self._it())
