@@ -90,6 +90,21 @@ def test_a_class_can_descend_from_it(user):
     assert user.is_one(heir)
 
 
+def test_what_imported_a_module_below_one_that_is_not_lazy_finds_it_there(tmp_path, monkeypatch):
+    (tmp_path / "half_heavy").mkdir()
+    (tmp_path / "half_heavy" / "__init__.py").write_text("")
+    (tmp_path / "half_heavy" / "inner.py").write_text("here = 1")
+    (tmp_path / "using.py").write_text("import half_heavy.inner\n\ndef get():\n    return half_heavy.inner.here\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with lazy_imports("half_heavy.inner"):
+        get = importlib.import_module("using").get
+    assert "half_heavy.inner" not in sys.modules
+    assert get() is sys.modules["half_heavy.inner"].here
+    assert not hasattr(sys.modules["half_heavy"].inner, "there")
+    for name in ("using", "half_heavy", "half_heavy.inner"):
+        del sys.modules[name]
+
+
 def test_afterwards_imports_are_as_ever(tmp_path, monkeypatch):
     (tmp_path / "heavy_module.py").write_text("here = 1")
     monkeypatch.syspath_prepend(tmp_path)

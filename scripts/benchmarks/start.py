@@ -4,7 +4,7 @@
 
 Each turn starts a new process for each of these, one after the other: `import torch, transformers`, the yardstick; that
 with `transformers.PreTrainedModel`, which whoever loads a model needs; the help; and `translate` with one line on
-standard input, until its translation is there and until the process has ended. The table has seconds, and the medians as
+standard input, until its translation is there and until the process has ended. The table has seconds, and medians as
 multiples of the yardstick's. Files come from the page cache.
 """
 

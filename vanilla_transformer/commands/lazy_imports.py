@@ -36,8 +36,10 @@ _ASKED_BY_TYPING = (
 
 def import_models() -> None:
     """Imports what loads models and translates with them, in half the time."""
+    if f"{__package__.partition('.')[0]}.run.loading" in sys.modules:
+        return  # what is no module may be garbage one day, and must not be frozen
     collects = gc.isenabled()
-    gc.disable()  # nothing of a module can be freed, and looking for it takes an eighth of the time
+    gc.disable()  # nothing of a module can be freed, and looking for it takes a third of the time
     try:
         with lazy_imports(*_OF_NO_USE, calls_wait=True):
             import_module("..translation", __package__)
@@ -83,7 +85,7 @@ class _Finder:
         self.packages, self.calls_wait = packages, calls_wait
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self, is_package=True) if self._package_of(fullname) else None
+        return ModuleSpec(fullname, self, is_package=True) if self.package_of(fullname) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _LazyModule(spec.name, self)
@@ -93,34 +95,35 @@ class _Finder:
 
     def imported(self, name: str) -> ModuleType:
         """The module itself."""
-        if package := self._package_of(name):
+        if package := self.package_of(name):
             self.give_up(package)
         return import_module(name)
 
     def give_up(self, package: str) -> None:
-        """From now on its modules are what they are."""
+        """From now on its modules are what they are; what has an empty one as an attribute finds the real one in it."""
         self.packages.discard(package)
         for name in [name for name, module in sys.modules.items() if type(module) is _LazyModule]:
             if f"{name}.".startswith(f"{package}."):
-                module, (parent, _, child) = sys.modules.pop(name), name.rpartition(".")
-                if vars(sys.modules.get(parent, self)).get(child) is module:
-                    delattr(sys.modules[parent], child)
+                del sys.modules[name]
 
-    def _package_of(self, name: str) -> str | None:
+    def package_of(self, name: str) -> str | None:
+        """The package, of those that are still lazy, to which a module belongs."""
         return next((package for package in self.packages if f"{name}.".startswith(f"{package}.")), None)
 
 
 class _LazyModule(ModuleType):
-    """A module that has any name that it is asked for."""
+    """A module that has any name that it is asked for, until its package is given up."""
 
     def __init__(self, name: str, finder: _Finder):
         super().__init__(name)
         self.__path__, self._finder = [], finder
 
-    def __getattr__(self, name: str) -> "_Lazy":
+    def __getattr__(self, name: str) -> typing.Any:
         if name.startswith("__"):
             raise AttributeError(name)
         module, finder = self.__name__, self._finder
+        if finder.package_of(module) is None:
+            return getattr(import_module(module), name)
         return _Lazy(finder, lambda: getattr(finder.imported(module), name), module)
 
 
