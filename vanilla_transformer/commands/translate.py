@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .lazy_imports import import_models, while_loading
 from .process import UsageError, check_backend, check_positive, use_memory_well
 
 
@@ -114,7 +115,6 @@ def translate(
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
     from ..files import replaced_file
-    from ..translation import load_glossary
 
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
@@ -133,6 +133,9 @@ def translate(
         remedy = "no --backend, no --sample, no --num-beams 1; or --terms soft, if the model was trained so."
         raise UsageError(f"--glossary needs a beam search by torch: {remedy}")
     check_positive(longest=longest)
+    import_models()
+    from ..translation import load_glossary
+
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     unknown = unknown and _of_text(unknown, markup, keep_numbers)
@@ -172,6 +175,7 @@ def score(
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         json: Write a JSON object per line instead.
     """
+    import_models()
     from ..files import text_lines
     from ..translation.lines import one_line
 
@@ -199,13 +203,15 @@ def scores_of_pairs(
     **options,
 ) -> tuple[list["PairScore"], "PreTrainedTokenizerBase"]:
     """The scores of pairs by one model or several, and their tokenizer; options are those of `score_pairs`."""
+    import_models()
     from tqdm import tqdm
 
     from ..run.loading import load_ensemble
     from ..translation import score_pairs
 
     use_memory_well()
-    loaded, tokenizer = load_ensemble(models, device)
+    with while_loading():
+        loaded, tokenizer = load_ensemble(models, device)
     with tqdm(total=len(pairs), unit="pair", desc=title, disable=not sys.stderr.isatty()) as bar:
         return score_pairs(loaded, tokenizer, pairs, on_progress=bar.update, **options), tokenizer
 
@@ -225,6 +231,7 @@ def translations_of(
 
     With `warn` it warns of words that the models cannot know. The options are those of `translate_lines`.
     """
+    import_models()
     from tqdm import tqdm
 
     from ..files import temporary_folder
@@ -250,7 +257,8 @@ def translations_of(
 
                 engines = [stack.enter_context(temporary_folder()) / "exported"]
                 to_ctranslate2(*load_model(models[0], "cpu"), engines[0])
-        loaded, tokenizer = load_engine(engines, backend, device, int8=int8, precision=precision)
+        with while_loading():
+            loaded, tokenizer = load_engine(engines, backend, device, int8=int8, precision=precision)
         bar = stack.enter_context(tqdm(unit="sentence", disable=not sys.stderr.isatty()))
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):

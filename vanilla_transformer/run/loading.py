@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, initialization
 
 from ..data.known_words import KNOWN_WORDS, load_known_words
 from ..data.tokenizer import load_tokenizer
@@ -73,7 +73,8 @@ def find_model(path: str | Path) -> Path:
 
 def load_weights(kind: type, path: str | Path, **options):
     """`kind.from_pretrained(path)`; ValueError if weights are missing, which transformers would make up."""
-    model, report = kind.from_pretrained(path, **options, output_loading_info=True)
+    with initialization.no_init_weights():  # all of them are read, or there is an error
+        model, report = kind.from_pretrained(path, **options, output_loading_info=True)
     if missing := sorted(report["missing_keys"]):
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")
