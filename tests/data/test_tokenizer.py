@@ -281,6 +281,24 @@ def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
         load_tokenizer(tmp_path / "other")
 
 
+def test_load_tokenizer_loads_what_auto_tokenizer_does(fresh, tmp_path):
+    fresh.save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    names = [settings["tokenizer_class"], "PreTrainedTokenizerFast", "TokenizersBackend", "Unknown", None]
+    for changed in (
+        *({"tokenizer_class": name} for name in names),
+        {"auto_map": {"AutoTokenizer": [None, "code.Kind"]}},
+    ):
+        file.write_text(json.dumps({**settings, **changed}), encoding="utf-8")
+        expected, found = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False), load_tokenizer(tmp_path)
+        assert type(found) is type(expected), changed
+        assert found.init_kwargs == expected.init_kwargs, changed
+    file.write_text(json.dumps({**settings, "tokenizer_class": "MarianTokenizer"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="cannot be read"):  # which wants other files
+        load_tokenizer(tmp_path)
+
+
 @pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("wordpiece", 516)])
 def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence(kind, smallest, capfd):
     with pytest.raises(ValueError, match=r"asked for 37,000 pieces, the text allows at most \d+; lower") as error:

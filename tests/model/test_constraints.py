@@ -10,7 +10,8 @@ import torch
 from vanilla_transformer import EnsembleForConditionalGeneration
 from vanilla_transformer.model.constraints_vanilla_transformer import LexicalConstraints, PhraseAutomaton, shared_out
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search
+from vanilla_transformer.model.search_vanilla_transformer import beam_search
+from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened, sums_of_one_pass
 from .test_search import all_translations

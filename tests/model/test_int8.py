@@ -14,7 +14,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     quantize_int8,
 )
-from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder
+from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import int8
 from vanilla_transformer.translation.int8 import Int8Linear
 

@@ -12,7 +12,8 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import StepwiseDecoder, beam_search, exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import beam_search, exact_top_k
+from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened, sums_of_one_pass, transformers_own
 
@@ -44,6 +45,7 @@ def test_the_best_values_are_those_of_a_full_sort(rows, columns, count):
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources, options):
     model, beams = tiny_model(**options), 3
+    assert model.has_plain_decoder()
     torch.manual_seed(1)
     tokens = torch.randint(3, 40, (5, beams, 40))  # longer than the room there is at first
     with torch.no_grad():
@@ -328,12 +330,13 @@ CHANGES = {
     "8 bits": in_8_bits,
     "an output layer of 8 bits": with_an_output_layer_in_8_bits,
 }
+CHANGED_AS_A_WHOLE = {"hooked as a whole", "a layer of another class", "a model of another class"}
 
 
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used):
-    """Our searches call the model, so that they find what transformers' find, whatever was done to it."""
+    """Our searches find what transformers' find, whatever was done to the model."""
     model = sharpened(tiny_model(tie_word_embeddings=False))
     for beams in (1, 3):
         options = {**sources, "num_beams": beams, "max_new_tokens": 8}
@@ -343,6 +346,7 @@ def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used):
         ours_used.clear()
         found = changed.generate(**options)
         assert ours_used
+        assert changed.has_plain_decoder() == (change not in CHANGED_AS_A_WHOLE)
         assert "8 bits" in change or not torch.equal(found, before)
         assert torch.equal(found, transformers_own(changed, **options))
 

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from vanilla_transformer import quantize_int8, translate
@@ -231,6 +232,13 @@ def test_weights_of_8_bits(run, sentences):
     assert found.splitlines() == translate(model, tokenizer, sentences)
 
 
+def test_bfloat16(run, sentences):
+    model, tokenizer = load_model(run)
+    found = output_of("translate", *sentences, "--model", run, "--precision", "bfloat16")
+    assert found.splitlines() == translate(model.to(torch.bfloat16), tokenizer, sentences)
+    assert "Translates in " in command("translate", *sentences, "--model", run, "--precision", "auto").stderr
+
+
 def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
     """Of a run, which is converted for the time being, and of an exported folder: in the same order and form."""
     exported = tmp_path / "exported"
@@ -315,6 +323,9 @@ def test_options_that_make_no_sense_together(tmp_path):
         ("--markup sgml", "There is no markup 'sgml': choose xml, html or placeholders"),
         ("--keep-numbers", "--keep-numbers needs --markup"),
         ("--quantize int7", "no quantization 'int7' to translate with: choose int8"),
+        ("--precision float16", "no precision 'float16' to translate in: choose auto, float32 or bfloat16"),
+        ("--precision auto --quantize int8", "--quantize int8 has a precision of its own"),
+        ("--precision bfloat16 --backend ctranslate2", "--precision is for --backend torch"),
     ):
         assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)
 

@@ -28,7 +28,13 @@ def use_memory_well() -> bool:
     """Lets glibc keep freed memory, and says whether it does (outside Linux it is not asked).
 
     By default large tensors go back to the system and are paged in at every step.
+
+    oneDNN and what torch has around it keep their last 1,024 products in bfloat16 each, with code and room of their
+    own, and nearly every batch has shapes that were not there before: with Multi30k's they take more than a gigabyte.
+    64 do for one batch, within which shapes come again.
     """
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # which are read at the first product
+        os.environ.setdefault(name, "64")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False

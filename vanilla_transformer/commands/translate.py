@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .lazy_imports import import_models, while_loading
 from .process import UsageError, check_backend, check_positive, use_memory_well
 
 
@@ -55,6 +56,7 @@ def translate(
     batch_tokens: int = 4096,
     backend: str = "torch",
     device: str = "auto",
+    precision: str = "float32",
     quantize: str | None = None,
     json: bool = False,
 ) -> None:
@@ -107,17 +109,18 @@ def translate(
             are hypotheses, of which the best by the model's own penalty are written; one in a thousand may differ from
             torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
+        precision: What torch multiplies in: float32; bfloat16, faster where the processor is made for it, with other
+            roundings; or auto, the one that a short trial finds faster, which is said on standard error.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
     from ..files import replaced_file
-    from ..translation import load_glossary
 
     search = search_options(num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, device)
+    _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, precision, device)
     if keep_numbers and not markup:
         raise UsageError("--keep-numbers needs --markup.")
     if markup not in (None, "xml", "html", "placeholders"):
@@ -130,15 +133,19 @@ def translate(
         remedy = "no --backend, no --sample, no --num-beams 1; or --terms soft, if the model was trained so."
         raise UsageError(f"--glossary needs a beam search by torch: {remedy}")
     check_positive(longest=longest)
+    import_models()
+    from ..translation import load_glossary
+
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     unknown = unknown and _of_text(unknown, markup, keep_numbers)
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
-            model, blocks, backend, int8=quantize is not None, warn=True, device=device, longest=longest, split=split,
-            prefix=prefix, align=attention, glossary=entries, terms=terms, calibration=calibration,
-            markup=markup, keep_numbers=keep_numbers, to=to, workers=workers, batch_tokens=batch_tokens, **search,
+            model, blocks, backend, int8=quantize is not None, precision=precision, warn=True, device=device,
+            longest=longest, split=split, prefix=prefix, align=attention, glossary=entries, terms=terms,
+            calibration=calibration, markup=markup, keep_numbers=keep_numbers, to=to, workers=workers,
+            batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
             file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
@@ -168,6 +175,7 @@ def score(
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         json: Write a JSON object per line instead.
     """
+    import_models()
     from ..files import text_lines
     from ..translation.lines import one_line
 
@@ -195,13 +203,15 @@ def scores_of_pairs(
     **options,
 ) -> tuple[list["PairScore"], "PreTrainedTokenizerBase"]:
     """The scores of pairs by one model or several, and their tokenizer; options are those of `score_pairs`."""
+    import_models()
     from tqdm import tqdm
 
     from ..run.loading import load_ensemble
     from ..translation import score_pairs
 
     use_memory_well()
-    loaded, tokenizer = load_ensemble(models, device)
+    with while_loading():
+        loaded, tokenizer = load_ensemble(models, device)
     with tqdm(total=len(pairs), unit="pair", desc=title, disable=not sys.stderr.isatty()) as bar:
         return score_pairs(loaded, tokenizer, pairs, on_progress=bar.update, **options), tokenizer
 
@@ -212,6 +222,7 @@ def translations_of(
     backend: str = "torch",
     *,
     int8: bool = False,
+    precision: str = "float32",
     warn: bool = False,
     device: str = "auto",
     **options,
@@ -220,6 +231,7 @@ def translations_of(
 
     With `warn` it warns of words that the models cannot know. The options are those of `translate_lines`.
     """
+    import_models()
     from tqdm import tqdm
 
     from ..files import temporary_folder
@@ -245,7 +257,8 @@ def translations_of(
 
                 engines = [stack.enter_context(temporary_folder()) / "exported"]
                 to_ctranslate2(*load_model(models[0], "cpu"), engines[0])
-        loaded, tokenizer = load_engine(engines, backend, device, int8=int8)
+        with while_loading():
+            loaded, tokenizer = load_engine(engines, backend, device, int8=int8, precision=precision)
         bar = stack.enter_context(tqdm(unit="sentence", disable=not sys.stderr.isatty()))
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
@@ -262,10 +275,14 @@ def translations_of(
 
 
 def _check_backend(
-    backend, models: list[Path], attention, confidence, markup, workers: int, seed, quantize, device: str
+    backend, models: list[Path], attention, confidence, markup, workers: int, seed, quantize, precision, device: str
 ) -> None:
     if quantize not in (None, "int8"):
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
+    if precision not in ("auto", "float32", "bfloat16"):
+        raise UsageError(f"There is no precision {precision!r} to translate in: choose auto, float32 or bfloat16.")
+    if precision != "float32" and quantize is not None:
+        raise UsageError("--quantize int8 has a precision of its own: leave out --precision.")
     check_backend(backend)
     if backend == "torch":
         if quantize is not None and device not in ("auto", "cpu"):
@@ -275,6 +292,8 @@ def _check_backend(
         raise UsageError("CTranslate2 has no ensembles: give --backend ctranslate2 one --model.")
     if quantize is not None:
         raise UsageError("--quantize is for --backend torch: for the other, `export --quantization int8`.")
+    if precision != "float32":
+        raise UsageError("--precision is for --backend torch: for the other, `export --quantization bfloat16`.")
     if attention:
         raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
     if confidence:

@@ -9,6 +9,7 @@ The blank in front makes a word the same piece at the start of a sentence as els
 What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder)` loads it without this package.
 """
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,9 @@ BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
 KINDS = ("bpe", "wordpiece")
 NORMAL_FORMS = ("nfc", "nfkc")
 LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
+
+# How transformers calls the class of what `learn_tokenizer` makes in the files that it writes; version 4 had the first.
+_OUR_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 # Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
 # this sign (OpenNMT's joiner, U+FFED) is none of the 256 characters that spell bytes, so no text can look like it.
@@ -239,7 +243,7 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
         raise ValueError(f"there is no tokenizer.json in {str(folder)!r}; {remedy}")
     # Ours has no code. Code of any other tokenizer is not run, and transformers does not ask whether to run it.
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = _class_of(Path(folder)).from_pretrained(folder, trust_remote_code=False)
     except TypeError as error:  # a special token that is no text
         raise ValueError(f"the tokenizer in {str(folder)!r} cannot be read ({error}): {remedy}") from error
     found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
@@ -250,3 +254,13 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
             f"this package needs exactly those, with ids 0 to {UNK_ID}: {remedy}"
         )
     return tokenizer
+
+
+def _class_of(folder: Path) -> type:
+    """What loads a tokenizer: `AutoTokenizer`, which first looks through all models there are, only if it must."""
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return AutoTokenizer
+    known = isinstance(settings, dict) and "auto_map" not in settings
+    return PreTrainedTokenizerFast if known and settings.get("tokenizer_class") in _OUR_CLASS else AutoTokenizer

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .modeling_vanilla_transformer import VanillaTransformerModel  # noqa: F401
     from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
     from .search_vanilla_transformer import beam_search  # noqa: F401
+    from .steps_vanilla_transformer import StepwiseDecoder  # noqa: F401
     from .weights_vanilla_transformer import SafetensorsOnly  # noqa: F401
 
 

@@ -8,7 +8,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .generation_vanilla_transformer import PaperGeneration
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerPreTrainedModel
-from .search_vanilla_transformer import EnsembleDecoder, StepwiseDecoder, mean_log_probabilities
+from .steps_vanilla_transformer import EnsembleDecoder, StepwiseDecoder, mean_log_probabilities
 
 
 class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperGeneration, GenerationMixin):

@@ -23,13 +23,8 @@ from transformers.utils import logging
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
-from .search_vanilla_transformer import (
-    StepwiseDecoder,
-    Translation,
-    beam_search,
-    exact_top_k,
-    sample,
-)
+from .search_vanilla_transformer import Translation, beam_search, exact_top_k, sample
+from .steps_vanilla_transformer import StepwiseDecoder
 
 
 logger = logging.get_logger(__name__)

@@ -16,16 +16,20 @@ _LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 _SMALL = 1e-30
 
 
+def is_hooked(module: nn.Module) -> bool:
+    """Whether calling a module may do more, or other things, than its class says."""
+    hooks = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
+    return bool(hooks or module_globals._global_forward_hooks or module_globals._global_forward_pre_hooks)
+
+
 def is_its_weights(layer: nn.Module) -> bool:
     """Whether a layer does no more than its matrix says, so that the matrix may be used without calling the layer.
 
     Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers are of another type; quantised
     matrices are parameters of another type; then there are hooks. All of those must be called.
     """
-    hooks = layer._forward_pre_hooks or layer._forward_hooks or "forward" in vars(layer)
-    hooks = hooks or module_globals._global_forward_hooks or module_globals._global_forward_pre_hooks
     parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
-    return type(layer) is nn.Linear and not hooks and all(type(each) is nn.Parameter for each in parameters)
+    return type(layer) is nn.Linear and not is_hooked(layer) and all(type(each) is nn.Parameter for each in parameters)
 
 
 def twice(inputs: dict, batch: int) -> dict:

@@ -37,7 +37,7 @@ from .checks_vanilla_transformer import (
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
-from .loss_vanilla_transformer import cross_entropy, is_its_weights, linear_cross_entropy, twice
+from .loss_vanilla_transformer import cross_entropy, is_hooked, is_its_weights, linear_cross_entropy, twice
 from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -741,6 +741,27 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""
         return self.model.shift_right(labels)
+
+    def has_plain_decoder(self) -> bool:
+        """Whether a search may go through the decoder's layers itself: they are of this file's classes, without hooks.
+
+        Matrices, norms and activations are called by it all the same.
+        """
+        decoder = self.model.decoder
+        attentions = [each for layer in decoder.layers for each in (layer.self_attn, layer.encoder_attn)]
+        return all(
+            type(module) in _PLAIN and not is_hooked(module)
+            for module in (self, self.model, decoder, *decoder.layers, *attentions)
+        )
+
+
+_PLAIN = {
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+    VanillaTransformerDecoder,
+    VanillaTransformerDecoderLayer,
+    VanillaTransformerAttention,
+}
 
 
 __all__ = [

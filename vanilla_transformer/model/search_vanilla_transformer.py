@@ -1,9 +1,6 @@
-"""Beam search, greedy search and sampling over the model's own layers, in which a step costs as little as it can.
+"""Beam search, greedy search and sampling, step by step with a [`StepwiseDecoder`].
 
-The hypotheses of a sentence are the target axis of the model's forward pass: their newest tokens are (batch, beams),
-and a mask of ancestors, not a copy of the cache, says whose history is whose. The encoder's keys and values are
-projected once per sentence. Sentences that are done leave the batch. The best few tokens are found without sorting the
-vocabulary.
+Sentences that are done leave the batch. The best few tokens are found without sorting the vocabulary.
 """
 
 import math
@@ -12,123 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput
+
+from .steps_vanilla_transformer import EnsembleDecoder, StepwiseDecoder
 
 
 if TYPE_CHECKING:
     from .constraints_vanilla_transformer import LexicalConstraints
-
-
-class GrowingLayer(DynamicLayer):
-    """A layer's keys and values with room for more: `DynamicLayer` copies all of them for each new one."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.used = 0
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends (batch, heads, new, dim) to both and returns all that there are."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
-        end = self.used + key_states.shape[2]
-        if end > self.keys.shape[2]:
-            self.keys, self.values = self._more_room(self.keys, key_states), self._more_room(self.values, value_states)
-        self.keys[:, :, self.used : end], self.values[:, :, self.used : end] = key_states, value_states
-        self.used = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def _more_room(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """Twice the room, or for 32 steps to begin with, with what was there."""
-        grown = new.new_empty(*new.shape[:2], max(2 * self.used, 32 * new.shape[2]), new.shape[3])
-        grown[:, :, : self.used] = old[:, :, : self.used]
-        return grown
-
-    def get_seq_length(self) -> int:
-        """Positions in use."""
-        return self.used
-
-
-class StepwiseDecoder:
-    """A model for one more token of every hypothesis at a time.
-
-    Args:
-        model: A [`VanillaTransformerForConditionalGeneration`] in evaluation mode.
-        encoder_states: (batch, source, d_model), each sentence once.
-        source_mask: (batch, source), 1 for tokens and 0 for padding; None if nothing is padded.
-        beams: Hypotheses of a sentence.
-    """
-
-    def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
-        self.model, self.states, self.beams = model, encoder_states, beams
-        self.length = 0
-        self.cache = EncoderDecoderCache(Cache(layer_class_to_replicate=GrowingLayer), DynamicCache())
-        hidden = torch.finfo(encoder_states.dtype).min
-        self.source_mask = None
-        if source_mask is not None and not bool(source_mask.all()):
-            mask = torch.zeros_like(source_mask, dtype=encoder_states.dtype).masked_fill_(source_mask == 0, hidden)
-            self.source_mask = mask[:, None, None]  # (batch, 1, 1, source)
-        self.ancestors = encoder_states.new_empty(len(encoder_states), 1, beams, 0)
-        self.itself = encoder_states.new_full((beams, beams), hidden).fill_diagonal_(0)
-
-    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """float32 scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
-        itself = self.itself.expand(len(tokens), 1, -1, -1)
-        self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
-        outputs = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=self.states),
-            attention_mask=self.source_mask,
-            decoder_input_ids=tokens,
-            decoder_attention_mask=self.ancestors,
-            decoder_position_ids=tokens.new_full((1, 1), self.length),
-            past_key_values=self.cache,
-        )
-        self.length += 1
-        return outputs.logits.float()
-
-    def continue_from(self, parents: torch.LongTensor):
-        """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
-        if self.beams > 1:
-            self.ancestors = self.ancestors.gather(2, parents[:, None, :, None].expand_as(self.ancestors))
-
-    def keep(self, sentences: torch.LongTensor):
-        """Forgets all sentences but these."""
-        for layer in (*self.cache.self_attention_cache.layers, *self.cache.cross_attention_cache.layers):
-            layer.batch_select_indices(sentences)
-        self.states, self.ancestors = self.states[sentences], self.ancestors[sentences]
-        if self.source_mask is not None:
-            self.source_mask = self.source_mask[sentences]
-
-
-def mean_log_probabilities(scores: list[torch.Tensor]) -> torch.Tensor:
-    """float32 log-probabilities of the geometric mean of several models' distributions, from their scores."""
-    if len(scores) == 1:
-        return scores[0].float().log_softmax(dim=-1)
-    return torch.stack([each.float().log_softmax(dim=-1) for each in scores]).mean(dim=0).log_softmax(dim=-1)
-
-
-class EnsembleDecoder:
-    """Several decoders that go the same way, each the [`StepwiseDecoder`] of a model."""
-
-    def __init__(self, members: list[StepwiseDecoder]):
-        self.members, self.beams = members, members[0].beams
-
-    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Averaged log-probabilities (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
-        return mean_log_probabilities([member.scores(tokens) for member in self.members])
-
-    def continue_from(self, parents: torch.LongTensor):
-        """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
-        for member in self.members:
-            member.continue_from(parents)
-
-    def keep(self, sentences: torch.LongTensor):
-        """Forgets all sentences but these."""
-        for member in self.members:
-            member.keep(sentences)
 
 
 def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -307,7 +193,8 @@ def beam_search(
     while not all(sentence.done for sentence in sentences):
         length += 1
         # On a CPU this kernel is twice as fast as `logsumexp`, which makes a pass of its own of each operation.
-        scores = decoder.scores(tokens).log_softmax(dim=-1).add_(so_far[..., None])  # (open, beams, vocabulary)
+        scores = decoder.scores(tokens)  # (open, beams, vocabulary)
+        scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[..., None])
         vocabulary = scores.shape[2]
         further = [()] * len(sentences)
         if constraints is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, initialization
 
 from ..data.known_words import KNOWN_WORDS, load_known_words
 from ..data.tokenizer import load_tokenizer
@@ -16,7 +16,7 @@ from ..model.ensemble_vanilla_transformer import EnsembleForConditionalGeneratio
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..translation.by_ctranslate2 import ExportedModel
 from ..translation.int8 import quantize_int8
-from ..translation.packed import pack_linear
+from ..translation.precision import in_precision
 from .folder import RunFolder
 
 
@@ -73,7 +73,8 @@ def find_model(path: str | Path) -> Path:
 
 def load_weights(kind: type, path: str | Path, **options):
     """`kind.from_pretrained(path)`; ValueError if weights are missing, which transformers would make up."""
-    model, report = kind.from_pretrained(path, **options, output_loading_info=True)
+    with initialization.no_init_weights():  # all of them are read, or there is an error
+        model, report = kind.from_pretrained(path, **options, output_loading_info=True)
     if missing := sorted(report["missing_keys"]):
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")
@@ -124,7 +125,14 @@ def load_ensemble(
     return models[0] if len(models) == 1 else EnsembleForConditionalGeneration(list(models)), tokenizers[0]
 
 
-def load_engine(models: Sequence[str | Path], backend: str = "torch", device: str = "auto", *, int8: bool = False):
+def load_engine(
+    models: Sequence[str | Path],
+    backend: str = "torch",
+    device: str = "auto",
+    *,
+    int8: bool = False,
+    precision: str = "float32",
+):
     """What `translate_lines` is to translate with as fast as it can, and its tokenizer.
 
     Args:
@@ -132,12 +140,15 @@ def load_engine(models: Sequence[str | Path], backend: str = "torch", device: st
         backend: torch or ctranslate2.
         device: As for `chosen_device`.
         int8: For torch on a CPU: round the weights to 8 bits.
+        precision: For torch without `int8`: float32, bfloat16 or auto, see `in_precision`.
     """
     if backend == "ctranslate2":
         return ExportedModel(models[0], device), load_its_tokenizer(Path(models[0]))
     model, tokenizer = load_ensemble(models, "cpu" if int8 and device == "auto" else device)
-    (quantize_int8 if int8 else pack_linear)(model)
-    return model, tokenizer
+    if int8:
+        quantize_int8(model)
+        return model, tokenizer
+    return in_precision(model, precision), tokenizer
 
 
 def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:

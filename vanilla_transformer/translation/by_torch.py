@@ -70,6 +70,11 @@ class TorchEngine:
         if constrained:
             # With a dictionary a sentence whose constraints cannot be met is no warning: its `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            given = {
+                "synced_gpus": False,
+                **given,
+            }  # else transformers imports all of FSDP to see whether it is at work
         was_training = model.training
         model.eval()
         try:

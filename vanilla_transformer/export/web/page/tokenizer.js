@@ -25,10 +25,10 @@ export class Tokenizer {
     this.pieces = new Map([...this.ids].map(([piece, id]) => [id, piece]));
     this.special = new Set(saved.added_tokens.filter((each) => each.special).map((each) => each.id));
     this.lowercase = saved.normalizer.normalizers.some((each) => each.type === "Lowercase");
-    // \s is what Unicode calls white space there; here it has U+FEFF and lacks U+0085.
+    // \s is what Unicode calls white space there; here it has U+FEFF and lacks U+0085. \x{200D} is \u{200D} here.
+    const spelling = { "\\s": "\\p{White_Space}", "\\S": "\\P{White_Space}", "\\x{": "\\u{" };
     const pattern = saved.pre_tokenizer.pretokenizers[0].pattern.Regex;
-    const words = pattern.replaceAll("\\s", "\\p{White_Space}").replaceAll("\\S", "\\P{White_Space}");
-    this.words = new RegExp(words, "gu");
+    this.words = new RegExp(pattern.replace(/\\[sS]|\\x\{/g, (each) => spelling[each]), "gu");
     this.end = saved.post_processor.single.flatMap((each) =>
       "SpecialToken" in each ? saved.post_processor.special_tokens[each.SpecialToken.id].ids : [],
     );

@@ -1,0 +1,211 @@
+"""Packages that a module imports and this process never uses, imported when they are first used, if they ever are.
+
+transformers imports for its model classes what compiles, distributes and quantises models and detects objects in
+images: as much again as all that translating needs. Python 3.15 has lazy imports of its own (PEP 810).
+"""
+
+import gc
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+# What translating does not use. Checked on torch 2.13 and transformers 5.23; with others more may be imported.
+_OF_NO_USE = (
+    "scipy",
+    "torch._dynamo",
+    "torch.distributed._composable",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "transformers.models",
+)
+
+# What annotations like list[...] of a class ask it for.
+_ASKED_BY_TYPING = (
+    "__parameters__",
+    "__typing_subst__",
+    "__typing_is_unpacked_typevartuple__",
+    "__typing_unpacked_tuple_args__",
+)
+
+
+def import_models() -> None:
+    """Imports what loads models and translates with them, in half the time."""
+    if f"{__package__.partition('.')[0]}.run.loading" in sys.modules:
+        return  # what is no module may be garbage one day, and must not be frozen
+    collects = gc.isenabled()
+    gc.disable()  # nothing of a module can be freed, and looking for it takes a third of the time
+    try:
+        with lazy_imports(*_OF_NO_USE, calls_wait=True):
+            import_module("..translation", __package__)
+            import_module("..run.loading", __package__)
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
+
+
+def while_loading() -> AbstractContextManager:
+    """Within it models are to be loaded: transformers asks then, too, whether there is what it would have to import."""
+    return lazy_imports(*_OF_NO_USE)
+
+
+@contextmanager
+def lazy_imports(*packages: str, calls_wait: bool = False) -> Iterator[None]:
+    """Within it, what is imported of these packages, unless they are loaded already, is imported when it is used.
+
+    To use is all but to import, to store, to annotate with and to ask whether something is an instance of it. After the
+    block the packages are imported as ever.
+
+    Args:
+        packages: Names of modules. They stand for all modules below them too.
+        calls_wait: Within the block calls are no use either, but made when their results are used: modules call
+            decorators, and constructors of what they store, while they are imported.
+    """
+    finder = _Finder({name for name in packages if name not in sys.modules}, calls_wait)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.calls_wait = False
+        sys.meta_path.remove(finder)
+        for package in list(finder.packages):
+            finder.give_up(package)
+
+
+class _Finder:
+    """Finds an empty module for each of some packages."""
+
+    def __init__(self, packages: set[str], calls_wait: bool):
+        self.packages, self.calls_wait = packages, calls_wait
+
+    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if self.package_of(fullname) else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _LazyModule(spec.name, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to execute."""
+
+    def imported(self, name: str) -> ModuleType:
+        """The module itself."""
+        if package := self.package_of(name):
+            self.give_up(package)
+        return import_module(name)
+
+    def give_up(self, package: str) -> None:
+        """From now on its modules are what they are; what has an empty one as an attribute finds the real one in it."""
+        self.packages.discard(package)
+        for name in [name for name, module in sys.modules.items() if type(module) is _LazyModule]:
+            if f"{name}.".startswith(f"{package}."):
+                del sys.modules[name]
+
+    def package_of(self, name: str) -> str | None:
+        """The package, of those that are still lazy, to which a module belongs."""
+        return next((package for package in self.packages if f"{name}.".startswith(f"{package}.")), None)
+
+
+class _LazyModule(ModuleType):
+    """A module that has any name that it is asked for, until its package is given up."""
+
+    def __init__(self, name: str, finder: _Finder):
+        super().__init__(name)
+        self.__path__, self._finder = [], finder
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module, finder = self.__name__, self._finder
+        if finder.package_of(module) is None:
+            return getattr(import_module(module), name)
+        return _Lazy(finder, lambda: getattr(finder.imported(module), name), module)
+
+
+class _Lazy:
+    """Stands for what `make` returns, which is called when it is needed.
+
+    Args:
+        finder: What may end the laziness.
+        make: Called once.
+        module: The module where it is, if it is a module's.
+    """
+
+    _finder: _Finder
+    _make: Callable[[], typing.Any]
+    _module: str | None
+    _made: typing.Any  # once it is needed
+
+    def __init__(self, finder: _Finder, make: Callable[[], typing.Any], module: str | None = None):
+        vars(self).update(_finder=finder, _make=make, _module=module)
+
+    def _it(self) -> typing.Any:
+        if "_made" not in vars(self):
+            vars(self)["_made"] = self._make()
+        return self._made
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name in _ASKED_BY_TYPING:
+            raise AttributeError(name)
+        return getattr(self._it(), name)
+
+    def __setattr__(self, name: str, value: typing.Any) -> None:
+        setattr(self._it(), name, value)
+
+    def __call__(self, *args, **kwargs) -> typing.Any:
+        if self._finder.calls_wait:
+            return _Lazy(self._finder, lambda: self._it()(*args, **kwargs))
+        return self._it()(*args, **kwargs)
+
+    def __get__(self, instance, owner=None) -> typing.Any:
+        """As a function's, which this may be: one that is decorated by what is lazy."""
+        if instance is None:
+            return self
+        bind = getattr(type(self._it()), "__get__", None)
+        return self._it() if bind is None else bind(self._it(), instance, owner)
+
+    def __instancecheck__(self, instance) -> bool:
+        """There is no instance of a class whose module nobody has imported."""
+        return self._is_imported() and isinstance(instance, self._it())
+
+    def __subclasscheck__(self, kind) -> bool:
+        return self._is_imported() and issubclass(kind, self._it())
+
+    def _is_imported(self) -> bool:
+        return self._module is None or type(sys.modules.get(self._module, self)) not in (_LazyModule, _Lazy)
+
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        return (self._it(),)
+
+    def __bool__(self) -> bool:
+        """While calls wait, what they will return counts as true, which most objects are."""
+        return (self._finder.calls_wait and "_made" not in vars(self)) or bool(self._it())
+
+    def __eq__(self, other) -> bool:
+        """Nothing equals what nobody has imported."""
+        return self is other or (self._is_imported() and bool(self._it() == other))
+
+    __hash__ = object.__hash__  # `typing` asks for it while modules are imported
+
+    def __iter__(self) -> Iterator:
+        return iter(self._it())
+
+    def __len__(self) -> int:
+        return len(self._it())
+
+    def __contains__(self, item) -> bool:
+        return item in self._it()
+
+    def __getitem__(self, key) -> typing.Any:
+        return self._it()[key]
+
+    def __or__(self, other) -> "_Lazy":
+        return _Lazy(self._finder, lambda: self._it() | other)
+
+    def __ror__(self, other) -> "_Lazy":
+        return _Lazy(self._finder, lambda: other | self._it())
