@@ -8,8 +8,8 @@ fixed length. Contestants take turns within each round; figures are medians over
 All have the same batches, threads, length penalty and stopping: |Y|^0.6, and a sentence is done when it has as many
 finished hypotheses as the search has open ones, the one way that CTranslate2 knows. It differs in this: sources are
 its tokens' strings instead of their ids; where the length is fixed it forbids the end token, the others merely do not
-stop there. int8 models, its and ours, have rounded weights, so other translations. Without the package its rows are
-left out.
+stop there. Models in int8, its and ours, and in bfloat16 have rounded weights, so other translations. Without the
+package its rows are left out.
 
 Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
 is what it took to load the model, "peak" the most beyond that while it translated: what is packed or read only when it
@@ -49,6 +49,7 @@ from vanilla_transformer.files import text_lines
 from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 from vanilla_transformer.run.loading import load_model, load_weights
 from vanilla_transformer.translation.int8 import quantize_int8
+from vanilla_transformer.translation.precision import in_precision
 
 
 try:
@@ -124,7 +125,12 @@ def loaded(folder: Path) -> VanillaTransformerForConditionalGeneration:
 
 
 def ours(folder: Path) -> Contestant:
-    model = loaded(folder)
+    model = in_precision(loaded(folder), "float32")
+    return generating(model.generate, model.config.pad_token_id)
+
+
+def ours_bfloat16(folder: Path) -> Contestant:
+    model = in_precision(loaded(folder), "bfloat16")
     return generating(model.generate, model.config.pad_token_id)
 
 
@@ -198,6 +204,7 @@ def ctranslate2_options(search: dict) -> dict:
 
 CONTESTANTS = {
     "ours": ours,
+    "ours bfloat16": ours_bfloat16,
     "ours int8": ours_int8,
     "GenerationMixin, same model": transformers_search,
     "MarianMTModel, same weights": marian,
@@ -331,7 +338,7 @@ def trained_rows(folder: Path, tokenizer, texts: list[str], references: list[str
 
     competing = {name: build(folder) for name, build in CONTESTANTS.items()}
     few = [ids[i] for i in order[:: max(1, len(order) // 32)]]
-    for size in (64, 32, 1):
+    for size in (64, 1):
         for search in (BEAM, GREEDY):
             task = Task("trained", folder, few if size == 1 else ids, size, search)
             yield from measured(task, competing, rounds, threads, None if size == 1 else bleu)
@@ -341,7 +348,7 @@ def base_rows(folder: Path, vocab_size: int, rounds: int, threads: int):
     lengths = torch.randint(8, 25, (64,)).tolist()
     made_up = [[*torch.randint(4, vocab_size, (length,)).tolist(), 2] for length in lengths]
     competing = {name: build(folder) for name, build in CONTESTANTS.items()}
-    for size in (64, 32, 1):
+    for size in (32, 1):
         for search in (BEAM, GREEDY):
             task = Task("base", folder, made_up[: size if size > 1 else 4], size, search, FIXED, True)
             yield from measured(task, competing, min(3, rounds), threads)
