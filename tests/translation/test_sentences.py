@@ -86,7 +86,7 @@ def test_a_bound_of_the_callers_replaces_the_papers(tokenizer):
     for bound in ({"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}):
         model = Echo()
         translate(model, tokenizer, SENTENCES, **bound)
-        assert model.options == [bound]
+        assert model.options == [{"synced_gpus": False, **bound}]
 
 
 def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):

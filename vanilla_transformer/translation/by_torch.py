@@ -71,10 +71,8 @@ class TorchEngine:
             # With a dictionary a sentence whose constraints cannot be met is no warning: its `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            given = {
-                "synced_gpus": False,
-                **given,
-            }  # else transformers imports all of FSDP to see whether it is at work
+            # Else transformers imports all of FSDP to see whether that is at work.
+            given = {"synced_gpus": False, **given}
         was_training = model.training
         model.eval()
         try:
