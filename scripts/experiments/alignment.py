@@ -5,7 +5,10 @@
         --corpus train.en train.de
     python scripts/experiments/alignment.py MODEL --sources val.en --targets val.de --corpus train.en train.de
 
-It prints the alignment error rate (Och and Ney 2003) of each way, best first. The gold alignments are one of:
+It prints the alignment error rate (Och and Ney 2003) of each way, AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) with the
+links A, the sure gold links S and the possible ones P: of every second pair, by which the ways are ordered and one of
+them may be chosen, and of the others, which the choice has not seen. Numbers are percentages. The gold alignments are
+one of:
 
 - a file in the format of Pharaoh (`0-0 1-2 2?1`), whose texts have blanks between words;
 - those that the phrasebook's lexicon gives: nouns, adjectives, verbs and names that the lexicon translates by one
@@ -149,7 +152,7 @@ def by_attention(path: str, pairs: list[tuple[str, str]]) -> dict[str, list[Link
 # --------------------------------------------------------------------------------------------------------------- table
 
 
-def error_rate(links: list[Links], gold: list[GoldAlignment]) -> float | None:
+def error_rate(links: list[Links], gold: list[GoldAlignment]) -> float:
     """The alignment error rate over all pairs."""
     error = AlignmentError()
     for each, truth in zip(links, gold, strict=True):
@@ -201,9 +204,10 @@ def main(words: list[str] | None = None) -> None:
     if gold is None:
         parser.error("There is nothing to compare with: give --alignments, or install eflomal.")
     ways |= by_attention(arguments.model, pairs)
-    rates = {way: error_rate(links, gold) for way, links in ways.items()}
-    for way, rate in sorted(rates.items(), key=lambda each: each[1]):
-        print(f"{rate:.3f}  {way}")
+    rates = {way: [error_rate(links[half::2], gold[half::2]) for half in (0, 1)] for way, links in ways.items()}
+    print("| way | AER where it is chosen | AER of the others |\n| --- | ---: | ---: |")
+    for way, (chosen_by, others) in sorted(rates.items(), key=lambda each: each[1]):
+        print(f"| {way} | {100 * chosen_by:.1f} | {100 * others:.1f} |")
     if arguments.json:
         arguments.json.write_text(json.dumps(rates, indent=1) + "\n", encoding="utf-8")
 
