@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import re
+import statistics
 import textwrap
 import time
 from collections import Counter
@@ -44,8 +45,10 @@ FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: facts of more do not change a choice
 _HELD_OUT = "held out"
 _TRIED = "tried on the validation pairs"
-_DECODINGS = ((1, 1.0), (5, 1.0), (5, 1.5), (5, 2.0))  # beams, length penalty
-_MOST_TRIED_ON = 500  # validation pairs
+# Beams, length penalty, no_repeat_ngram_size.
+_DECODINGS = ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
+_MOST_TRIED_ON = 300  # validation pairs
+_LONGER = 5  # tokens that a translation may have more than is usual: poor models do not know where to end
 
 # Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
 _SIZES = {128: (2, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
@@ -336,8 +339,9 @@ def chosen_recipe(
 def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
     """Tries a few decodings on the validation pairs of a run that is done; the recipe with the best one by its metric.
 
-    Models of little text translate best greedily, or with longer translations than the search would choose. What is
-    chosen is written to `chosen.yaml`, and is not chosen again.
+    Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
+    decoding has a limit close to the usual length, and some forbid to repeat three tokens. What is chosen is written to
+    `chosen.yaml`, and is not chosen again.
 
     Args:
         output: The run folder.
@@ -353,19 +357,40 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     path = folder.translations / "validation.jsonl"
     rows = [row for _, row in json_rows(path, text_lines(path))][:_MOST_TRIED_ON]
     sources, references = ([row[side] for row in rows] for side in ("source", "reference"))
-    scores: dict[tuple[int, float], float] = {}
-    for beams, penalty in _DECODINGS:
-        found = translate(model, tokenizer, sources, num_beams=beams, length_penalty=penalty)
+    lengths = ([len(ids) for ids in tokenizer(side).input_ids] for side in (sources, references))
+    usual = statistics.median(target - source for source, target in zip(*lengths, strict=True))
+    longest = max(0, round(usual)) + _LONGER
+    scores: dict[tuple[int, float, int], float] = {}
+    for beams, penalty, ngram in _DECODINGS:
+        options = {"num_beams": beams, "length_penalty": penalty, "no_repeat_ngram_size": ngram}
+        found = translate(model, tokenizer, sources, max_length_offset=longest, **options)
         [score] = score_translations(found, [references], [metric], target_language=language)
-        scores[beams, penalty] = score.value
-        logger.info("%d beams, length penalty %g: %s %.2f on validation.", beams, penalty, metric, score.value)
-    beams, penalty = max(scores, key=scores.get)
-    told = ", ".join(f"{value:.2f} ({n} x {alpha:g})" for (n, alpha), value in scores.items())
+        scores[beams, penalty, ngram] = score.value
+        logger.info("%s: %s %.2f on validation.", _told(beams, penalty, ngram), metric, score.value)
+    beams, penalty, ngram = max(scores, key=scores.get)
+    told = "; ".join(f"{value:.2f} ({_told(*each)})" for each, value in scores.items())
+    decoding = {
+        "num_beams": beams,
+        "length_penalty": penalty,
+        "length_penalty_type": "length",
+        "max_length_offset": longest,
+    }
+    if ngram:
+        decoding["no_repeat_ngram_size"] = ngram
+    lines = [
+        *textwrap.wrap(f"{_TRIED}: {metric} {told}", 110),
+        f"translations have at most {longest} tokens more than their source; validation pairs differ by {usual:g}",
+    ]
+    lines = ["decoding:", *(f"  # {line}" for line in lines)]
+    lines += [f"  {name}: {json.dumps(value)}" for name, value in decoding.items()]
     before = text[text.index("decoding:\n") : text.index("evaluation:\n")]
-    lines = textwrap.wrap(f"{_TRIED}: {metric} {told}", 110, initial_indent="  # ", subsequent_indent="  # ")
-    lines = ["decoding:", *lines, f"  num_beams: {beams}", f"  length_penalty: {penalty}"]
-    write_text(folder.chosen, text.replace(before, "\n".join([*lines, '  length_penalty_type: "length"\n'])))
-    return replace(recipe, decoding={**recipe.decoding, "num_beams": beams, "length_penalty": penalty})
+    write_text(folder.chosen, text.replace(before, "\n".join([*lines, ""])))
+    return replace(recipe, decoding={**recipe.decoding, **decoding})
+
+
+def _told(beams: int, penalty: float, ngram: int) -> str:
+    beams = "greedy" if beams == 1 else f"{beams} beams, length penalty {penalty:g}"
+    return beams + (f", no {ngram} tokens twice" if ngram else "")
 
 
 def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:

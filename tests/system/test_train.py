@@ -274,7 +274,9 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf"}
     assert "tried on the validation pairs: chrf" in (tmp_path / "run" / "chosen.yaml").read_text()
     decoding = json_of(tmp_path / "run" / "generation_config.json")
-    assert decoding["num_beams"] == load_recipe(tmp_path / "run" / "chosen.yaml").decoding["num_beams"]
+    chosen = load_recipe(tmp_path / "run" / "chosen.yaml").decoding
+    assert {name: decoding[name] for name in chosen} == chosen
+    assert 0 < chosen["max_length_offset"] < 50  # unless it is chosen, it is the paper's 50
     assert "add --resume" in refused(*words, *small)
     again = finished(*words, *small, "--resume").stderr
     assert "Going on from" not in again  # its time is over
