@@ -6,7 +6,8 @@
 The models are the rungs of robust.yaml, the first one the baseline, trained as ladder.py trains. What is done is not
 done again: trainings go on, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
 with case, means and standard deviations over the seeds. "Kept" is the share of the same model's clean BLEU. p is that
-of approximate randomisation over the translations of all seeds, against the baseline in the same form.
+of approximate randomisation over the translations of all seeds, against the baseline in the same form. Tokens are
+those of sources and references in that form, by the model's own vocabulary.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from ladder import (
 )
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
+from vanilla_transformer.data.tokenizer import load_tokenizer
 from vanilla_transformer.evaluation.robustness import CLEAN
 from vanilla_transformer.files import text_lines, write_text
 from vanilla_transformer.plots import plot_forms
@@ -73,18 +75,21 @@ def table(texts: dict[str, dict[int, dict]], sets: dict, runs: dict[str, list[Ru
     for name, folders in runs.items():
         took = statistics.mean(map(training_minutes, folders))
         yield f"{name}: {took:.0f} minutes of training on one core, seeds {', '.join(map(str, texts[name]))}"
-    yield "| form | model | BLEU | kept | against the first | p |\n| --- | --- | ---: | ---: | ---: | ---: |"
-    for form, (_, references) in sets.items():
+    yield "| form | model | tokens | BLEU | kept | against the first | p |\n| --- | --- |" + " ---: |" * 5
+    tokenizers = {name: load_tokenizer(folder.tokenizer) for name, (folder, *_) in runs.items()}
+    for form, (sources, references) in sets.items():
         for name, by_seed in texts.items():
             scores = {seed: bleu(found[form], references, METRIC) for seed, found in by_seed.items()}
             clean = [bleu(found[CLEAN], sets[CLEAN][1], METRIC) for found in by_seed.values()]
             kept = [100 * score / whole for score, whole in zip(scores.values(), clean, strict=True) if whole]
-            cells = [form, name, spread(scores.values()), f"{statistics.mean(kept):.1f} %" if kept else "", "", ""]
+            tokens = sum(map(len, tokenizers[name]([*sources, *references]).input_ids))
+            cells = [form, name, f"{tokens:,}", spread(scores.values())]
+            cells += [f"{statistics.mean(kept):.1f} %" if kept else "", "", ""]
             if name != baseline and (seeds := [seed for seed in by_seed if seed in texts[baseline]]):
                 pair = [[texts[rung][seed][form] for seed in seeds] for rung in (baseline, name)]
                 below = [bleu(each, references, METRIC) for each in pair[0]]
                 difference = statistics.mean(scores[seed] for seed in seeds) - statistics.mean(below)
-                cells[4:] = [f"{difference:+.2f}", f"{paired_p(*pair, [references] * len(seeds), METRIC):.4f}"]
+                cells[5:] = [f"{difference:+.2f}", f"{paired_p(*pair, [references] * len(seeds), METRIC):.4f}"]
             yield f"| {' | '.join(cells)} |"
 
 

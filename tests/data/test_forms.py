@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.forms import FORMS, _letters, texts_in_form, typos
+from vanilla_transformer.data.forms import FORMS, _letters, some_in_forms, texts_in_form, typos
 
 
 BY_HAND = {
@@ -140,3 +140,17 @@ def test_texts_of_a_test_set_have_numbers_of_their_own():
         "The quick brow fox jumps over the lauy dog, again amd gaain.",
         "Teh quick brown flx jumps over the lazy odg, again and again.",
     ]
+
+
+def test_a_share_of_texts_comes_in_each_form_wherever_they_stand():
+    texts, shares = [f"A dog, number {number}." for number in range(4000)], {"upper": 0.3, "title": 0.2}
+    found = list(some_in_forms(texts, shares))
+    counts = Counter(
+        next((name for name in shares if text == FORMS[name](before, Random(0))), "as it was" * (text == before))
+        for before, text in zip(texts, found, strict=True)
+    )
+    assert sum(counts.values()) == 4000
+    for form, share in {**shares, "as it was": 0.5}.items():
+        assert abs(counts[form] / 4000 - share) < 0.03  # four standard deviations
+    assert list(some_in_forms(reversed(texts), dict(reversed(shares.items())))) == found[::-1]
+    assert list(some_in_forms(texts, {})) == list(some_in_forms(texts, {"upper": 0.0})) == texts

@@ -317,6 +317,24 @@ def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence
         TokenizerSettings(kind, 1_000_001)
 
 
+def test_text_in_capitals_has_pieces_of_its_own_if_some_was_read():
+    texts = [f"the old dog {verb} with {animal}s" for verb in ("runs", "plays", "sleeps") for animal in ("cat", "bird")]
+    plain, loud = (
+        learn_tokenizer(texts * 9, TokenizerSettings(vocab_size=290, forms=forms)) for forms in ({}, {"upper": 1})
+    )
+    capitals = [text.upper() for text in texts]
+    lengths = [sum(map(len, tokenizer(capitals).input_ids)) for tokenizer in (plain, loud)]
+    assert lengths[1] < lengths[0] / 2
+    for shares, message in (
+        ({"loud": 0.1}, "tokenizer.forms: there is no form 'loud': choose of upper"),
+        ({"upper": 2}, "tokenizer.forms: the share of upper must be a number from 0 to 1, not 2"),
+        ({"terms": 0.1}, "tokenizer.forms: there is no form 'terms'"),
+        (0.1, "tokenizer.forms must be a mapping"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TokenizerSettings(forms=shares)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_nothing_can_be_learned_from_is_an_error(kind, tmp_path):
     (tmp_path / "corpus").write_bytes(b"good\n\xff\n")

@@ -248,6 +248,10 @@ def test_augmentation_is_not_for_trees(write):
     assert load_recipe(write(training=augmentation)).training == augmentation
     with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
         load_recipe(write(training=augmentation, evaluation={"metrics": ["evalb"]}))
+    forms = {"forms": {"upper": 0.1}}
+    assert load_recipe(write(tokenizer=forms)).tokenizer.forms == forms["forms"]
+    with pytest.raises(ValueError, match=r"tokenizer\.forms would .* leave it out of a parser's recipe"):
+        load_recipe(write(tokenizer=forms, evaluation={"metrics": ["evalb"]}))
 
 
 def test_soft_terms_have_markers_that_no_corpus_has(write):
@@ -285,6 +289,7 @@ def test_override_replaces_one_value(write):
         ("training.noam_factor", "null", None),
         ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
         ("training.augmentation.typos", "0.05", 0.05),
+        ("tokenizer.forms.upper", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float
         ("training.bf16", "true", True),
         ("data.train", "[x.en, x.de]", ["x.en", "x.de"]),

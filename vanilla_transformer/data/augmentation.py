@@ -19,7 +19,7 @@ import numpy as np
 
 from .context import texts_in_context
 from .encoding import encode_pairs
-from .forms import FORMS
+from .forms import FORMS, check_shares
 from .terms import TERMS
 from .tokenizer import SPECIAL_TOKENS
 
@@ -28,24 +28,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _PURPOSE = 2311_14838  # first number of every key, so that nothing else is drawn from the same one
-
-
-def check_shares(shares: Any) -> None:
-    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which.
-
-    The share of pairs with `terms` is beside the sum: terms are annotated in pairs of any form.
-    """
-    if not isinstance(shares, Mapping):
-        raise ValueError(f"augmentation must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
-    for form, share in shares.items():
-        if form not in (*FORMS, TERMS):
-            raise ValueError(f"augmentation: there is no form {form!r:.100}: choose of {', '.join(FORMS)}, or {TERMS}.")
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-            raise ValueError(f"augmentation: the share of {form} must be a number from 0 to 1, not {share!r:.100}.")
-    if (total := sum(share for form, share in shares.items() if form != TERMS)) > 1 + 1e-9:
-        raise ValueError(
-            f"augmentation: the shares sum to {total:g}, and a pair gets one form at most: lower them to 1 in all."
-        )
 
 
 class Augmentation:
@@ -70,7 +52,7 @@ class Augmentation:
         max_source_length: int | None = None,
         max_target_length: int | None = None,
     ):
-        check_shares(shares)
+        check_shares(shares, others=(TERMS,))
         self.tokenizer = tokenizer
         self.shares = {name: share for name, share in shares.items() if share and name != TERMS}
         self.limits = (max_source_length, max_target_length)

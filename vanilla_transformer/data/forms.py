@@ -12,10 +12,10 @@ This module needs nothing but the standard library: help texts list the forms.
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 TYPO_SHARE = 0.05  # of the letters
@@ -69,6 +69,44 @@ def texts_in_form(name: str, texts: Sequence[str], seed: int = FORM_SEED) -> lis
         seed: A whole number from 0 on.
     """
     return [FORMS[name](text, Random(f"{seed} {number}")) for number, text in enumerate(texts)]
+
+
+def check_shares(shares: Any, setting: str = "augmentation", others: Sequence[str] = ()) -> None:
+    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which.
+
+    Args:
+        shares: By the names of `FORMS`.
+        setting: What messages call it.
+        others: Names that may have a share beside; it does not count towards the sum.
+    """
+    if not isinstance(shares, Mapping):
+        raise ValueError(f"{setting} must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
+    for form, share in shares.items():
+        if form not in (*FORMS, *others):
+            raise ValueError(f"{setting}: there is no form {form!r:.100}: choose of {', '.join([*FORMS, *others])}.")
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise ValueError(f"{setting}: the share of {form} must be a number from 0 to 1, not {share!r:.100}.")
+    if (total := sum(share for form, share in shares.items() if form not in others)) > 1 + 1e-9:
+        raise ValueError(
+            f"{setting}: the shares sum to {total:g}, and a text gets one form at most: lower them to 1 in all."
+        )
+
+
+def some_in_forms(texts: Iterable[str], shares: Mapping[str, float]) -> Iterator[str]:
+    """Texts, a share of which comes in each form. What is drawn depends on the text alone, not on its place."""
+    forms = [(form, shares[name]) for name, form in FORMS.items() if shares.get(name)]
+    for text in texts:
+        if not forms:
+            yield text
+            continue
+        generator = Random(text)
+        left = generator.random()
+        for form, share in forms:
+            if left < share:
+                text = form(text, generator)
+                break
+            left -= share
+        yield text
 
 
 def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:

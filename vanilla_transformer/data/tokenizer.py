@@ -12,14 +12,16 @@ What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from .forms import check_shares, some_in_forms
 
 
 logger = logging.getLogger(__name__)
@@ -75,9 +77,13 @@ class TokenizerSettings:
         apostrophe_as_letter: Whether an apostrophe between letters is a letter, as in Guarani's "ñe'ẽ" or Ukrainian
             "м'яч": words stay whole, and all its spellings (quotation marks, accents, primes, U+02BB, U+02BC, U+A78C)
             become one, which decoding writes as `'`.
+        forms: Share of the texts that are read in each form of text while the vocabulary is learned, `{upper: 0.07}`;
+            {} for none. What is trained with `training.augmentation` needs pieces for it: without them a text in
+            capitals has three times the tokens.
 
     Raises:
-        ValueError: `kind` or `normalization` is unknown, or `vocab_size` too small or too large.
+        ValueError: `kind`, `normalization` or a form is unknown, `vocab_size` too small or too large, or a share out of
+            range.
     """
 
     kind: str = "bpe"
@@ -86,6 +92,7 @@ class TokenizerSettings:
     pretokenized: bool = False
     normalization: str = "nfc"
     apostrophe_as_letter: bool = False
+    forms: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -93,6 +100,7 @@ class TokenizerSettings:
         if self.normalization not in NORMAL_FORMS:
             named = ", ".join(map(repr, NORMAL_FORMS))
             raise ValueError(f"tokenizer.normalization is {self.normalization!r}; choose one of {named}")
+        check_shares(self.forms, "tokenizer.forms")
         smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
         if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and end the process
             raise ValueError(f"tokenizer.vocab_size is {self.vocab_size:,}; choose at most {LARGEST_VOCABULARY:,}")
@@ -131,7 +139,7 @@ def learn_tokenizer(
         check_tag(tag)
     # Not the bars of tokenizers, which end each with an empty line on standard output.
     with tqdm(_checked(texts), desc="learning", unit=" texts", disable=None if show_progress else True) as counted:
-        tokenizer = _around(_learned_model(counted, settings), settings)
+        tokenizer = _around(_learned_model(some_in_forms(counted, settings.forms), settings), settings)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     if (size := tokenizer.get_vocab_size()) < settings.vocab_size:
         raise ValueError(

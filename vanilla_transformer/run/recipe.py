@@ -242,6 +242,8 @@ class Recipe:
             )
         if self.training.get("augmentation") and self.is_parser:
             raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
+        if self.tokenizer.forms and self.is_parser:
+            raise ValueError("tokenizer.forms would put trees in capitals too: leave it out of a parser's recipe")
         if self.data.context_sentences and self.is_parser:
             raise ValueError("data.context_sentences is for translation: leave it out of a parser's recipe")
         for each in self.data.mixture:

@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
 
-from ..data.augmentation import check_shares
+from ..data.forms import check_shares
+from ..data.terms import TERMS
 
 
 # Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
@@ -194,7 +195,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"label_smoothing_factor must be at least 0 and below 1, not {self.label_smoothing_factor}."
             )
-        check_shares(self.augmentation)
+        check_shares(self.augmentation, others=(TERMS,))
         if not 0 <= self.bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}; 0 turns it off.")
         if not 0 <= self.r_drop_alpha < math.inf:
