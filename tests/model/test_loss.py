@@ -67,6 +67,25 @@ def test_one_row_by_hand():
     assert got.item() == pytest.approx(-0.9 * math.log(1 / 4) - 0.1 * math.log(3 / 4), abs=1e-6)
 
 
+@pytest.mark.parametrize(("smoothing", "alpha"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
+@pytest.mark.parametrize("logits_at_a_time", [22, 1100])
+def test_rows_that_do_not_count_change_nothing(monkeypatch, smoothing, alpha, logits_at_a_time):
+    """With them, and with rows of any size in their place, the loss is that of the other rows."""
+    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    states, weight, labels = problem(rows=14)
+    labels = labels[:7].repeat(2) if alpha else labels  # of two passes
+    counts = torch.tensor([True, False, True, True, False, False, True]).repeat(2)
+    padded = labels.masked_fill(~counts, -100)
+    states[~counts] *= 1e4
+    without = states[counts], weight, labels[counts]
+    expected = with_gradients(lambda s, w: linear_cross_entropy(s, w, without[2], smoothing, alpha), *without[:2])
+    loss, of_states, of_weight = with_gradients(
+        lambda s, w: linear_cross_entropy(s, w, padded, smoothing, alpha, padded=True), states, weight
+    )
+    assert of_states[~counts].eq(0).all()
+    assert_equal((loss, of_states[counts], of_weight), [each.double() for each in expected], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_logits_of_ten_thousand_do_not_overflow(smoothing):
     states = torch.tensor([[100.0], [-100.0], [100.0]])

@@ -83,6 +83,7 @@ def linear_cross_entropy(
     labels: torch.Tensor,
     label_smoothing: float = 0.0,
     r_drop_alpha: float = 0.0,
+    padded: bool = False,
 ) -> torch.Tensor:
     """Sum over rows of the cross-entropy of softmax(states weight^T) against smoothed labels (section 5.4).
 
@@ -110,22 +111,27 @@ def linear_cross_entropy(
         labels: (tokens,) ids of the right tokens; with R-Drop (2 tokens,), those of either pass.
         label_smoothing: The paper's epsilon_ls, from 0 to below 1.
         r_drop_alpha: alpha, 5 in the paper's translation experiments; 0 for a single pass.
+        padded: Whether labels may be -100, of rows that do not count. Taking these rows out before is less work, but
+            how many are left only the device knows, and the host would wait for it.
 
     Returns:
         A float32 scalar, in nats. It has first derivatives only.
     """
-    return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing, r_drop_alpha)
+    return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing, r_drop_alpha, padded)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """The gradients are made in the forward pass, while each chunk's probabilities are at hand."""
 
     @staticmethod
-    def forward(ctx, states, weight, labels, label_smoothing, r_drop_alpha):
+    def forward(ctx, states, weight, labels, label_smoothing, r_drop_alpha, padded):
         device = states.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if casts else states.dtype
         passes = 2 if r_drop_alpha else 1  # the loss is the mean over them
         x, w, labels = states.to(dtype).unflatten(0, (passes, -1)), weight.to(dtype), labels.unflatten(0, (passes, -1))
+        hidden = labels == -100 if padded else None  # (passes, tokens)
+        labels = labels.clamp(min=0) if padded else labels
         want_states, want_weight = ctx.needs_input_grad[:2]
         grad_states = torch.empty_like(x) if want_states else None  # (passes, tokens, d_model)
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if want_weight else None
@@ -136,6 +142,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             chunk = slice(start, start + rows)
             piece, label = x[:, chunk].flatten(0, 1), labels[:, chunk].reshape(-1, 1)  # (passes * rows, ...)
             of_label, log_sum_exp, gradient, difference = _project(piece, w, label, passes)
+            if padded:
+                of_none = hidden[:, chunk].reshape(-1, 1)
+                of_label, log_sum_exp, piece = (each.masked_fill(of_none, 0) for each in (of_label, log_sum_exp, piece))
+                if difference is not None:
+                    difference.masked_fill_(of_none.chunk(2)[0], 0)
             loss += (log_sum_exp.sum() - (1 - label_smoothing) * of_label.sum()) / passes
             if r_drop_alpha:
                 divergence, gradient = _add_divergence(gradient, difference, r_drop_alpha)
@@ -153,12 +164,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if label_smoothing:
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
             share = label_smoothing / (passes * vocabulary)
-            row_sum, state_sum = weight.sum(0, dtype=torch.float32), states.sum(0, dtype=torch.float32)
+            real = states.masked_fill(hidden.flatten()[:, None], 0) if padded else states
+            row_sum, state_sum = weight.sum(0, dtype=torch.float32), real.sum(0, dtype=torch.float32)
             loss -= share * (state_sum * row_sum).sum()
             if want_states:
                 grad_states -= (share * row_sum).to(dtype)
             if want_weight:
                 grad_weight -= share * state_sum
+        if padded and want_states:
+            grad_states.masked_fill_(hidden[..., None], 0)
         ctx.save_for_backward(
             grad_states.flatten(0, 1).to(states.dtype) if want_states else None,
             grad_weight.to(weight.dtype) if want_weight else None,
@@ -169,7 +183,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_output):
         scaled = [None if grad is None else grad * grad_output.to(grad.dtype) for grad in ctx.saved_tensors]
-        return *scaled, None, None, None
+        return *scaled, None, None, None, None
 
 
 def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:

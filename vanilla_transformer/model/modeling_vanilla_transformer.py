@@ -729,13 +729,14 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
 
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
-        real = labels != -100  # (batch, target)
-        head = self.lm_head
+        padded = hidden_states.device.type != "cpu"  # to take padding out, the host would have to wait for the device
+        real = ... if padded else labels != -100  # (batch, target)
+        states, labels = hidden_states[real].flatten(0, -2), labels[real].flatten()
+        head, config = self.lm_head, self.config
         if not is_its_weights(head) or head.bias is not None:
-            return self._loss(head(hidden_states[real]), labels[real])
-        config = self.config
+            return self._loss(head(states), labels)
         return linear_cross_entropy(
-            hidden_states[real], head.weight, labels[real], config.label_smoothing, config.r_drop_alpha
+            states, head.weight, labels, config.label_smoothing, config.r_drop_alpha, padded=padded
         )
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
