@@ -5,12 +5,13 @@
 
 What follows the recipe is for `train`. One run for each of --capacities, one after the other: how many products of
 different shapes oneDNN and torch keep, 1,024 by themselves, 64 as `train` sets it. The table has, at some updates, the
-most memory so far. Linux alone says it.
+most memory so far, and what `train` said before it began. Linux alone says it.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,8 +25,8 @@ CAPACITIES = "LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 SHOWN = (50, 100, 500, 1_000, 2_000, 5_000, 10_000, 25_000)
 
 
-def measured(words: list[str], capacity: int, seconds: float = 0.2) -> list[tuple[int, float]]:
-    """(update, megabytes) of a run: the most resident memory up to each update that was logged."""
+def measured(words: list[str], capacity: int, seconds: float = 0.2) -> tuple[str, list[tuple[int, float]]]:
+    """What a run says that it will take, and (update, megabytes): the most up to each update that was logged."""
     with tempfile.TemporaryDirectory() as folder:
         run, errors = Path(folder) / "run", Path(folder) / "errors"
         command = [sys.executable, "-m", "vanilla_transformer", "train", *words, "--output", str(run)]
@@ -44,7 +45,8 @@ def measured(words: list[str], capacity: int, seconds: float = 0.2) -> list[tupl
             process.kill()
         if process.wait():
             sys.exit(f"`{' '.join(command)}` has failed:\n{errors.read_text()[-2000:]}")
-        return list(found.items())
+        said = re.search(r"Training takes about ([\d.,]+ [MG]B)", errors.read_text())
+        return said[1] if said else "", list(found.items())
 
 
 def resident(pid: int) -> float | None:
@@ -82,12 +84,14 @@ def main() -> None:
     parser.add_argument("--capacities", type=int, nargs="+", default=[1024, 64])
     parser.add_argument("--picture", type=Path)
     arguments, words = parser.parse_known_args()
-    found = {capacity: measured(words, capacity) for capacity in arguments.capacities}
+    runs = {capacity: measured(words, capacity) for capacity in arguments.capacities}
+    found = {capacity: points for capacity, (_, points) in runs.items()}
     shown = [each for each in SHOWN if all(points[-1][0] >= each for points in found.values())]
-    print(f"| products kept | {' | '.join(f'{each:,} updates' for each in shown)} |\n| ---: |{' ---: |' * len(shown)}")
+    print(f"| products kept | said before | {' | '.join(f'{each:,} updates' for each in shown)} |")
+    print(f"| ---: | ---: |{' ---: |' * len(shown)}")
     for capacity, points in found.items():
         most = [max(peak for update, peak in points if update <= each) for each in shown]
-        print(f"| {capacity:,} | {' | '.join(f'{each:,.0f} MB' for each in most)} |")
+        print(f"| {capacity:,} | {runs[capacity][0]} | {' | '.join(f'{each:,.0f} MB' for each in most)} |")
     if arguments.picture:
         draw(found, arguments.picture)
 

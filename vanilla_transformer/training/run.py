@@ -164,6 +164,7 @@ def _make_trainer(
         learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
         logger.info("%s parameters learn: adapters, and the rows of new pieces.", f"{learning:,}")
     logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", trainer.describe_updates())
+    logger.info("%s", trainer.describe_needs())
     logger.info("%s", trainer.describe_choice())
     return trainer
 

@@ -34,6 +34,7 @@ from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
+from .needs import LONG_PAIR, describe_needs
 from .processes import shard, turn_on_without_gpus, whole
 from .progress import Clock, TimeBudget, TokenCounter
 from .safety import UpdateGuard
@@ -207,6 +208,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             f"{update}. An epoch has {batches:,} batches of {tokens // batches:,} target tokens on average, "
             f"{100 * self.train_batches.real_share():.1f} % of their cells filled."
         )
+
+    def describe_needs(self) -> str:
+        """About how much memory and disk a run takes, in a sentence or two."""
+        batches, lengths = self.train_batches, (LONG_PAIR, LONG_PAIR)
+        if batches is not None:
+            lengths = int(batches.source_lengths.max()), int(batches.target_lengths.max())
+        return describe_needs(self.model, self.args, *lengths)
 
     def describe_choice(self) -> str:
         """What the best checkpoint is chosen by, in a sentence or two."""
