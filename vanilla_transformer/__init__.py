@@ -29,6 +29,7 @@ _HOMES = {
     "export.onnx": ("to_onnx",),
     "export.web": ("to_web",),
     "translation": (
+        "Casing",
         "ExportedModel",
         "Glossary",
         "Hypothesis",

@@ -37,6 +37,7 @@ from .training.arguments import create_noam_scheduler as create_noam_scheduler
 from .training.arguments import noam as noam
 from .training.averaging import average_checkpoints as average_checkpoints
 from .training.trainer import VanillaTransformerTrainer as VanillaTransformerTrainer
+from .translation import Casing as Casing
 from .translation import ExportedModel as ExportedModel
 from .translation import Glossary as Glossary
 from .translation import Hypothesis as Hypothesis

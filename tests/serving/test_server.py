@@ -313,6 +313,7 @@ def test_a_glossary(random_translator, sources, tmp_path):
         for wrong, said in (
             ({"markup": "sgml"}, "markup"),
             ({"markup": None}, "keep_numbers is for texts with markup"),
+            ({"recase": True}, "recase changes the words that markup aligns"),
         ):
             answer = httpx.post(f"{url}/translate", json={**body, **wrong}, timeout=60, trust_env=False)
             assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text

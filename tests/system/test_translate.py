@@ -189,6 +189,16 @@ def test_markup(run, tmp_path):
     assert "alignment" not in records[0]
 
 
+def test_capitals_come_back(run):
+    plain = output_of("translate", DOG, "--model", run)
+    done = finished("translate", DOG.upper(), DOG, "--model", run, "--recase")
+    assert done.stdout == plain.upper() + plain
+    assert "has not learned" not in done.stderr  # it reads no capitals
+    assert "--recase changes the words" in refused(
+        "translate", DOG, "--model", run, "--recase", "--attention", status=2
+    )
+
+
 def test_words_that_the_training_text_did_not_have(run, tmp_path):
     """They are named on standard error, once a line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..data.known_words import UnknownWords
     from ..model.confidence_vanilla_transformer import Calibration
-    from ..translation import Hypothesis, PairScore
+    from ..translation import Casing, Hypothesis, PairScore
 
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ def translate(
     confidence: bool = False,
     markup: str | None = None,
     keep_numbers: bool = False,
+    recase: bool = False,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -99,6 +100,8 @@ def translate(
             back by the alignment of words. Placeholders, also taken out with xml and html, are `{name}`, `%s`, URLs,
             e-mail addresses and the like. A line whose markup is broken is reported and translated as text.
         keep_numbers: With --markup: keep numbers too as they are.
+        recase: Translate lines in capitals, and headlines with a capital in front of every word, as sentences in the
+            usual case, and give the translations these capitals.
         to: With a model of several target languages: which one, say fr.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
@@ -123,6 +126,8 @@ def translate(
     _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, precision, device)
     if keep_numbers and not markup:
         raise UsageError("--keep-numbers needs --markup.")
+    if recase and (markup or attention):
+        raise UsageError("--recase changes the words that --markup and --attention align: leave them out.")
     if markup not in (None, "xml", "html", "placeholders"):
         raise UsageError(f"There is no markup {markup!r}: choose xml, html or placeholders.")
     if terms not in ("hard", "soft"):
@@ -144,7 +149,7 @@ def translate(
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, precision=precision, warn=True, device=device,
             longest=longest, split=split, prefix=prefix, align=attention, glossary=entries, terms=terms,
-            calibration=calibration, markup=markup, keep_numbers=keep_numbers, to=to, workers=workers,
+            calibration=calibration, markup=markup, keep_numbers=keep_numbers, recase=recase, to=to, workers=workers,
             batch_tokens=batch_tokens, **search,
         )  # fmt: skip
         for number, (source, hypotheses) in enumerate(found, start=1):
@@ -225,18 +230,20 @@ def translations_of(
     precision: str = "float32",
     warn: bool = False,
     device: str = "auto",
+    recase: bool = False,
     **options,
 ) -> Iterator[tuple[str, list["Hypothesis"]]]:
     """Every line of the blocks with its translations; progress on standard error if it is a terminal.
 
-    With `warn` it warns of words that the models cannot know. The options are those of `translate_lines`.
+    With `warn` it warns of words that the models cannot know, with `recase` lines in capitals are translated in
+    sentence case. The options are those of `translate_lines`.
     """
     import_models()
     from tqdm import tqdm
 
     from ..files import temporary_folder
     from ..run.loading import find_model, load_engine, load_model
-    from ..translation import ExportedModel, translate_lines
+    from ..translation import Casing, ExportedModel, translate_lines
     from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
@@ -264,7 +271,12 @@ def translations_of(
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
         looked_at = options.get("markup"), options.get("keep_numbers", False)
-        warnings = UnknownWordsWarnings(_of_text(unknown_words(models, tokenizer), *looked_at)) if warn else None
+        unknown = unknown_words(models, tokenizer) if warn or recase else None
+        if recase:
+            options["casing"] = Casing(unknown.known)
+            if warn:
+                unknown = _recased(unknown, options["casing"])
+        warnings = UnknownWordsWarnings(_of_text(unknown, *looked_at)) if warn else None
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
@@ -384,6 +396,11 @@ def _of_text(unknown: Callable[[str], list[str]], markup: str | None, keep_numbe
     from ..translation.markup import text_of
 
     return lambda line: unknown(text_of(line, markup, keep_numbers))
+
+
+def _recased(unknown: Callable[[str], list[str]], casing: "Casing") -> Callable[[str], list[str]]:
+    """What finds unknown words in a line as it is translated."""
+    return lambda line: unknown(casing.take_off(line)[0])
 
 
 def _lines_of(

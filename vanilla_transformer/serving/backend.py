@@ -14,7 +14,7 @@ from ..data.known_words import UnknownWords
 from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
 from ..run.loading import calibration_of, known_words_of, load_engine
-from ..translation import Glossary, translate_lines
+from ..translation import Casing, Glossary, translate_lines
 
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,8 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 @dataclass(frozen=True)
 class Wish:
     """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
-    the model is of them, that they have the markup of their texts, and that they are in one language of several.
+    the model is of them, that they have the markup of their texts or their capitals, and that they are in one language
+    of several.
     """
 
     glossary: Glossary | None = None
@@ -33,6 +34,7 @@ class Wish:
     terms: str = "hard"
     markup: str | None = None
     keep_numbers: bool = False
+    recase: bool = False
     to: str | None = None
 
 
@@ -73,6 +75,7 @@ def load_backend(
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
+    casing = Casing(_known_words(model))
     if kind == "torch":
         try:
             calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
@@ -85,6 +88,7 @@ def load_backend(
         asked = {"contexts": contexts, "glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
+        asked |= {"casing": casing if wish.recase else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
             from ..translation.markup import text_of  # only now: few need it
@@ -109,6 +113,15 @@ def load_backend(
     can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
     can["context_sentences"] = context_settings(tokenizer).sentences
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
+
+
+def _known_words(model: str) -> frozenset[str] | None:
+    """The words of a model's training text; None where there is no list, or a damaged one."""
+    try:
+        return known_words_of([model])
+    except (FileNotFoundError, ValueError) as error:
+        logger.debug("%s", error)
+        return None
 
 
 class _Text(NamedTuple):

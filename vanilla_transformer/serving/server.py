@@ -69,6 +69,7 @@ class TranslationRequest(BaseModel):
     confidence: bool = False
     markup: Literal["xml", "html", "placeholders"] | None = None
     keep_numbers: bool = False
+    recase: bool = False
     to: str | None = None
 
 
@@ -242,10 +243,13 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "The model reads no sentences before a text: leave context out.")
     if asked.keep_numbers and not asked.markup:
         raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
+    if asked.recase and asked.markup:
+        raise HTTPException(422, "recase changes the words that markup aligns: leave one of them out.")
     if asked.to not in (backend.languages or (None,)):
         choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
         raise HTTPException(422, f"to: the model does not translate into {asked.to!r:.60}: {choice}.")
-    wish = Wish(confidence=asked.confidence, markup=asked.markup, keep_numbers=asked.keep_numbers, to=asked.to)
+    names = ("confidence", "markup", "keep_numbers", "recase", "to")
+    wish = Wish(**{name: getattr(asked, name) for name in names})
     if not asked.glossary:
         return wish
     if asked.terms == "soft" and not backend.knows_terms:
@@ -299,6 +303,8 @@ that each translation is good; <code>words</code>, those of each translation wit
 <p>With <code>"markup": "html"</code> (or <code>"xml"</code>, <code>"placeholders"</code>) the tags and placeholders of
 the texts are in their translations; with <code>"keep_numbers": true</code> so are their numbers. Where the markup of a
 text is broken, <code>broken_markup</code> says why, and all of it was translated as text.</p>
+<p>With <code>"recase": true</code> texts in capitals, and headlines, are translated in sentence case, and the
+translations have their capitals.</p>
 <p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
 <p>A model that was trained with context reads each text behind those before it in the request, as sentences of a
 document; a blank text ends one. With <code>"context": ["...", ...]</code> there are sentences before the first text,

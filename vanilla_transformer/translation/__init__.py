@@ -7,6 +7,7 @@ translate, and hand both to an engine. An engine is a class made of a model, a t
 
 from .by_ctranslate2 import ExportedModel
 from .by_onnx import OnnxTranslator
+from .casing import Casing
 from .decoding import Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, Term, UsedTerm, load_glossary
 from .lines import as_they_come, in_blocks
@@ -14,6 +15,7 @@ from .sentences import PairScore, score_pairs, translate, translate_lines
 
 
 __all__ = [
+    "Casing",
     "Decoding",
     "ExportedModel",
     "FoundTerm",

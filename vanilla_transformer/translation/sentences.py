@@ -17,6 +17,7 @@ from ..model.generation_vanilla_transformer import length_penalty
 from .by_ctranslate2 import Ctranslate2Engine, ExportedModel
 from .by_onnx import OnnxEngine, OnnxTranslator
 from .by_torch import TorchEngine
+from .casing import Casing
 from .decoding import Batch, Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_terms
 from .likelihood import target_log_probabilities
@@ -46,6 +47,7 @@ def translate(
     terms: str = "hard",
     markup: str | None = None,
     keep_numbers: bool = False,
+    casing: Casing | None = None,
     to: str | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -70,6 +72,8 @@ def translate(
             translation by the alignment of words, which models of torch have. See `translation.markup`. Markup that is
             broken is translated as text, with a warning.
         keep_numbers: With markup: whether numbers are placeholders too.
+        casing: By which sentences in capitals, and headlines, are translated in sentence case and get their capitals
+            back; with neither markup nor alignments.
         to: With a model of several target languages: which one, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
@@ -85,7 +89,7 @@ def translate(
         ValueError: The engine or the model cannot do what is asked of it.
     """
     options = {"contexts": contexts, "glossary": glossary, "terms": terms}
-    options |= {"markup": markup, "keep_numbers": keep_numbers, "to": to}
+    options |= {"markup": markup, "keep_numbers": keep_numbers, "casing": casing, "to": to}
     options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
@@ -105,6 +109,7 @@ def translate_lines(
     calibration: Calibration | None = None,
     markup: str | None = None,
     keep_numbers: bool = False,
+    casing: Casing | None = None,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -114,9 +119,9 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, to, batch_tokens, on_progress: As for
-            [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the text
-            without markup.
+        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, casing, to, batch_tokens, on_progress: As
+            for [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the
+            text without markup.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
             may go on from one block to the next.
         prefix: What every translation begins with.
@@ -145,6 +150,8 @@ def translate_lines(
         marker_ids(tokenizer)  # that it has them
     tokenizer = towards(tokenizer, to)
     marked = _markup(model, markup, keep_numbers)
+    if casing is not None and (marked is not None or align):
+        raise ValueError("With casing words are no longer those that were aligned: leave out markup and alignments.")
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -167,13 +174,16 @@ def translate_lines(
     given_contexts = None if contexts is None else iter(contexts)
     with engine.at_work(workers):
         for block in blocks:
+            forms = [None] * len(block)
+            if casing is not None:
+                block, forms = zip(*map(casing.take_off, block), strict=True) if block else (block, forms)
             lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
             pieces = [piece for line in lines for piece in line]
             in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
             found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
-            for line in lines:
+            for line, form in zip(lines, forms, strict=True):
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
                 done += 1
@@ -181,6 +191,8 @@ def translate_lines(
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
                 if marked is not None:
                     hypotheses = marked.put_back(hypotheses, align)
+                if form is not None:
+                    hypotheses = [replace(each, text=casing.put_on(each.text, form)) for each in hypotheses]
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
 
 

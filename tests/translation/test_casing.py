@@ -1,0 +1,75 @@
+"""Capitals are taken off lines and put back on translations: by hand, on any text, and through a model."""
+
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    translate,
+    translate_lines,
+)
+from vanilla_transformer.data.forms import FORMS
+from vanilla_transformer.translation import Casing
+
+
+KNOWN = {"a", "Anna", "and", "dog", "isn", "sees", "t", "the", "The", "TV", "Hund", "old"}
+BY_HAND = [
+    # line, in sentence case, form
+    ("THE DOG SEES ANNA.", "The dog sees Anna.", "upper"),
+    ("THE DOG ISN'T OLD. ANNA SEES TV!", "The dog isn't old. Anna sees TV!", "upper"),
+    ('"THE 2 DOGS!"', '"The 2 dogs!"', "upper"),
+    ("The Dog Sees Anna", "The dog sees Anna", "title"),
+    ("Anna And Hund And Old 3d TV", "Anna and Hund and old 3d TV", "title"),
+    ("E\u0301TUDE DOG", "E\u0301tude dog", "upper"),
+    # as they are
+    ("The dog sees Anna.", "The dog sees Anna.", None),
+    ("NASA", "NASA", None),
+    ("NASA!", "NASA!", None),
+    ("New York", "New York", None),
+    ("THE dog", "THE dog", None),
+    ("", "", None),
+    ("12 + 3", "12 + 3", None),
+    ("彼は走る。犬。", "彼は走る。犬。", None),
+]
+
+
+def test_by_hand():
+    casing = Casing(KNOWN)
+    for line, plain, form in BY_HAND:
+        assert casing.take_off(line) == (plain, form), line
+        assert casing.put_on(plain, form) == line or "3d" in line, line
+    assert Casing().take_off("THE DOG SEES ANNA.") == ("The dog sees anna.", "upper")
+
+
+@given(st.text(max_size=60))
+def test_any_line_keeps_its_letters_and_comes_back(text):
+    casing = Casing(KNOWN)
+    for line in (text, text.upper(), FORMS["title"](text, Random(0))):
+        plain, form = casing.take_off(line)
+        if form is None:
+            assert plain == line
+        else:
+            assert plain.casefold() == line.casefold() or plain.upper() == line.upper()
+            assert casing.put_on(line, form) == line
+
+
+def test_a_model_reads_sentence_case_and_its_translations_get_the_capitals(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    sentences = ["A man sees the dog.", "No. A dog sees the little girl.", "Two men play football in the park."]
+    plain = translate(model, tokenizer, sentences, num_beams=1)
+    casing = Casing()
+    for form in ("upper", "title"):
+        lines = [FORMS[form](line, Random(0)) for line in sentences]
+        found = translate(model, tokenizer, [*lines, *sentences], num_beams=1, casing=casing)
+        assert found == [*(FORMS[form](text, Random(0)) for text in plain), *plain]
+    for options in ({"markup": "xml"}, {"align": True}):
+        with pytest.raises(ValueError, match="With casing words are no longer those that were aligned"):
+            list(translate_lines(model, tokenizer, [["A B"]], casing=casing, **options))

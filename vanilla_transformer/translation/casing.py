@@ -1,0 +1,69 @@
+"""Lines in capitals and headlines: translated in sentence case, and given their capitals back.
+
+    A DOG RUNS. -> A dog runs. -> Ein Hund läuft. -> EIN HUND LÄUFT.
+
+A model that has read only sentences has hardly a piece for words in capitals. So it needs not read any.
+"""
+
+import re
+from collections.abc import Collection
+
+from ..data.forms import FORMS
+
+
+UPPER, TITLE = "upper", "title"
+_FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is no headline
+_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")  # letters with their combining marks
+_FIRST = re.compile(r"(?:^|[.!?…][\"'”’»)\]]*\s+)[^\w]*([^\W\d_])")  # the first letter of each sentence
+
+
+class Casing:
+    """Takes capitals off lines and puts them on translations.
+
+    Args:
+        known: Words of the model's training text, as they are written there (`load_known_words`): "ANNA" becomes
+            "Anna" where it has "Anna" and not "anna". Without them every word but the first becomes small.
+
+    Example:
+        >>> casing = Casing({"Anna", "sees", "a", "dog"})
+        >>> casing.take_off("ANNA SEES A DOG.")
+        ('Anna sees a dog.', 'upper')
+        >>> casing.put_on("Anna sieht einen Hund.", "upper")
+        'ANNA SIEHT EINEN HUND.'
+    """
+
+    def __init__(self, known: Collection[str] | None = None):
+        self.known = known or ()
+
+    def take_off(self, line: str) -> tuple[str, str | None]:
+        """A line in sentence case, and the form that it had: `"upper"`, `"title"` or None, for one that stays as it is.
+
+        In capitals are two words or more without a small letter; a headline has three or more, each with a capital in
+        front.
+        """
+        form = self._form_of(line)
+        if form is None:
+            return line, None
+        small = _WORD.sub(lambda found: self._usual(found[0]), line)
+        starts = [found.start(1) for found in _FIRST.finditer(small)]
+        letters = list(small)
+        for start in starts:
+            letters[start] = letters[start].title()
+        return "".join(letters), form
+
+    def put_on(self, text: str, form: str | None) -> str:
+        """A translation in a form that `take_off` has found."""
+        return text if form is None else FORMS[form].change(text, None)
+
+    def _form_of(self, line: str) -> str | None:
+        words = [word for word in _WORD.findall(line) if word.upper() != word.lower()]
+        if not words:
+            return None
+        form = UPPER if line == line.upper() else TITLE
+        if len(words) < _FEWEST_WORDS[form] or self.put_on(line, form) != line:
+            return None
+        return form
+
+    def _usual(self, word: str) -> str:
+        small = word.lower()
+        return next((each for each in (small, small.title(), word) if each in self.known), small)
