@@ -1,6 +1,7 @@
 """What a run will need, said before it begins: memory, and room on the disk for its checkpoints."""
 
 import logging
+import os
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -91,7 +92,7 @@ def resident_bytes() -> int | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     except (OSError, ValueError, IndexError):
         return None
-    return pages * 4096
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_bytes() -> int | None:
