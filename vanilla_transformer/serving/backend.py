@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import NamedTuple
 
 from ..data.context import Context, context_settings
@@ -75,7 +76,7 @@ def load_backend(
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
-    casing = Casing(_known_words(model))
+    casing = cache(lambda: Casing(_known_words(model)))  # read when it is first asked for
     if kind == "torch":
         try:
             calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
@@ -88,7 +89,7 @@ def load_backend(
         asked = {"contexts": contexts, "glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
-        asked |= {"casing": casing if wish.recase else None}
+        asked |= {"casing": casing() if wish.recase else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
             from ..translation.markup import text_of  # only now: few need it

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from ..model.loss_vanilla_transformer import _LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
 
 
 logger = logging.getLogger(__name__)
 
 _FLOAT = 4  # bytes
-_LOGITS_AT_A_TIME = 2**24  # as the loss takes them on a CPU
 _BYTES_OF_A_LOGIT = 8  # with its gradient
 # More than what is kept for the backward pass: results on their way, gradients, room that is free but not given back.
 _OVERHEAD = 1.3
@@ -58,7 +58,7 @@ def training_bytes(
     if arguments.gradient_checkpointing:  # of every layer its input, and one layer as a whole
         layers = model.config.encoder_layers + model.config.decoder_layers
         kept = kept // layers + _FLOAT * pairs * (source_length + target_length) * layers * model.config.d_model
-    logits = min(_LOGITS_AT_A_TIME, pairs * target_length * model.config.vocab_size)
+    logits = min(_LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
     averages = 3 + bool(arguments.ema_decay)  # of each parameter the gradient, Adam's two, and perhaps a moving one
     return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
 
