@@ -32,13 +32,13 @@ HEAVIEST = {
 # What the package can use, or transformers imports for its model classes, and translating does not.
 HEAVY = {
     "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
-    "pandas", "peft", "pyarrow", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy", "tensorboard",
-    "torchvision",
+    "pandas", "peft", "pyarrow", "rapidfuzz", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy",
+    "tensorboard", "torchvision",
 }  # fmt: skip
 
 EXTRAS = [
-    "ctranslate2", "evaluate", "fastapi", "ftfy", "gradio", "onnx", "onnxruntime", "peft", "py3langid", "rensa",
-    "sentencepiece", "sentencex",
+    "ctranslate2", "evaluate", "fastapi", "ftfy", "gradio", "onnx", "onnxruntime", "peft", "py3langid", "rapidfuzz",
+    "rensa", "sentencepiece", "sentencex",
 ]  # fmt: skip
 
 LOADED = """

@@ -35,6 +35,7 @@ _HOMES = {
         "Hypothesis",
         "OnnxTranslator",
         "PairScore",
+        "Spelling",
         "in_blocks",
         "load_glossary",
         "score_pairs",

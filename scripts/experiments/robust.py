@@ -7,8 +7,8 @@ The models are the rungs of robust.yaml, the first one the baseline, trained as 
 done again: trainings go on, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
 with case, means and standard deviations over the seeds. "Kept" is the share of the same model's clean BLEU. p is that
 of approximate randomisation over the translations of all seeds, against the baseline in the same form. Tokens are
-those of sources and references in that form, by the model's own vocabulary. With --recase all models translate as
-`translate --recase` does.
+those of sources and references in that form, by the model's own vocabulary. With --recase and --respell all models
+translate as `translate` does with them.
 """
 
 import argparse
@@ -32,14 +32,14 @@ from ladder import (
 )
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
-from vanilla_transformer.data.known_words import load_known_words
+from vanilla_transformer.data.known_words import load_word_counts
 from vanilla_transformer.data.tokenizer import load_tokenizer
 from vanilla_transformer.evaluation.robustness import CLEAN
 from vanilla_transformer.files import text_lines, write_text
 from vanilla_transformer.plots import plot_forms
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
-from vanilla_transformer.translation import Casing, translate
+from vanilla_transformer.translation import Casing, Spelling, translate
 
 
 RUNGS = Path(__file__).with_suffix(".yaml")
@@ -57,16 +57,19 @@ def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, 
     return sets
 
 
-def translations(folder: RunFolder, sets: dict, place: Path, recase: bool = False) -> dict[str, list[str]]:
+def translations(
+    folder: RunFolder, sets: dict, place: Path, recase: bool = False, respell: bool = False
+) -> dict[str, list[str]]:
     """By form, what a run that is done makes of the sources: from the files in `place`, or translated now."""
-    found, model = {}, None
+    found, model, counts = {}, None, load_word_counts(folder.tokenizer)
     for form, (sources, _) in sets.items():
         path = place / f"{form}.jsonl"
         if not path.exists():
             model = model or load_model(folder.path, "cpu")
             path.parent.mkdir(parents=True, exist_ok=True)
-            casing = Casing(load_known_words(folder.tokenizer)) if recase else None
-            write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources, casing=casing)))
+            options = {"casing": Casing(counts)} if recase else {}
+            options |= {"spelling": Spelling(model[1], counts)} if respell else {}
+            write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources, **options)))
             print(f"{path}: translated", flush=True)
         found[form] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return found
@@ -107,6 +110,7 @@ def main() -> None:
     parser.add_argument("--test-set", default="val", help="its name in --data")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM")
     parser.add_argument("--recase", action="store_true", help="translate capitals in sentence case")
+    parser.add_argument("--respell", action="store_true", help="correct mistyped words first")
     parser.add_argument("--picture", type=Path, help="where to draw the means")
     arguments = parser.parse_args()
     rungs, output = read_ladder(arguments.models), arguments.output
@@ -119,14 +123,17 @@ def main() -> None:
     for number, handler in before.items():
         signal.signal(number, handler)
     sets = test_sets_by_form(arguments.data, arguments.test_set, arguments.forms)
+    way = "_".join(["recased"] * arguments.recase + ["respelled"] * arguments.respell) or "forms"
     texts: dict[str, dict[int, dict]] = {}
     runs: dict[str, list[RunFolder]] = {}
     for name, rung in rungs.items():
         for seed in arguments.seeds:
             folder = folder_of(output, rung, seed)
             if folder.scores.exists():
-                place = output / ("recased" if arguments.recase else "forms") / arguments.test_set / name / str(seed)
-                texts.setdefault(name, {})[seed] = translations(folder, sets, place, arguments.recase)
+                place = output / way / arguments.test_set / name / str(seed)
+                texts.setdefault(name, {})[seed] = translations(
+                    folder, sets, place, arguments.recase, arguments.respell
+                )
                 runs.setdefault(name, []).append(folder)
     if texts:
         print("\n".join(table(texts, sets, runs)))

@@ -1,8 +1,10 @@
 """How far a text lies outside what a model has seen, by its words."""
 
+import gzip
+
 import pytest
 
-from vanilla_transformer.data.known_words import WordList, load_known_words, load_word_counts
+from vanilla_transformer.data.known_words import KNOWN_WORDS, WordList, load_known_words, load_word_counts
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.evaluation.domain import domain_of
 
@@ -17,10 +19,13 @@ def test_words_are_counted_with_the_vocabulary(tmp_path, tokenizer):
     for text in ["the dog"] * 9 + ["the cat, 1990"] * 12 + ["a dog."]:
         words.read(text)
     words.save(tmp_path, tokenizer)
-    # Ten times and more is all the same; `cat,` and `dog.` are words and marks.
-    expected = {"the": 10, "dog": 10, "cat": 10, ",": 10, "0": 10, "a": 1, ".": 1}
+    # `cat,` and `dog.` are words and marks.
+    expected = {"the": 21, "dog": 10, "cat": 12, ",": 12, "0": 12, "a": 1, ".": 1}
     assert load_word_counts(tmp_path) == expected
     assert load_known_words(tmp_path) == frozenset(expected)
+    # Older lists have numbers for rare words alone, and those before them none.
+    (tmp_path / KNOWN_WORDS).write_bytes(gzip.compress(b"a\t1\ncat\nthe\n"))
+    assert load_word_counts(tmp_path) == {"a": 1, "cat": 10, "the": 10}
 
 
 def test_shares_are_of_words_as_they_come(tokenizer):

@@ -16,6 +16,7 @@ import pytest
 from fastapi import HTTPException
 
 from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, phrasebook, translate
+from vanilla_transformer.data.known_words import WordList
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
@@ -314,6 +315,8 @@ def test_a_glossary(random_translator, sources, tmp_path):
             ({"markup": "sgml"}, "markup"),
             ({"markup": None}, "keep_numbers is for texts with markup"),
             ({"recase": True}, "recase changes the words that markup aligns"),
+            ({"respell": True}, "respell would change markup"),
+            ({"respell": True, "markup": None, "keep_numbers": False}, "no words to correct spelling by"),
         ):
             answer = httpx.post(f"{url}/translate", json={**body, **wrong}, timeout=60, trust_env=False)
             assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
@@ -336,6 +339,31 @@ def test_soft_terms(sources, tmp_path):
     answers = backend.translate(sources, Wish(**soft))
     assert [each["translations"] for each in answers] == expected
     assert [len(each["terms"]) for each in answers] == [len(soft["glossary"].find(text)) for text in sources]
+
+
+def test_respelling(random_translator, sources, tmp_path):
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    words = WordList()
+    words.read(" ".join(["The dog sees the house."] * 3))
+    words.save(model, load_model(model)[1])
+    with serving(str(model), *OF_THE_SEARCH) as (url, _):
+
+        def ask(*texts, **asked):
+            body = {"texts": texts, **asked}
+            return httpx.post(f"{url}/translate", json=body, timeout=60, trust_env=False).json()
+
+        expected = ask("The dog sees the house.", "")["translations"]
+        typed = "The dgo sees teh house."
+        assert ask(typed, "", respell=True) == {
+            "translations": expected,
+            "respelled": [{"dgo": "dog", "teh": "the"}, {}],
+        }
+        assert ask(typed.upper(), respell=True, recase=True) == {
+            "translations": [expected[0].upper()],
+            "respelled": [{"dgo": "dog", "teh": "the"}],
+        }
+        glossary = [{"source": "dgo", "target": "Dgo"}]
+        assert ask(typed, respell=True, glossary=glossary)["respelled"] == [{"teh": "the"}]
 
 
 def test_ctranslate2(random_translator, sources, tmp_path):

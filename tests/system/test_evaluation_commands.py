@@ -9,8 +9,10 @@ import sys
 import pytest
 import sacrebleu
 
-from vanilla_transformer.data.forms import FORMS
+from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.evaluation.scores import score_segments
+from vanilla_transformer.run.loading import load_its_tokenizer, word_counts_of
+from vanilla_transformer.translation import Spelling
 
 from .conftest import command, finished, lines_of, output_of, refused, written
 
@@ -176,6 +178,15 @@ class TestEvaluate:
             assert found["kept"] == pytest.approx(100 * found["value"] / clean["value"])
             assert found["signature"] == f"{by_hand['signature']}|form:{form}|form_seed:12345"
             assert found["test_set"] == f"test.de ({form})"
+        spelling = Spelling(load_its_tokenizer(run), word_counts_of([run]))
+        read = [spelling.correct(line) for line in texts_in_form("typos", lines_of(sources))]
+        assert read not in (lines_of(sources), texts_in_form("typos", lines_of(sources)))
+        files = ("--sources", written(tmp_path / "read.en", read), "--references", references)
+        found = evaluated(*options, "--sources", sources, "--references", references, "--forms", "typos", "--respell")
+        assert found["scores"][1]["value"] == evaluated(*options, *files)["scores"][0]["value"]
+        assert "--respell are for a model" in refused(
+            "evaluate", "--hypotheses", references, "--references", references, "--respell", status=2
+        )
         table = command("evaluate", *options, "--sources", sources, "--references", references, "--forms").stdout
         caption, heading, *rows = table.splitlines()
         assert caption == "Scores on test.de, as it is and in other forms:"

@@ -199,6 +199,24 @@ def test_capitals_come_back(run):
     )
 
 
+def test_typos_are_read_as_words(run):
+    plain = output_of("translate", DOG, "--model", run)
+    done = finished("translate", "Teh dog is olld.", DOG.upper(), "--model", run, "--respell", "--recase")
+    assert done.stdout == plain + plain.upper()
+    assert 'Line 1: the model has not learned "Teh" (read as "The"), "olld" (read as "old")' in done.stderr
+    record = json.loads(output_of("translate", "TEH DOG IS OLD.", "--model", run, "--respell", "--recase", "--json"))
+    assert record["respelled"] == {"Teh": "The"}
+    assert record["translations"][0]["text"] == plain.strip().upper()
+    assert "would change markup" in refused("translate", DOG, "--model", run, "--respell", "--markup", "xml", status=2)
+
+
+def test_respelling_needs_the_words(run, tmp_path):
+    model = shutil.copytree(run / "averaged", tmp_path / "model")
+    for path in model.glob("known_words*"):
+        path.unlink()
+    assert "--respell needs the list of words" in refused("translate", DOG, "--model", model, "--respell", status=2)
+
+
 def test_words_that_the_training_text_did_not_have(run, tmp_path):
     """They are named on standard error, once a line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")

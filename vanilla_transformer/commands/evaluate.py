@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..data.forms import FORMS
 from ..evaluation.metrics import METRICS
 from .process import UsageError
-from .translate import search_options
+from .translate import reading_options, search_options
 
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def evaluate(
     domain: bool = False,
     num_beams: int | None = None,
     recase: bool = False,
+    respell: bool = False,
     device: str = "auto",
     verbose: bool = False,
     json: bool = False,
@@ -69,6 +70,7 @@ def evaluate(
             beside those of the validation set of its run. It costs as long as reading both sets once.
         num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
         recase: Translate as `translate --recase` does.
+        respell: Translate as `translate --respell` does.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         verbose: Print what the scores are made of, and the signatures of the tests, below the table.
         json: Print JSON instead of a table.
@@ -91,20 +93,20 @@ def evaluate(
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
     if domain and (model is None or len(model) > 1 or segments or forms is not None):
         raise UsageError("--domain is about one model: give --model MODEL, and leave --segments and --forms out.")
-    if recase and model is None:
-        raise UsageError("--recase is for a model that translates: give --model MODEL.")
+    if (recase or respell) and model is None:
+        raise UsageError("--recase and --respell are for a model that translates: give --model MODEL.")
     forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)
     chosen = scored_set.metrics(metrics or (DEFAULT_METRICS if forms is None else ["sacrebleu", "chrf"]))
     if forms is not None:
-        options = {"device": device, "recase": recase, **search_options(num_beams)}
+        options = {"device": device, **reading_options(model, recase, respell), **search_options(num_beams)}
         _report_forms(scores_in_forms(model, scored_set, forms, chosen, resamples, **options), picture, json)
         return
     if hypotheses is not None:
         systems = read_systems(hypotheses, scored_set)
     else:
-        options = {"device": device, "recase": recase, **search_options(num_beams)}
+        options = {"device": device, **reading_options(model, recase, respell), **search_options(num_beams)}
         translations = translate_set(model, scored_set, **options)
         systems = {" + ".join(map(str, model)): translations}
     lists, language = scored_set.reference_lists, scored_set.language | scored_set.source_lines

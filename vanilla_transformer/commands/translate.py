@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .lazy_imports import import_models, while_loading
 from .process import UsageError, check_backend, check_positive, use_memory_well
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..data.known_words import UnknownWords
     from ..model.confidence_vanilla_transformer import Calibration
-    from ..translation import Casing, Hypothesis, PairScore
+    from ..translation import Casing, Hypothesis, PairScore, Spelling
 
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ def translate(
     markup: str | None = None,
     keep_numbers: bool = False,
     recase: bool = False,
+    respell: bool = False,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -102,6 +103,8 @@ def translate(
         keep_numbers: With --markup: keep numbers too as they are.
         recase: Translate lines in capitals, and headlines with a capital in front of every word, as sentences in the
             usual case, and give the translations these capitals.
+        respell: Read each word that the training text did not have as the closest word of that text, if there is one
+            within one mistake, or two from six letters on. Warnings say which.
         to: With a model of several target languages: which one, say fr.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
@@ -128,6 +131,8 @@ def translate(
         raise UsageError("--keep-numbers needs --markup.")
     if recase and (markup or attention):
         raise UsageError("--recase changes the words that --markup and --attention align: leave them out.")
+    if respell and markup:
+        raise UsageError("--respell would change markup, too: leave out --markup or --respell.")
     if markup not in (None, "xml", "html", "placeholders"):
         raise UsageError(f"There is no markup {markup!r}: choose xml, html or placeholders.")
     if terms not in ("hard", "soft"):
@@ -143,17 +148,19 @@ def translate(
 
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
-    unknown = unknown and _of_text(unknown, markup, keep_numbers)
+    reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell)}
+    if entries and respell:
+        reading["spelling"] = reading["spelling"].keeping(entries.source_words())
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, precision=precision, warn=True, device=device,
             longest=longest, split=split, prefix=prefix, align=attention, glossary=entries, terms=terms,
-            calibration=calibration, markup=markup, keep_numbers=keep_numbers, recase=recase, to=to, workers=workers,
-            batch_tokens=batch_tokens, **search,
+            calibration=calibration, to=to, workers=workers, batch_tokens=batch_tokens, **reading, **search,
         )  # fmt: skip
+        flags = _flags_of(unknown, **reading)
         for number, (source, hypotheses) in enumerate(found, start=1):
-            file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, unknown))
+            file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, flags))
 
 
 def score(
@@ -230,20 +237,18 @@ def translations_of(
     precision: str = "float32",
     warn: bool = False,
     device: str = "auto",
-    recase: bool = False,
     **options,
 ) -> Iterator[tuple[str, list["Hypothesis"]]]:
     """Every line of the blocks with its translations; progress on standard error if it is a terminal.
 
-    With `warn` it warns of words that the models cannot know, with `recase` lines in capitals are translated in
-    sentence case. The options are those of `translate_lines`.
+    With `warn` it warns of words that the models cannot know. The options are those of `translate_lines`.
     """
     import_models()
     from tqdm import tqdm
 
     from ..files import temporary_folder
     from ..run.loading import find_model, load_engine, load_model
-    from ..translation import Casing, ExportedModel, translate_lines
+    from ..translation import ExportedModel, translate_lines
     from ..translation.lines import UnknownWordsWarnings
 
     use_memory_well()
@@ -270,17 +275,15 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        looked_at = options.get("markup"), options.get("keep_numbers", False)
-        unknown = unknown_words(models, tokenizer) if warn or recase else None
-        if recase:
-            options["casing"] = Casing(unknown.known)
-            if warn:
-                unknown = _recased(unknown, options["casing"])
-        warnings = UnknownWordsWarnings(_of_text(unknown, *looked_at)) if warn else None
+        warnings = None
+        if warn:
+            spelling = options.get("spelling")
+            warnings = UnknownWordsWarnings(unknown_words(models, tokenizer), spelling and spelling.corrections)
+            text_of = _text_of(**options)
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
             source = sources.popleft()
             if warnings is not None:
-                warnings.look_at(source)
+                warnings.look_at(text_of(source))
             yield source, hypotheses
         if warnings is not None:
             warnings.sum_up()
@@ -389,18 +392,43 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
     return UnknownWords(tokenizer, known)
 
 
-def _of_text(unknown: Callable[[str], list[str]], markup: str | None, keep_numbers: bool) -> Callable:
-    """What finds unknown words in a line without its markup, which has none."""
-    if markup is None:
-        return unknown
-    from ..translation.markup import text_of
+def reading_options(models: list[Path], recase: bool, respell: bool) -> dict[str, Any]:
+    """What --recase and --respell are for `translate_lines`; nothing costs anything that is not asked for."""
+    if not recase and not respell:
+        return {}
+    from ..run.loading import find_model, load_its_tokenizer, word_counts_of
+    from ..translation import Casing, Spelling
 
-    return lambda line: unknown(text_of(line, markup, keep_numbers))
+    counts, options = word_counts_of(models), {}
+    if recase:
+        options["casing"] = Casing(counts)
+    if respell:
+        if counts is None:
+            named = ", ".join(map(str, models))
+            raise UsageError(f"--respell needs the list of words that a training makes ({named}): leave it out.")
+        options["spelling"] = Spelling(load_its_tokenizer(find_model(models[0])), counts)
+    return options
 
 
-def _recased(unknown: Callable[[str], list[str]], casing: "Casing") -> Callable[[str], list[str]]:
-    """What finds unknown words in a line as it is translated."""
-    return lambda line: unknown(casing.take_off(line)[0])
+def _text_of(
+    markup: str | None = None, keep_numbers: bool = False, casing: "Casing | None" = None, **_
+) -> Callable[[str], str]:
+    """From a line to the text of it that is looked at for unknown words."""
+    if markup is not None:
+        from ..translation.markup import text_of
+
+        return lambda line: text_of(line, markup, keep_numbers)
+    return lambda line: line if casing is None else casing.take_off(line)[0]
+
+
+def _flags_of(
+    unknown: Callable[[str], list[str]] | None, spelling: "Spelling | None" = None, **reading
+) -> Callable[[str], dict]:
+    """From a line to what JSON says of it: unknown words, if they are looked for, and those that are read as others."""
+    finders = {"unknown_words": unknown, "respelled": spelling and spelling.corrections}
+    finders = {name: finder for name, finder in finders.items() if finder is not None}
+    text_of = _text_of(**reading)
+    return lambda line: {name: finder(text_of(line)) for name, finder in finders.items()}
 
 
 def _lines_of(
@@ -409,24 +437,23 @@ def _lines_of(
     hypotheses: list["Hypothesis"],
     n_best: bool,
     as_json: bool,
-    unknown: Callable[[str], list[str]] | None = None,
+    flags: Callable[[str], dict] = lambda line: {},
 ) -> Iterator[str]:
-    """What is written for a line; JSON has what `unknown` finds in it too."""
+    """What is written for a line; JSON has its flags, too."""
     from ..translation.lines import one_line
 
     if as_json:
-        records = list(map(asdict, hypotheses))
+        records, flagged = list(map(asdict, hypotheses)), flags(source)
         for record in records:
             del record["cut"]
             for name in ("alignment", "terms", "broken_markup"):
                 if record[name] is None:
                     del record[name]
             likelihood = record.pop("likelihood")
-            if unknown is None:
-                del record["confidence"]
-            else:
+            if "unknown_words" in flagged:
                 record["words"] = likelihood["words"] if likelihood else []
-        flagged = {} if unknown is None else {"unknown_words": unknown(source)}
+            else:
+                del record["confidence"]
         yield _json_line({"source": source, **flagged, "translations": records}) + "\n"
         return
     for each in hypotheses if n_best else hypotheses[:1]:

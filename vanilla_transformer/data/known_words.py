@@ -2,7 +2,7 @@
 
 Any text can be spelt in pieces, so a model makes something of every word, and of one that it has never read mostly
 nonsense. The list is made while the vocabulary is learned from the same text: a packed file, a word a line, sorted, and
-behind a word that came rarely a tab and how often.
+behind each word a tab and how often it came.
 """
 
 import gzip
@@ -60,7 +60,7 @@ class WordList:
             for word in words_of(tokenizer, string):
                 counts[word] += count
         words = sorted(counts.items())
-        content = "".join(f"{word}\t{count}\n" if count < RARE else f"{word}\n" for word, count in words).encode()
+        content = "".join(f"{word}\t{count}\n" for word, count in words).encode()
         if len(content) <= MOST_BYTES:
             (Path(folder) / KNOWN_WORDS).write_bytes(gzip.compress(content, mtime=0))
 
@@ -70,16 +70,25 @@ def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
 
     Of scripts without spaces between words each letter is a word: in Thai or Japanese all between two signs is new.
     """
-    backend = tokenizer.backend_tokenizer
-    normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
-    for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(normalized):
-        word = normalized[start:end].strip()
+    for word, _, _ in cut_words(tokenizer, text)[1]:
         if not any(map(str.isalnum, word)):
             yield from word  # each mark by itself: they stand together in any way
         elif is_unspaced(word):
             yield from WORD.findall(word)
         else:
             yield _NUMBER if word.isdecimal() else word
+
+
+def cut_words(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[str, list[tuple[str, int, int]]]:
+    """A text as the tokenizer normalizes it, and what that is cut into: each with the places of its begin and end."""
+    backend = tokenizer.backend_tokenizer
+    normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
+    words = []
+    for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(normalized):
+        cut = normalized[start:end]
+        start += len(cut) - len(cut.lstrip())
+        words.append((cut.strip(), start, start + len(cut.strip())))
+    return normalized, words
 
 
 def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
@@ -89,7 +98,7 @@ def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
 
 
 def load_word_counts(folder: str | PathLike[str]) -> dict[str, int] | None:
-    """The list with how often each word came; `RARE` stands for that and more, and for all in a list without numbers.
+    """The list with how often each word came. A word without a number, as in older lists, counts as `RARE`.
 
     None and errors as for `load_known_words`.
     """

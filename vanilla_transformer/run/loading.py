@@ -1,12 +1,15 @@
 """Models, tokenizers and ensembles: from a run, from any folder, from the Hub."""
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, initialization
 
-from ..data.known_words import KNOWN_WORDS, load_known_words
+from ..data.known_words import KNOWN_WORDS, load_word_counts
 from ..data.tokenizer import load_tokenizer
 from ..hub import fetched_model, is_of_the_hub
 from ..model.checks_vanilla_transformer import check_saved_decoding, check_token
@@ -153,8 +156,14 @@ def load_engine(
 
 def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:
     """The words that at least one of several models has learned; None if one of them came without a list."""
-    lists = [load_known_words(find_model(path)) for path in paths]
-    return None if None in lists else frozenset().union(*lists)
+    counts = word_counts_of(paths)
+    return None if counts is None else frozenset(counts)
+
+
+def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
+    """How often each word came in the training text of several models, where it came most; None as above."""
+    lists = [load_word_counts(find_model(path)) for path in paths]
+    return None if None in lists else dict(reduce(or_, map(Counter, lists)))
 
 
 def calibration_of(paths: Sequence[str | Path]) -> Calibration:

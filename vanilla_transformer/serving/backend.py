@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from ..data.context import Context, context_settings
-from ..data.known_words import UnknownWords
+from ..data.known_words import KNOWN_WORDS, UnknownWords
 from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
-from ..run.loading import calibration_of, known_words_of, load_engine
-from ..translation import Casing, Glossary, translate_lines
+from ..run.loading import calibration_of, find_model, known_words_of, load_engine, word_counts_of
+from ..translation import Casing, Glossary, Spelling, translate_lines
 
 
 logger = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transfo
 @dataclass(frozen=True)
 class Wish:
     """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
-    the model is of them, that they have the markup of their texts or their capitals, and that they are in one language
-    of several.
+    the model is of them, that they have the markup of their texts or their capitals, that mistyped words are corrected,
+    and that they are in one language of several.
     """
 
     glossary: Glossary | None = None
@@ -36,6 +37,7 @@ class Wish:
     markup: str | None = None
     keep_numbers: bool = False
     recase: bool = False
+    respell: bool = False
     to: str | None = None
 
 
@@ -44,9 +46,9 @@ class Backend:
     """Texts and the sentences before each to answers, and a text to its number of tokens. Neither is re-entrant.
 
     The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
-    `knows_terms`, for soft ones, `is_calibrated`, for confidence, and `has_alignments`, for markup. `languages` are
-    those to choose of, none with a model of one target language. It reads `context_sentences` sentences before a text,
-    at most.
+    `knows_terms`, for soft ones, `is_calibrated`, for confidence, `has_alignments`, for markup, and `has_words`, for
+    corrections. `languages` are those to choose of, none with a model of one target language. It reads
+    `context_sentences` sentences before a text, at most.
     """
 
     translate: Callable[[Sequence[str], Wish, Sequence[Context]], list[dict]]
@@ -55,6 +57,7 @@ class Backend:
     knows_terms: bool = False
     is_calibrated: bool = False
     has_alignments: bool = False
+    has_words: bool = False
     languages: tuple[str, ...] = ()
     context_sentences: int = 0
 
@@ -76,7 +79,8 @@ def load_backend(
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
-    casing = cache(lambda: Casing(_known_words(model)))  # read when it is first asked for
+    counts = cache(lambda: _word_counts(model))  # read when they are first asked for
+    casing, spelling = cache(lambda: Casing(counts())), cache(lambda: Spelling(tokenizer, counts() or {}))
     if kind == "torch":
         try:
             calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
@@ -89,7 +93,10 @@ def load_backend(
         asked = {"contexts": contexts, "glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
-        asked |= {"casing": casing() if wish.recase else None}
+        capitals, corrected = casing() if wish.recase else None, spelling() if wish.respell else None
+        if corrected is not None and wish.glossary is not None:
+            corrected = corrected.keeping(wish.glossary.source_words())
+        asked |= {"casing": capitals, "spelling": corrected}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
             from ..translation.markup import text_of  # only now: few need it
@@ -105,6 +112,8 @@ def load_backend(
                 answer["words"] = [(each.word, each.probability) for each in words]
             if wish.markup is not None:
                 answer["broken_markup"] = best.broken_markup
+            if corrected is not None:
+                answer["respelled"] = corrected.corrections(text if capitals is None else capitals.take_off(text)[0])
             answers.append(answer)
         return answers
 
@@ -113,13 +122,14 @@ def load_backend(
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
     can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
     can["context_sentences"] = context_settings(tokenizer).sentences
+    can["has_words"] = (find_model(model) / KNOWN_WORDS).is_file() and find_spec("rapidfuzz") is not None
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
 
 
-def _known_words(model: str) -> frozenset[str] | None:
-    """The words of a model's training text; None where there is no list, or a damaged one."""
+def _word_counts(model: str) -> dict[str, int] | None:
+    """How often the model's training text had each word; None where there is no list, or a damaged one."""
     try:
-        return known_words_of([model])
+        return word_counts_of([model])
     except (FileNotFoundError, ValueError) as error:
         logger.debug("%s", error)
         return None

@@ -70,6 +70,7 @@ class TranslationRequest(BaseModel):
     markup: Literal["xml", "html", "placeholders"] | None = None
     keep_numbers: bool = False
     recase: bool = False
+    respell: bool = False
     to: str | None = None
 
 
@@ -87,6 +88,7 @@ class Translations(BaseModel):
     With a glossary there are the terms of each text; with `confidence` the probability that its translation is good
     (null for a blank one), the words of its translation with their probabilities, and the words of the text that the
     model has not learned. With `markup` there is why each text's markup was translated as text, null where it was not.
+    With `respell` there are the words of each text that were read as others.
     """
 
     translations: list[str]
@@ -95,6 +97,7 @@ class Translations(BaseModel):
     words: list[list[tuple[str, float]]] | None = None
     unknown_words: list[list[str]] | None = None
     broken_markup: list[str | None] | None = None
+    respelled: list[dict[str, str]] | None = None
 
 
 class Refusal(BaseModel):
@@ -245,10 +248,14 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
     if asked.recase and asked.markup:
         raise HTTPException(422, "recase changes the words that markup aligns: leave one of them out.")
+    if asked.respell and asked.markup:
+        raise HTTPException(422, "respell would change markup, too: leave one of them out.")
+    if asked.respell and not backend.has_words:
+        raise HTTPException(422, "This server has no words to correct spelling by, or no rapidfuzz: leave respell out.")
     if asked.to not in (backend.languages or (None,)):
         choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
         raise HTTPException(422, f"to: the model does not translate into {asked.to!r:.60}: {choice}.")
-    names = ("confidence", "markup", "keep_numbers", "recase", "to")
+    names = ("confidence", "markup", "keep_numbers", "recase", "respell", "to")
     wish = Wish(**{name: getattr(asked, name) for name in names})
     if not asked.glossary:
         return wish
@@ -305,6 +312,8 @@ the texts are in their translations; with <code>"keep_numbers": true</code> so a
 text is broken, <code>broken_markup</code> says why, and all of it was translated as text.</p>
 <p>With <code>"recase": true</code> texts in capitals, and headlines, are translated in sentence case, and the
 translations have their capitals.</p>
+<p>With <code>"respell": true</code> words that the model has not learned are read as the closest ones that it has;
+<code>respelled</code> says which.</p>
 <p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
 <p>A model that was trained with context reads each text behind those before it in the request, as sentences of a
 document; a blank text ends one. With <code>"context": ["...", ...]</code> there are sentences before the first text,

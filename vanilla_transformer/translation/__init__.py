@@ -12,6 +12,7 @@ from .decoding import Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, Term, UsedTerm, load_glossary
 from .lines import as_they_come, in_blocks
 from .sentences import PairScore, score_pairs, translate, translate_lines
+from .spelling import Spelling
 
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Hypothesis",
     "OnnxTranslator",
     "PairScore",
+    "Spelling",
     "Term",
     "UsedTerm",
     "as_they_come",

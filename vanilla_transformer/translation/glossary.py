@@ -124,6 +124,10 @@ class Glossary:
                 chosen.append(each)
         return sorted(chosen, key=lambda each: each.start)
 
+    def source_words(self) -> set[str]:
+        """The words of all source terms."""
+        return {word for term in self.terms for word in WORD.findall(term.source)}
+
     def constraints(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
         """What `generate` is to be given for a line, as one of `constraints`."""
         return constraints_of(self.find(line), line, tokenizer)

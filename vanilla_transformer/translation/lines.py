@@ -157,10 +157,13 @@ def one_line(text: str) -> str:
 
 
 class UnknownWordsWarnings:
-    """Warns of each line in which `unknown` finds words, as [`UnknownWords`] does; later ones it only counts."""
+    """Warns of each line in which `unknown` finds words, as [`UnknownWords`] does; later ones it only counts.
 
-    def __init__(self, unknown: Callable[[str], list[str]]):
-        self.unknown = unknown
+    `corrections` says what some of them are read as, as a [`Spelling`] does.
+    """
+
+    def __init__(self, unknown: Callable[[str], list[str]], corrections: Callable[[str], dict[str, str]] | None = None):
+        self.unknown, self.corrections = unknown, corrections
         self.lines = self.with_unknown = 0
 
     def look_at(self, line: str) -> None:
@@ -172,7 +175,11 @@ class UnknownWordsWarnings:
         self.with_unknown += 1
         if self.with_unknown <= MOST_LINES:
             more = f" and {len(words) - MOST_WORDS:,} more" if len(words) > MOST_WORDS else ""
-            named = ", ".join(map(_quoted, words[:MOST_WORDS]))
+            read_as = self.corrections(line) if self.corrections else {}
+            named = ", ".join(
+                _quoted(word) + (f" (read as {_quoted(read_as[word])})" if word in read_as else "")
+                for word in words[:MOST_WORDS]
+            )
             logger.warning(
                 f"Line {self.lines:,}: the model has not learned {named}{more}: the translation may be wrong."
             )

@@ -22,6 +22,7 @@ from .decoding import Batch, Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_terms
 from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
+from .spelling import Spelling
 
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def translate(
     markup: str | None = None,
     keep_numbers: bool = False,
     casing: Casing | None = None,
+    spelling: Spelling | None = None,
     to: str | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -74,6 +76,7 @@ def translate(
         keep_numbers: With markup: whether numbers are placeholders too.
         casing: By which sentences in capitals, and headlines, are translated in sentence case and get their capitals
             back; with neither markup nor alignments.
+        spelling: By which mistyped words are corrected first; without markup. Words of the glossary stay as they are.
         to: With a model of several target languages: which one, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
@@ -89,8 +92,8 @@ def translate(
         ValueError: The engine or the model cannot do what is asked of it.
     """
     options = {"contexts": contexts, "glossary": glossary, "terms": terms}
-    options |= {"markup": markup, "keep_numbers": keep_numbers, "casing": casing, "to": to}
-    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options |= {"markup": markup, "keep_numbers": keep_numbers, "casing": casing, "spelling": spelling}
+    options |= {"to": to, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -110,6 +113,7 @@ def translate_lines(
     markup: str | None = None,
     keep_numbers: bool = False,
     casing: Casing | None = None,
+    spelling: Spelling | None = None,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -119,9 +123,9 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, casing, to, batch_tokens, on_progress: As
-            for [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and `likelihood` are of the
-            text without markup.
+        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, casing, spelling, to, batch_tokens,
+            on_progress: As for [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and
+            `likelihood` are of the text without markup, and with corrected spelling.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
             may go on from one block to the next.
         prefix: What every translation begins with.
@@ -152,6 +156,11 @@ def translate_lines(
     marked = _markup(model, markup, keep_numbers)
     if casing is not None and (marked is not None or align):
         raise ValueError("With casing words are no longer those that were aligned: leave out markup and alignments.")
+    if spelling is not None:
+        if marked is not None:
+            raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")
+        if glossary is not None:
+            spelling = spelling.keeping(glossary.source_words())
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -177,6 +186,8 @@ def translate_lines(
             forms = [None] * len(block)
             if casing is not None:
                 block, forms = zip(*map(casing.take_off, block), strict=True) if block else (block, forms)
+            if spelling is not None:
+                block = list(map(spelling.correct, block))
             lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
             pieces = [piece for line in lines for piece in line]
             in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]

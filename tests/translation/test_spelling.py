@@ -1,0 +1,133 @@
+"""Mistyped words are read as the closest ones of the training text: by hand, against all words, and through a model."""
+
+import logging
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer import (
+    Glossary,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    translate,
+    translate_lines,
+)
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.translation import Spelling
+from vanilla_transformer.translation.lines import UnknownWordsWarnings
+
+
+COUNTS = {
+    "the": 90, "The": 60, "dog": 40, "dig": 30, "Dog": 5, "house": 20, "horse": 10, "hoarse": 2, "Anna": 9, "Berlin": 4,
+    "Camp": 2, "camp": 7, "Hund": 3, "sees": 5, "isn": 8, "'t": 8, "0": 50, ".": 80, "beautiful": 6,
+}  # fmt: skip
+BY_HAND = [
+    # line, as it is read
+    ("The dgo sees teh hosue.", "The dog sees the house."),
+    ("Teh doog. Hte hors!", "The dog. The horse!"),
+    ("Annna, annna and dgoo", "Anna, Anna and dgoo"),  # two mistakes are for long words
+    ("a beuatifull house", "a beautiful house"),
+    ("a beuattifull house", "a beuattifull house"),
+    ("the Cammp, the cammp, the Berlinn", "the Cammp, the camp, the Berlin"),  # a capital inside is that of a name
+    ("DGO", "DGO"),
+    ("hoarsee", "horse"),  # `hoarse` is closer, but it came twice alone
+    ("dxg", "dog"),  # rather than `dig`, for it came more often
+    ("isnn't and isnn", "isnn't and isn"),
+    ("e\u0301 dgo", "é dog"),
+    ('(dgo) "dgo": dgo-hosue.', '(dog) "dog": dog-house.'),
+    # as they are
+    ("The dog sees Anna.", "The dog sees Anna."),
+    ("d1g dg2 dgo_ @dgo (http://dgo.de) dgo.de 犬犬 12", "d1g dg2 dgo_ @dgo (http://dgo.de) dgo.de 犬犬 12"),
+    ("{dgo} dgo/hors %dgo", "{dgo} dgo/hors %dgo"),
+    ("e\u0301", "e\u0301"),
+    ("", ""),
+    (" \t ", " \t "),
+]
+
+
+TOKENIZER = learn_tokenizer(["the dog"], TokenizerSettings(vocab_size=262))
+
+
+def distance(one: str, other: str) -> int:
+    """Of optimal string alignment, by its recursion."""
+    table = {(i, 0): i for i in range(len(one) + 1)} | {(0, j): j for j in range(len(other) + 1)}
+    for i in range(1, len(one) + 1):
+        for j in range(1, len(other) + 1):
+            ways = [table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (one[i - 1] != other[j - 1])]
+            if i > 1 and j > 1 and (one[i - 1], one[i - 2]) == (other[j - 2], other[j - 1]):
+                ways.append(table[i - 2, j - 2] + 1)
+            table[i, j] = min(ways)
+    return table[len(one), len(other)]
+
+
+def test_by_hand():
+    spelling = Spelling(TOKENIZER, COUNTS)
+    for line, read in BY_HAND:
+        assert spelling.correct(line) == read, line
+    assert spelling.corrections("The dgo sees teh hosue, Dgo.") == {
+        "dgo": "dog", "teh": "the", "hosue": "house", "Dgo": "Dog",
+    }  # fmt: skip
+    assert spelling.corrections("The dog.") == {}
+
+
+@given(st.text("dogehrsiu", min_size=1, max_size=9))
+def test_no_word_is_closer_and_none_so_close_more_frequent(word):
+    counts = {"dog": 40, "dig": 30, "house": 20, "horse": 10, "god": 10, "gourd": 3, "r": 9, "or": 7, "so": 12,
+              "shoe": 4, "hoarse": 2, "she": 11, "he": 11, "hours": 5, "oodles": 3, "houses": 3}  # fmt: skip
+    [found] = Spelling(TOKENIZER, counts).correct(word).split()
+    if word in counts or len(word) == 1:
+        assert found == word
+        return
+    allowed = 1 if len(word) < 6 else 2
+    near = [(distance(word, each), -count, each) for each, count in counts.items() if count > 2 and len(each) > 1]
+    best = min((entry for entry in near if entry[0] <= allowed), default=(0, 0, word))
+    assert found == best[2]
+
+
+@given(st.text(max_size=60))
+def test_any_text_keeps_all_but_its_words(text):
+    spelling = Spelling(TOKENIZER, COUNTS)
+    corrected = spelling.correct(text)
+    if not spelling.corrections(text):
+        assert corrected == text
+    assert [sign for sign in corrected if not sign.isalnum() and not sign.isspace()] == [
+        sign for sign in spelling._read(text)[0] if not sign.isalnum() and not sign.isspace()
+    ]
+
+
+def test_a_list_without_numbers_will_do():
+    assert Spelling(TOKENIZER, dict.fromkeys(COUNTS, 10)).correct("teh hoarsee") == "the hoarse"
+    assert Spelling(TOKENIZER, {}).correct("dxg") == "dxg"
+
+
+def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    spelling = Spelling(tokenizer, COUNTS)
+    lines = ["The dgo sees teh hosue.", "THE DGO.", "", "The dog."]
+    read = [spelling.correct(line) for line in lines]
+    options = {"num_beams": 2, "max_new_tokens": 8}
+    assert translate(model, tokenizer, lines, spelling=spelling, **options) == translate(
+        model, tokenizer, read, **options
+    )
+    glossary = Glossary([("dgo", "Dgo"), ("the house", "das Haus")])
+    [[best]] = translate_lines(model, tokenizer, [lines[:1]], spelling=spelling, glossary=glossary, num_beams=2)
+    # One is no typo, and one is found because its typos are corrected.
+    assert {term.source for term in best.terms} == {"dgo", "the house"}
+    assert spelling.correct("dgo") == "dog"  # without the glossary
+    with pytest.raises(ValueError, match="Correcting the spelling would change markup"):
+        list(translate_lines(model, tokenizer, [["<b>a</b>"]], spelling=spelling, markup="xml"))
+
+
+def test_warnings_say_what_was_read(caplog):
+    spelling = Spelling(TOKENIZER, COUNTS)
+    warnings = UnknownWordsWarnings(lambda line: [w for w in line.split() if w not in COUNTS], spelling.corrections)
+    with caplog.at_level(logging.WARNING):
+        warnings.look_at("the dgo xyzzy")
+    assert caplog.messages == [
+        'Line 1: the model has not learned "dgo" (read as "dog"), "xyzzy": the translation may be wrong.'
+    ]

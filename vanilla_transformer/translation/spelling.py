@@ -1,0 +1,128 @@
+"""Mistyped words: read as the words of the training text that they are closest to, before they are translated.
+
+    The dgo sees teh hosue. -> The dog sees the house. -> Der Hund sieht das Haus.
+
+A model that has hardly met typos makes something else of each piece of a mistyped word. So it need not meet any.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import lru_cache
+
+from transformers import PreTrainedTokenizerBase
+
+from ..data.known_words import cut_words
+from ..data.scripts import is_unspaced
+
+
+# Strings between blanks, and what makes one no plain word: "dg2", "a.com", "@anna", "{dgo}", "rn/2".
+_STRING, _ODD = re.compile(r"\S+"), re.compile(r"[\d@#/\\&=%_<>{}$]|[.:]\w")
+_APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
+_FEWEST = 3  # a rarer word may itself be a typo of the training text
+_LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have so many; a shorter one has too many neighbours
+_REMEMBERED = 2**16  # mistyped words: the same ones come again
+
+
+class Spelling:
+    """Corrects the words of a line that the training text did not have.
+
+    A word is read as the one of the training text at the smallest distance (of optimal string alignment: letters left
+    out, added, changed, or swapped with the next one), of several at one distance as the most frequent. One mistake
+    is allowed, two in words of six letters and more. What has no such neighbour stays as it is; and so do addresses,
+    words with digits or in capitals alone, and scripts without spaces between words. Inside a sentence a word with a
+    capital is only read as one that the training text has with a capital alone. Still a name that it did not have may
+    be taken for a typo.
+
+    Args:
+        tokenizer: The model's, which says what a word is.
+        counts: How often the model's training text had each word, see `load_word_counts`.
+        kept: More words that stay as they are, in whatever capitals.
+
+    Raises:
+        ImportError: `rapidfuzz` is not installed.
+
+    Example:
+        >>> from vanilla_transformer.run.loading import load_model, word_counts_of
+        >>> _, tokenizer = load_model("runs/phrasebook")  # doctest: +SKIP
+        >>> Spelling(tokenizer, word_counts_of(["runs/phrasebook"])).correct("My sistre sings.")  # doctest: +SKIP
+        'My sister sings.'
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int], kept: Iterable[str] = ()):
+        try:
+            from rapidfuzz import process
+            from rapidfuzz.distance import OSA
+        except ImportError as error:
+            message = 'Correcting the spelling needs rapidfuzz: pip install "vanilla-transformer[respell]"'
+            raise ImportError(message) from error
+        self._closest, self._distance = process.extract, OSA.distance
+        self.tokenizer = tokenizer
+        self.kept = frozenset(word.casefold() for word in kept)
+        totals: Counter[str] = Counter()
+        self._spelt: dict[str, str] = {}  # by small letters: in these if the text has it so, else as it mostly is
+        for word, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+            if _is_word(word):
+                totals[word.lower()] += count
+                small = word.lower()
+                self._spelt.setdefault(small, small if small in counts else word)
+        often = [word for word, count in totals.items() if count >= _FEWEST]
+        self._candidates = sorted(often, key=lambda word: (-totals[word], word))
+        self._capitals = [word for word in self._candidates if self._spelt[word] != word]
+        self._longest = max(map(len, self._candidates), default=0) + _MOST_MISTAKES
+        self._nearest = lru_cache(_REMEMBERED)(self._look_for)
+
+    def correct(self, line: str) -> str:
+        """A line with its mistyped words corrected, as the tokenizer normalizes it; the line itself if it has none."""
+        normalized, found = self._read(line)
+        parts, end_before = [], 0
+        for better, start, end in found:
+            parts += [normalized[end_before:start], better]
+            end_before = end
+        return "".join([*parts, normalized[end_before:]]).strip() if found else line
+
+    def corrections(self, line: str) -> dict[str, str]:
+        """The mistyped words of a line, and what each is read as."""
+        normalized, found = self._read(line)
+        return {normalized[start:end]: better for better, start, end in found}
+
+    def keeping(self, words: Iterable[str]) -> "Spelling":
+        """The same, with more words that stay as they are."""
+        other = copy(self)
+        other.kept = self.kept | {word.casefold() for word in words}
+        return other
+
+    def _read(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
+        """A line as the tokenizer normalizes it, and what is read instead of its words from one place to another."""
+        normalized, words = cut_words(self.tokenizer, line)
+        found, begins = [], True
+        odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}
+        for word, start, end in words:
+            stays = word.casefold() in self.kept or start in odd or normalized[end : end + 1] in _APOSTROPHES
+            if not stays and (better := self._best(word, begins)) != word:
+                found.append((better, start, end))
+            begins = not any(map(str.isalnum, word))  # a sentence, or what a mark opens
+        return normalized, found
+
+    def _best(self, word: str, begins: bool) -> str:
+        """What a word is read as: itself, or one that the training text had."""
+        small, has_capital = word.lower(), word[:1].isupper()
+        if not _is_word(word) or small in self._spelt or word.isupper() or len(small) > self._longest:
+            return word
+        if (found := self._nearest(small, has_capital and not begins)) is None:
+            return word
+        return found[0].upper() + found[1:] if has_capital else found
+
+    def _look_for(self, small: str, is_name: bool) -> str | None:
+        candidates = self._capitals if is_name else self._candidates
+        mistakes = 1 if len(small) < _LONG else _MOST_MISTAKES
+        near = self._closest(small, candidates, scorer=self._distance, score_cutoff=mistakes, limit=None)
+        if not near:
+            return None
+        best, _, _ = min(near, key=lambda entry: entry[1:])  # distance, then place among the candidates
+        return self._spelt[best]
+
+
+def _is_word(text: str) -> bool:
+    return len(text) > 1 and text.isalpha() and not is_unspaced(text)
