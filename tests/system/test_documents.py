@@ -137,7 +137,9 @@ OTHERS = (
     "parsing_",
     "opus-mt",
     "echo ",
-)  # lines on models of other text
+    "--respell",
+    "Spelling(",
+)  # lines on models of other text, and those with typos
 
 
 def sentences_in(text: str) -> list[str]:
