@@ -1,11 +1,15 @@
 """What `train auto` sees in a text, what it chooses, and what it holds out."""
 
+import json
 import logging
+from itertools import pairwise
 
 import pytest
 import yaml
 
-from vanilla_transformer.choosing import TextFacts, choose, chosen_recipe, facts_of, measure_speeds
+from vanilla_transformer.choosing import Choice, TextFacts, choose, chosen_recipe, facts_of, measure_speeds
+from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
+from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 
 
@@ -136,3 +140,104 @@ def test_several_processes_are_told_to_let_one_choose(data, tmp_path, monkeypatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="--only-choose"):
         chosen_recipe(tmp_path / "run", data)
+
+
+# ------------------------------------------------------------------------------------------------------------ a search
+
+
+def test_the_rounds_take_all_of_the_time():
+    assert shares(8) == [(8, 1 / 16), (4, 1 / 8), (2, 1 / 4)]
+    for candidates in range(2, 12):
+        rounds = [(0, 0.0), *shares(candidates)]
+        spent = sum(number * (until - before) for (_, before), (number, until) in pairwise(rounds))
+        assert spent == pytest.approx(1)
+        assert rounds[1][0] == candidates
+        assert rounds[-1][0] >= 2
+
+
+def test_what_is_tried_differs_from_what_was_chosen_and_what_is_typed_stays():
+    for pairs, minutes in ((300, 1), (30_000, 15), (10**7, 1000)):
+        choices = choose(facts(pairs), minutes, SPEEDS, bf16=True)
+        values = {choice.field: choice.value for choice in choices}
+        found = candidates_for(choices, {})
+        assert next(iter(found)) == AS_CHOSEN
+        assert all(values.get(name) != value for each in found.values() for name, value in each.changes.items())
+        for name in {name for each in found.values() for name in each.changes}:
+            typed = candidates_for(choices, {name: "1"})
+            assert AS_CHOSEN in typed
+            assert not any(name in each.changes for each in typed.values())
+    assert "BPE-dropout" not in candidates_for(choices, {"tokenizer.kind": "wordpiece"})
+
+
+def test_changes_stand_in_their_sections():
+    choices = [Choice("model.a", 1, "one"), Choice("training.b", 2, "two"), Choice("decoding.c", 3, "three")]
+    assert with_changes(choices, {"training.d": 4, "model.a": 5}, "better") == [
+        Choice("model.a", 5, "better"),
+        Choice("training.b", 2, "two"),
+        Choice("training.d", 4, "better"),
+        Choice("decoding.c", 3, "three"),
+    ]
+
+
+def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
+    """With scores by a table, which show what runs in which round. (Real runs: tests/system.)"""
+    scores = {
+        "as chosen": [5, 6, 20], "more dropout": [9, 30, 31], "less dropout": [1], "smaller vocabulary": [8, 8],
+        "larger vocabulary": [7, 32, 19], "smaller batches": [6.5], "lower rate": [None], "BPE-dropout": [4],
+    }  # fmt: skip
+    choices = choose(facts(30_000), 15, SPEEDS, bf16=True)
+    done, interrupted_after = [], [3, 9, 13]
+
+    def recipe_of(changes, path):
+        path.write_text(json.dumps(changes))
+        return load_recipe("phrasebook", {"training.metric_for_best_model": "chrf"})
+
+    def train(recipe, output, *, resume, finish):
+        if interrupted_after and len(done) == interrupted_after[0]:
+            raise InterruptedError(interrupted_after.pop(0))
+        assert (resume, finish) == (True, False)
+        name = output.name.replace("_", " ")
+        score = scores[name][sum(each == name for each, _ in done)]
+        changes = json.loads(output.with_suffix(".yaml").read_text())
+        done.append((name, changes["training.max_minutes"]))
+        (output / "checkpoints").mkdir(parents=True, exist_ok=True)
+        if score is None:
+            raise FloatingPointError("the loss is not finite")
+        records = [{"step": 1, "elapsed_seconds": 1, "eval_loss": 3.0, "eval_chrf": value} for value in (0.5, score)]
+        (output / "log.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    def searched() -> Search:
+        search = Search(RunFolder(tmp_path), "so")
+        if not search.choices:
+            search.begin(choices, {})
+        return search
+
+    while interrupted_after:
+        with pytest.raises(InterruptedError):
+            searched().run(16, recipe_of, train)
+    search = searched()
+    found = {choice.field: choice for choice in search.run(16, recipe_of, train)}
+    rounds = [{name for name, minutes in done if minutes == until} for until in (1, 2, 4)]
+    assert rounds[0] == scores.keys()
+    assert rounds[1] == {"as chosen", "more dropout", "smaller vocabulary", "larger vocabulary"}
+    assert rounds[2] == {"as chosen", "larger vocabulary"}
+    assert len(done) == 14
+    # In the end it is worse than what was chosen.
+    assert found == {choice.field: choice for choice in choices}
+    assert not list(tmp_path.glob("search/*/checkpoints"))
+    assert (tmp_path / "search" / "search.png").is_file()
+    assert "less dropout (model.dropout 0.0): 1.00" in search.report()
+    assert any(line.endswith(": not finite") for line in search.report())
+    with pytest.raises(ValueError, match="begun for something else"):
+        Search(RunFolder(tmp_path), "other")
+
+    scores["larger vocabulary"][2] = 33
+    record = json.loads(search.file.read_text())
+    record["candidates"]["larger vocabulary"]["scores"][2] = 33
+    search.file.write_text(json.dumps(record))
+    found = {choice.field: choice for choice in searched().run(16, recipe_of, train)}
+    pieces = found["tokenizer.vocab_size"]
+    assert (pieces.value, pieces.reason) == (16000, "tried: 33.00 on validation, and 20.00 as chosen at first")
+    search.file.write_text("{}")
+    with pytest.raises(ValueError, match="begun for something else"):
+        searched()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.sharing.model_card import model_card
 from vanilla_transformer.training import run_results
 
+from ..warm_python import CLI, PACKAGE
 from .conftest import command, finished, json_of, lines_of, losses, output_of, refused
 
 
@@ -282,3 +284,34 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     assert "Going on from" not in again  # its time is over
     assert "chosen for something else" in refused(*[*words[:-3], "5", *words[-2:]], *small, "--resume")
     assert "--training.max_minutes" in refused("train", "phrasebook", "--minutes", "3", status=2)
+
+
+def test_auto_searches_is_interrupted_and_goes_on(tmp_path):
+    run = tmp_path / "run"
+    words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
+    words += ["--data.target_language", "de", "--minutes", "0.06", "--search", "0.3", "--output", run]
+    words += ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
+    words += ["--model.dropout", "0.1", "--tokenizer.vocab_size", "300", "--training.max_tokens", "1024"]
+
+    def scores() -> dict[str, list[float]]:
+        path = run / "search" / "search.json"
+        content = json_of(path) if path.exists() else {"candidates": {}}
+        return {name: each["scores"] for name, each in content["candidates"].items()}
+
+    for number, status, done in ((signal.SIGTERM, 143, 2), (signal.SIGKILL, -9, 5)):
+        with PACKAGE.start(CLI, *words) as process:
+            process.until(lambda done=done: sum(map(len, scores().values())) >= done)
+            process.send_signal(number)
+            killed = process.completed(timeout=120)
+        assert killed.returncode == status
+        before = scores()
+    finished(*words)
+    assert list(scores()) == ["as chosen", "lower rate", "BPE-dropout"]
+    assert all(scores()[name][: len(each)] == each for name, each in before.items())
+    assert sorted(map(len, scores().values())) == [1, 3, 3]
+    chosen = (run / "chosen.yaml").read_text()
+    assert f"#   as chosen: {', '.join(f'{score:.2f}' for score in scores()['as chosen'])}" in chosen
+    assert load_recipe(run / "recipe.yaml").training["max_minutes"] == 0.06
+    assert (run / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
+    assert "--search and --only-choose are of" in refused("train", "phrasebook", "--search", "3", status=2)
+    assert "search must be above 0" in refused(*words, "--search", "0", "--output", tmp_path / "other")

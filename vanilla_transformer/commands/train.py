@@ -1,5 +1,6 @@
 """From a recipe to a run folder."""
 
+import functools
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ def train(
     output: Path | None = None,
     resume: bool = False,
     minutes: float | None = None,
+    search: float | None = None,
     only_choose: bool = False,
     device: str = "auto",
     plain_process: bool = False,
@@ -38,6 +40,7 @@ def train(
         output: The run folder; runs/RECIPE if it is not given.
         resume: Go on with the run in that folder from its last complete checkpoint.
         minutes: With `auto`: how long training may take; 15 if it is not given.
+        search: With `auto`: minutes to try other choices in before, on validation pairs; without it none are tried.
         only_choose: With `auto`: write the recipe, OUTPUT/chosen.yaml, and do not train.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
@@ -60,12 +63,17 @@ def train(
         if not recipe.is_file():
             raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
     output = output or Path("runs") / Path(recipe).stem
-    if recipe != AUTO and (only_choose or minutes is not None):
-        raise UsageError("--minutes and --only-choose are of `train auto`; other recipes take --training.max_minutes.")
+    if recipe != AUTO and (only_choose or minutes is not None or search is not None):
+        raise UsageError(
+            "--minutes, --search and --only-choose are of `train auto`; other recipes take --training.max_minutes."
+        )
     commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
     commands["command_to_resume"] = _command_to_resume(output, plain_process, device)
     if recipe == AUTO:
-        settings = chosen_recipe(output, overrides or {}, 15.0 if minutes is None else minutes, device)
+        again = {**commands, "command_to_resume": commands["command"], "show_progress": True, "device": device}
+        trial = functools.partial(train_recipe, **again)
+        minutes = 15.0 if minutes is None else minutes
+        settings = chosen_recipe(output, overrides or {}, minutes, device, search=search, train=trial)
     else:
         settings = load_recipe(recipe, overrides)
     if only_choose:

@@ -19,6 +19,7 @@ _COMPARED = {
     "eval_loss": ("loss per target token (nats)", "linear"),
     "eval_perplexity": ("validation perplexity per token", "log"),
     "eval_bleu": ("validation BLEU", "linear"),
+    "eval_chrf": ("validation chrF", "linear"),
 }
 
 

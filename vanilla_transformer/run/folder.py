@@ -42,9 +42,10 @@ class RunFolder:
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"
         self.attention = self.path / "attention.png"
-        # What `train auto` writes before the run begins: its recipe with reasons, and the text it has parted.
+        # What `train auto` writes before the run begins: its recipe with reasons, the text it has parted, and a search.
         self.chosen = self.path / "chosen.yaml"
         self.text = self.path / "text"
+        self.search = self.path / "search"
         # All but folders that there may be before the first checkpoint; an evaluation may have drawn a curve.
         records = (self.recipe, self.environment, self.data, self.log)
         self.files_of_a_start = (*records, self.learning_curve, self.not_finite)
@@ -56,7 +57,8 @@ class RunFolder:
 
     def check_places(self) -> None:
         """Raises OSError if a file is where a run has a folder, or the reverse. (Only `checkpoints` may be a link.)"""
-        folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.ema, self.translations, self.text)
+        folders = (self.tokenizer, self.checkpoints, self.best, self.averaged, self.ema, self.translations)
+        folders += (self.text, self.search)
         for path in folders:
             linked = path.is_symlink() and (path != self.checkpoints or not path.exists())
             if linked or (path.exists() and not path.is_dir()):

@@ -126,7 +126,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
 def _not_of_a_start(folder: RunFolder) -> list[Path]:
     """What keeps a folder from being one in which a run has begun and saved no checkpoint."""
     found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
-    found = [path for path in found if path not in (folder.chosen, folder.text)]
+    found = [path for path in found if path not in (folder.chosen, folder.text, folder.search)]
     try:
         if found and not folder.began():
             return found

@@ -57,6 +57,7 @@ def train(
     command_to_resume: str | None = None,
     device: str = "auto",
     publish: Callable[..., object] | None = None,
+    finish: bool = True,
 ) -> RunFolder:
     """Trains, averages, scores and translates as the recipe says, all into the run folder `output`, which it returns.
 
@@ -70,6 +71,7 @@ def train(
         device: Where to train, as for `chosen_device`.
         publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something that is
             called like it.
+        finish: Whether to average, score, translate and draw, too, when training has ended.
 
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
@@ -103,6 +105,7 @@ def train(
         _fit(trainer, folder, how_to_go_on)
         if arguments.process_index == 0:
             _check_last_loss(folder)
+        if arguments.process_index == 0 and finish:
             keep_models(arguments, folder, recipe)
             score(folder, recipe, data.measured, show_progress, arguments.device)
             plot_learning_curve(folder.log_records(), folder.learning_curve)

@@ -123,9 +123,8 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer, contexts, glossary, terms, markup, keep_numbers, casing, spelling, to, batch_tokens,
-            on_progress: As for [`translate`]. With a glossary hypotheses have `terms`; their `alignment` and
-            `likelihood` are of the text without markup, and with corrected spelling.
+        model, tokenizer: As for [`translate`], like all that is not named here. With a glossary hypotheses have
+            `terms`; their `alignment` and `likelihood` are of the text without markup, and with corrected spelling.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
             may go on from one block to the next.
         prefix: What every translation begins with.

@@ -1,0 +1,81 @@
+"""A few decodings, tried on the validation pairs of a run that is done."""
+
+import json
+import logging
+import statistics
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+from ..evaluation.scores import score_translations
+from ..files import json_rows, text_lines, write_text
+from ..run.folder import RunFolder
+from ..run.loading import load_model
+from ..run.recipe import Recipe
+from ..translation import translate
+
+
+logger = logging.getLogger(__name__)
+
+_TRIED = "tried on the validation pairs"
+# Beams, length penalty, no_repeat_ngram_size.
+_DECODINGS = ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
+MOST_TRIED_ON = 300  # validation pairs
+_LONGER = 5  # tokens that a translation may have more than is usual: poor models do not know where to end
+
+
+def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
+    """Tries a few decodings on the validation pairs of a run that is done; the recipe with the best one by its metric.
+
+    Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
+    decoding has a limit close to the usual length, and some forbid to repeat three tokens. What is chosen is written to
+    `chosen.yaml`, and is not chosen again.
+
+    Args:
+        output: The run folder.
+        recipe: The run's recipe.
+        device: Where to translate, as for `chosen_device`.
+    """
+    folder = RunFolder(output)
+    text = folder.chosen.read_text(encoding="utf-8")
+    if _TRIED in text:
+        return recipe
+    model, tokenizer = load_model(output, device)
+    metric, language = recipe.evaluation.metrics[0], recipe.data.target_language
+    path = folder.translations / "validation.jsonl"
+    rows = [row for _, row in json_rows(path, text_lines(path))][:MOST_TRIED_ON]
+    sources, references = ([row[side] for row in rows] for side in ("source", "reference"))
+    lengths = ([len(ids) for ids in tokenizer(side).input_ids] for side in (sources, references))
+    usual = statistics.median(target - source for source, target in zip(*lengths, strict=True))
+    longest = max(0, round(usual)) + _LONGER
+    scores: dict[tuple[int, float, int], float] = {}
+    for beams, penalty, ngram in _DECODINGS:
+        options = {"num_beams": beams, "length_penalty": penalty, "no_repeat_ngram_size": ngram}
+        found = translate(model, tokenizer, sources, max_length_offset=longest, **options)
+        [score] = score_translations(found, [references], [metric], target_language=language)
+        scores[beams, penalty, ngram] = score.value
+        logger.info("%s: %s %.2f on validation.", _told(beams, penalty, ngram), metric, score.value)
+    beams, penalty, ngram = max(scores, key=scores.get)
+    told = "; ".join(f"{value:.2f} ({_told(*each)})" for each, value in scores.items())
+    decoding = {
+        "num_beams": beams,
+        "length_penalty": penalty,
+        "length_penalty_type": "length",
+        "max_length_offset": longest,
+    }
+    if ngram:
+        decoding["no_repeat_ngram_size"] = ngram
+    lines = [
+        *textwrap.wrap(f"{_TRIED}: {metric} {told}", 110),
+        f"translations have at most {longest} tokens more than their source; validation pairs differ by {usual:g}",
+    ]
+    lines = ["decoding:", *(f"  # {line}" for line in lines)]
+    lines += [f"  {name}: {json.dumps(value)}" for name, value in decoding.items()]
+    before = text[text.index("decoding:\n") : text.index("evaluation:\n")]
+    write_text(folder.chosen, text.replace(before, "\n".join([*lines, ""])))
+    return replace(recipe, decoding={**recipe.decoding, **decoding})
+
+
+def _told(beams: int, penalty: float, ngram: int) -> str:
+    beams = "greedy" if beams == 1 else f"{beams} beams, length penalty {penalty:g}"
+    return beams + (f", no {ngram} tokens twice" if ngram else "")

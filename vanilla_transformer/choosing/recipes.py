@@ -1,0 +1,201 @@
+"""From text to a recipe, with a reason beside each choice."""
+
+import hashlib
+import json
+import logging
+import math
+import os
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..data.corpora import naming_in_errors, open_stream, read_corpus
+from ..data.mixture import open_mixture
+from ..environment import has_bfloat16
+from ..files import replaced_folder, write_text
+from ..run.folder import RunFolder
+from ..run.loading import chosen_device
+from ..run.recipe import DataSettings, Recipe, load_recipe, recipe_of
+from .decoding import MOST_TRIED_ON
+from .rule import TOKENS, Choice, choose, facts_of, measure_speeds
+from .search import Search, with_changes
+
+
+logger = logging.getLogger(__name__)
+
+FEWEST_PAIRS = 200
+_MOST_LOOKED_AT = 1_000_000  # pairs: facts of more do not change a choice
+_HELD_OUT = "held out"
+
+
+def chosen_recipe(
+    output: Path,
+    overrides: Mapping[str, str],
+    minutes: float = 15.0,
+    device: str = "auto",
+    speeds: Mapping[int, float] | None = None,
+    search: float | None = None,
+    train: Callable[..., object] | None = None,
+) -> Recipe:
+    """Chooses a recipe for the text that the overrides name, and writes it to `chosen.yaml` in the run folder `output`.
+
+    Without `data.validation` some pairs are held out for it: one in twenty sources, 1,000 at most, with all of their
+    pairs, by a hash of the source. They are written to `text/`, and so is the rest, which is trained on. There every
+    pair stands once: what is repeated is mostly an accident of how text was gathered.
+
+    What was chosen before is taken again, once there is a checkpoint.
+
+    Args:
+        output: The run folder.
+        overrides: Fields of the recipe as they are typed; at least `data.train` and both languages. What they say is
+            not chosen.
+        minutes: The time for training.
+        device: Where it will be.
+        speeds: As `measure_speeds` returns them; None measures.
+        search: Minutes to try changes of the choices in, on 300 validation pairs at most; None for no search. What it
+            leaves is in `search/` of the run folder, and an interrupted one goes on from there.
+        train: `training.run.train`, or what calls it; a search needs it.
+
+    Raises:
+        ValueError: A field is missing or makes no sense, there is too little text, or the folder holds a run that was
+            chosen for something else.
+    """
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"minutes must be above 0, not {minutes}")
+    if search is not None and not 0 < search < math.inf:
+        raise ValueError(f"search must be above 0 minutes, not {search}")
+    folder = RunFolder(output)
+    of_data = {name: text for name, text in overrides.items() if name.startswith("data.")}
+    rest = {name: text for name, text in overrides.items() if name not in of_data}
+    asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
+    asked += " ".join(f"--{name} {text}" for name, text in of_data.items())
+    asked = " ".join(asked.split())
+    if folder.checkpoint_folders() and folder.chosen.is_file():
+        if folder.chosen.read_text(encoding="utf-8").partition("\n")[0] != asked:
+            raise ValueError(
+                f"{folder.path} holds a run that was chosen for something else ({folder.chosen}): go on with it by "
+                f"`vanilla-transformer train --resume {folder.path}`, or choose another output folder."
+            )
+        return load_recipe(folder.chosen, rest)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError(
+            "One process chooses: run `vanilla-transformer train auto ... --only-choose` first, and start the others "
+            f"with {folder.chosen} for a recipe."
+        )
+    data = recipe_of({"data.validation": _HELD_OUT, **of_data}).data
+    pairs, texts = _pairs_of(data), None
+    facts = facts_of(pairs)
+    if facts.distinct < FEWEST_PAIRS:
+        raise ValueError(f"data.train has {facts.distinct} different pairs; {FEWEST_PAIRS} are the fewest to learn of.")
+    if data.validation == _HELD_OUT:
+        texts = _hold_out(pairs, data, folder)
+    logger.info("The text: %s.", facts)
+    searching = Search(folder, asked) if search else None
+    if searching and searching.choices:
+        choices = searching.choices
+    else:
+        bf16 = has_bfloat16(chosen_device(device).type == "cpu")
+        if speeds is None:
+            logger.info("Measuring the speed of this machine ...")
+            speeds = measure_speeds(device, least=TOKENS[256] / (60 * minutes), bf16=bf16)
+        choices = choose(facts, minutes, speeds, bf16=bf16)
+    defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
+    section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
+    comments = [asked, f"# The text: {facts}."]
+    folder.path.mkdir(parents=True, exist_ok=True)
+    if searching:
+        if not searching.choices:
+            searching.begin(choices, rest)
+        few = section | _few_to_validate(section, data, folder)
+        typed = {name: text for name, text in rest.items() if name != "training.max_minutes"}  # each round has its own
+
+        def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
+            write_text(path, _as_yaml(few, with_changes(choices, changes), held_out=texts is not None))
+            return load_recipe(path, typed)
+
+        choices = searching.run(search, recipe_with, train)
+        comments += ["# Tried, and the best score on validation after each round:"]
+        comments += [f"#   {line}" for line in searching.report()]
+    comments = "\n".join(comments)
+    write_text(folder.chosen, f"{comments}\n{_as_yaml(section, choices, held_out=texts is not None)}")
+    recipe = load_recipe(folder.chosen, rest)
+    for choice in choices:
+        if choice.reason and choice.field not in rest:
+            logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
+    return recipe
+
+
+def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
+    where = {"folder": data.folder, "patience": data.patience}
+    languages = data.source_language, data.target_language
+    if isinstance(data.train, Mapping) and "prepared" in data.train:
+        raise ValueError("data.train: a prepared corpus has its vocabulary already, so there is none to choose.")
+    with naming_in_errors("data.train"):
+        if data.mixture:
+            corpus = open_mixture(data.mixture, *languages, **where)
+        else:
+            corpus = (open_stream if data.stream else read_corpus)(data.train, *languages, **where)
+    found = []
+    for pair in corpus.texts():
+        found.append(pair)
+        if len(found) == _MOST_LOOKED_AT:
+            if data.validation == _HELD_OUT:
+                raise ValueError(f"data.validation is missing: of {len(found):,} pairs and more none are held out.")
+            break
+    return found
+
+
+def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:
+    """Writes the pairs held out and the others; returns the fields of `data` that say where."""
+    if data.mixture or data.stream:
+        raise ValueError("data.validation is missing: pairs are held out only of one corpus, read as a whole.")
+    pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
+    digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
+    different = sorted(set(digests))
+    bar = different[min(1000, len(different) // 20)]
+    languages = data.source_language, data.target_language
+    with replaced_folder(folder.text) as beside:
+        beside.mkdir(parents=True)
+        for name, held_out in (("train", False), ("validation", True)):
+            kept = [pair for pair, digest in zip(pairs, digests, strict=True) if (digest < bar) == held_out]
+            for side, language in enumerate(languages):
+                write_text(beside / f"{name}.{language}", "".join(f"{pair[side]}\n" for pair in kept))
+    where = os.path.relpath(folder.text, data.folder)
+    return {name: [f"{where}/{name}.{each}" for each in languages] for name in ("train", "validation")}
+
+
+def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: RunFolder) -> dict:
+    """The field of `data` for a part of the validation pairs, which it writes, if one corpus of more is given."""
+    where, languages = section["validation"], (data.source_language, data.target_language)
+    if "validation" not in data.measured or isinstance(where, Mapping) or data.context_sentences:
+        return {}
+    pairs = list(read_corpus(where, *languages, folder=data.folder).texts())
+    if len(pairs) <= MOST_TRIED_ON:
+        return {}
+    places = [number * len(pairs) // MOST_TRIED_ON for number in range(MOST_TRIED_ON)]
+    names = []
+    for side, language in enumerate(languages):
+        path = folder.search / f"validation.{language}"
+        write_text(path, "".join(f"{' '.join(pairs[place][side].split())}\n" for place in places))
+        names.append(os.path.relpath(path, data.folder))
+    return {"validation": names}
+
+
+def _as_yaml(data: Mapping[str, Any], choices: Sequence[Choice], *, held_out: bool) -> str:
+    """A recipe with a comment above each choice."""
+    lines = [yaml.safe_dump({"description": "Chosen by the size of its text."}).strip()]
+    if held_out:
+        lines += ["# Validation pairs: one in twenty sources, by a hash; the others are trained on, each pair once."]
+    lines += [yaml.safe_dump({"data": dict(data)}, sort_keys=False, allow_unicode=True, width=120).rstrip()]
+    section = ""
+    for choice in choices:
+        own, _, name = choice.field.partition(".")
+        lines += [] if own == section else [f"{own}:"]
+        section = own
+        lines += textwrap.wrap(choice.reason, 110, initial_indent="  # ", subsequent_indent="  # ")
+        lines += [f"  {name}: {json.dumps(choice.value)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,228 @@
+"""The rule: what is known of a text, how fast the machine is, and what follows for a recipe."""
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..data.tokenizer import SPECIAL_TOKENS
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
+from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from ..run.loading import chosen_device
+
+
+# Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
+_SIZES = {128: (2, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
+TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens that a size is worth its while from
+_WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
+VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
+_PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
+_APOSTROPHE = re.compile(r"[^\W\d_]['’‘`´ʼʻꞌ′][^\W\d_]")
+_BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
+_FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What is known of parallel text.
+
+    Attributes:
+        pairs: How many there are.
+        distinct: How many of them differ.
+        words: Running words of the different pairs' sources and targets: what stands between blanks, or a third of the
+            characters where no blanks are written.
+        types: Different words of source and target.
+        scripts: The script that most letters of source and target are in.
+        copied: Share of the target's words that stand in its source, too, from 0 to 1.
+        apostrophes: Share of the words of source and target that have one between letters, from 0 to 1.
+    """
+
+    pairs: int
+    distinct: int
+    words: tuple[int, int]
+    types: tuple[int, int]
+    scripts: tuple[str, str]
+    copied: float
+    apostrophes: tuple[float, float] = (0.0, 0.0)
+
+    def __str__(self) -> str:
+        source, target = (
+            f"{words:,} words ({types:,} different)" for words, types in zip(self.words, self.types, strict=True)
+        )
+        scripts = " and ".join(dict.fromkeys(self.scripts))
+        return (
+            f"{self.pairs:,} pairs, {self.distinct:,} of them different; {source} in the source and {target} in the "
+            f"target, {scripts}; {self.copied:.0%} of the target's words stand in its source"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value of one field of a recipe (`training.max_tokens`), and why it has it."""
+
+    field: str
+    value: Any
+    reason: str
+
+
+def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
+    """Counts what [`choose`] goes by."""
+    from ..cleaning.languages import script_of
+
+    count, copied, seen = 0, 0, set()
+    words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    scripts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for pair in pairs:
+        count += 1
+        if (key := hash(tuple(pair))) in seen:
+            continue
+        seen.add(key)
+        cut = [_words_of(text) for text in pair]
+        copied += len(set(cut[0]) & set(cut[1]))
+        for side, text in enumerate(pair):
+            words[side].update(cut[side])
+            scripts[side].update(script_of(letter) for letter in text[:50] if letter.isalpha())
+    source, target = words
+    within = [sum(count for word, count in each.items() if _APOSTROPHE.search(word)) for each in words]
+    return TextFacts(
+        pairs=count,
+        distinct=len(seen),
+        words=(source.total(), target.total()),
+        types=(len(source), len(target)),
+        scripts=tuple(each.most_common(1)[0][0] if each else "no letters" for each in scripts),
+        copied=copied / max(1, target.total()),
+        apostrophes=(within[0] / max(1, source.total()), within[1] / max(1, target.total())),
+    )
+
+
+def _words_of(text: str) -> list[str]:
+    words = text.split()
+    if len(text) > 25 * max(1, len(words)):  # a script without blanks
+        return [text[start : start + 3] for start in range(0, len(text), 3)]
+    return words
+
+
+# ------------------------------------------------------------------------------------------------------------ the rule
+
+
+def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf16: bool) -> list[Choice]:
+    """The rule: fields of a recipe for this text and this time, each with its reason.
+
+    Args:
+        facts: The text.
+        minutes: The time that training may take.
+        speeds: Target tokens that one second trains, by the width of the model.
+        bf16: Whether the device is fast at bfloat16.
+    """
+    words = sum(facts.words)
+    fitting = [size for size in VOCABULARIES if size * _WORDS_PER_PIECE <= words]
+    pieces = fitting[-1] if fitting else VOCABULARIES[0]
+    # A batch is as large as its longer side, and a tenth of it is padding.
+    share = 0.9 * facts.words[1] / max(facts.words)
+    trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
+    width = max(each for each in speeds if trained[each] >= TOKENS[each])
+    layers, heads, inner = _SIZES[width]
+    tokens = trained[width]
+    passes = tokens / _tokens_of(facts)
+    dropout = 0.1 if passes < 20 else 0.2 if passes < 60 else 0.3
+    batch = _BATCH
+    while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
+        batch //= 2
+    warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
+    by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
+    return [
+        Choice(
+            "tokenizer.vocab_size",
+            pieces,
+            f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too",
+        ),
+        Choice(
+            "tokenizer.apostrophe_as_letter",
+            facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
+            f"{facts.apostrophes[1]:.1%} of the target's words have an apostrophe between letters, "
+            f"and {facts.apostrophes[0]:.1%} of the source's",
+        ),
+        Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
+        Choice("model.encoder_layers", layers, ""),
+        Choice("model.decoder_layers", layers, ""),
+        Choice("model.encoder_attention_heads", heads, ""),
+        Choice("model.decoder_attention_heads", heads, ""),
+        Choice("model.encoder_ffn_dim", inner, ""),
+        Choice("model.decoder_ffn_dim", inner, ""),
+        Choice("model.dropout", dropout, f"about {passes:.0f} passes: the oftener it reads a sentence, the more"),
+        Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
+        Choice("training.max_minutes", minutes, "the time there is"),
+        Choice("training.max_steps", 1_000_000, "the clock ends it"),
+        Choice("training.max_tokens", batch, f"about {tokens / batch:,.0f} updates; larger batches train faster"),
+        Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
+        Choice(
+            "training.noam_factor",
+            round(min(1.0, math.sqrt(warmup / 1000)), 3),
+            "the highest rate is at most that of 1,000 updates of warm-up",
+        ),
+        Choice("training.average_last", 6, "the checkpoints of the last three tenths of the time"),
+        Choice("training.metric_for_best_model", "chrf", "tells poor translations apart where BLEU is near 0 for all"),
+        Choice("training.early_stopping_patience", 8, "evaluations: it ends before the time if it only overfits"),
+        Choice("training.generation_num_beams", 1, "validation is to be quick"),
+        Choice("training.logging_steps", 50, ""),
+        Choice("training.bf16", bf16, f"this device is {'' if bf16 else 'not '}fast at it"),
+        Choice("decoding.num_beams", 5, "to begin with"),
+        Choice("decoding.length_penalty", 1.0, ""),
+        Choice("decoding.length_penalty_type", "length", ""),
+        Choice("evaluation.metrics", ["chrf", "sacrebleu"], ""),
+    ]
+
+
+def _tokens_of(facts: TextFacts) -> float:
+    return _PIECES_PER_WORD * facts.words[1]
+
+
+def measure_speeds(
+    device: str = "auto", *, least: float = 0.0, seconds: float = 3.0, bf16: bool = False
+) -> dict[int, float]:
+    """Target tokens a second of updates on random text, by the width of the model.
+
+    Args:
+        device: Where to train, as for `chosen_device`.
+        least: No larger size is tried once one is slower than this.
+        seconds: How long to train each.
+        bf16: Whether in bfloat16.
+    """
+    where, speeds = chosen_device(device), {}
+    for width, (layers, heads, inner) in _SIZES.items():
+        config = VanillaTransformerConfig(
+            vocab_size=4000,
+            d_model=width,
+            encoder_layers=layers,
+            decoder_layers=layers,
+            encoder_attention_heads=heads,
+            decoder_attention_heads=heads,
+            encoder_ffn_dim=inner,
+            decoder_ffn_dim=inner,
+            attn_implementation="eager",
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = VanillaTransformerForConditionalGeneration(config).to(where).train()
+            ids = torch.randint(len(SPECIAL_TOKENS), config.vocab_size, (_BATCH // 32, 32), device=where)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+            updates, begun = 0, time.perf_counter()
+            while updates < 3 or time.perf_counter() - begun < seconds:
+                if updates == 2:  # the first ones make room
+                    begun = time.perf_counter()
+                with torch.autocast(where.type, torch.bfloat16, enabled=bf16):
+                    loss = model(ids, attention_mask=torch.ones_like(ids), labels=ids, return_logits=False).loss
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                loss.item()  # waits for a GPU
+                updates += 1
+        speeds[width] = (updates - 2) * ids.numel() / (time.perf_counter() - begun)
+        if speeds[width] < least:
+            break
+    return speeds

@@ -1,0 +1,210 @@
+"""`train auto --search`: changes of what was chosen, tried on validation pairs by successive halving.
+
+    choices -> a run for each change -> the better half goes on for as long again -> ... -> choices, with one change
+
+Every round takes about as long (Jamieson and Talwalkar 2016). What was chosen at first always stays: a change has to be
+better than it after the same time. Libraries that halve (Optuna, Ray Tune) begin runs and stop them; here those that
+are left go on from their checkpoints, and so does the whole search after an interruption.
+"""
+
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..files import alone_in, read_json, write_json
+from ..plots import plot_runs
+from ..run.folder import RunFolder
+from ..run.recipe import Recipe
+from .rule import VOCABULARIES, Choice
+
+
+logger = logging.getLogger(__name__)
+
+AS_CHOSEN = "as chosen"
+_ROUNDS = 3
+_DROPOUT = 0.1  # more or less
+_RATE = 0.6  # of the one that was chosen
+
+
+@dataclass
+class Candidate:
+    """What is tried.
+
+    Attributes:
+        changes: The fields that differ from what was chosen.
+        scores: The best validation score so far after each round that it took part in; None where the loss was not
+            finite.
+    """
+
+    changes: dict[str, Any]
+    scores: list[float | None] = field(default_factory=list)
+
+    def score_after(self, rounds: int) -> float:
+        score = self.scores[rounds - 1]
+        return -math.inf if score is None else score
+
+
+def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[str, Candidate]:
+    """What a search tries, by name. Fields that the user has typed do not change."""
+    chosen = {choice.field: choice.value for choice in choices}
+    dropout, pieces = chosen["model.dropout"], chosen["tokenizer.vocab_size"]
+    smaller = [size for size in VOCABULARIES if size < pieces]
+    larger = [size for size in VOCABULARIES if size > pieces]
+    changes = {
+        AS_CHOSEN: {},
+        "more dropout": {"model.dropout": round(dropout + _DROPOUT, 2)},
+        "less dropout": {"model.dropout": round(dropout - _DROPOUT, 2)} if dropout >= _DROPOUT else None,
+        "smaller vocabulary": {"tokenizer.vocab_size": smaller[-1]} if smaller else None,
+        "larger vocabulary": {"tokenizer.vocab_size": larger[0]} if larger else None,
+        "smaller batches": {"training.max_tokens": chosen["training.max_tokens"] // 2},
+        "lower rate": {"training.noam_factor": round(_RATE * chosen["training.noam_factor"], 3)},
+        "BPE-dropout": {"training.bpe_dropout": 0.1} if "tokenizer.kind" not in typed else None,
+    }
+    return {
+        name: Candidate(each) for name, each in changes.items() if each is not None and not each.keys() & typed.keys()
+    }
+
+
+def shares(candidates: int) -> list[tuple[int, float]]:
+    """For each round: how many take part, and the part of all the time that each of them has had at its end.
+
+    >>> shares(8)
+    [(8, 0.0625), (4, 0.125), (2, 0.25)]
+    """
+    rounds = [(max(2, math.ceil(candidates / 2**number)), 2**number) for number in range(_ROUNDS)]
+    whole = sum(number * (until - until // 2) for number, until in rounds)
+    return [(number, until / whole) for number, until in rounds]
+
+
+def with_changes(choices: Sequence[Choice], changes: Mapping[str, Any], reason: str = "") -> list[Choice]:
+    """Choices with some that are others, and with those that are new in their section."""
+    found = [Choice(each.field, changes[each.field], reason) if each.field in changes else each for each in choices]
+    for name in changes.keys() - {each.field for each in choices}:
+        section = name.partition(".")[0]
+        last = max(place for place, each in enumerate(found) if each.field.partition(".")[0] == section)
+        found.insert(last + 1, Choice(name, changes[name], reason))
+    return found
+
+
+class Search:
+    """A search in a run folder. What is known of it is in `search/search.json` there after every run.
+
+    Args:
+        folder: The run folder.
+        asked: What it is for: one that was begun for something else is not gone on with.
+
+    Raises:
+        ValueError: The folder holds a search that was begun for something else, or its file is damaged.
+    """
+
+    def __init__(self, folder: RunFolder, asked: str):
+        self.folder, self.asked, self.file = folder, asked, folder.search / "search.json"
+        self.choices: list[Choice] = []
+        self.candidates: dict[str, Candidate] = {}
+        if not self.file.is_file():
+            return
+        remedy = f"Remove {folder.search}: the search begins anew."
+        record = read_json(self.file, remedy)
+        if record.get("asked") != asked:
+            raise ValueError(f"{folder.search} was begun for something else: remove it, or choose another folder.")
+        try:
+            self.choices = [Choice(**each) for each in record["choices"]]
+            self.candidates = {name: Candidate(**each) for name, each in record["candidates"].items()}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self.file} is damaged ({error!r}). {remedy}") from error
+
+    def begin(self, choices: Sequence[Choice], typed: Mapping[str, str]) -> None:
+        """Settles what is tried. Raises ValueError if nothing is left to try."""
+        self.choices, self.candidates = list(choices), candidates_for(choices, typed)
+        if len(self.candidates) == 1:
+            raise ValueError("search: every field that it would change is set already: leave the search out.")
+        self.folder.search.mkdir(parents=True, exist_ok=True)
+        self._save()
+
+    def run(
+        self, minutes: float, recipe_of: Callable[[Mapping[str, Any], Path], Recipe], train: Callable
+    ) -> list[Choice]:
+        """Tries what is not tried yet; returns the choices, with the changes of the best candidate.
+
+        Args:
+            minutes: The time for the training of all together.
+            recipe_of: From changes of the choices to a recipe, which it writes to a file.
+            train: `training.run.train`, or what calls it.
+        """
+        rounds = shares(len(self.candidates))
+        longest = rounds[-1][1] * minutes
+        with alone_in(self.folder.search):
+            left = list(self.candidates)
+            for number, (entering, share) in enumerate(rounds):
+                if number:  # else all of them take part
+                    others = sorted(left[1:], key=lambda name: -self.candidates[name].score_after(number))
+                    for name in others[entering - 1 :]:
+                        self._remove_checkpoints(name)
+                    left = [AS_CHOSEN, *others[: entering - 1]]
+                for name in left:
+                    if len(self.candidates[name].scores) == number:
+                        logger.info("Search, round %d of %d: %s.", number + 1, len(rounds), name)
+                        self._try(name, share * minutes, longest, recipe_of, train)
+            for name in left:
+                self._remove_checkpoints(name)
+        last = {name: self.candidates[name].score_after(len(rounds)) for name in left}
+        best = max(last, key=last.get)  # what was chosen, of several
+        scored = [name for name, each in self.candidates.items() if each.scores[0] is not None]
+        if scored:
+            logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
+            plot_runs(logs, self.folder.search / "search.png")
+        told = f"tried: {last[best]:.2f} on validation, and {last[AS_CHOSEN]:.2f} as chosen at first"
+        return with_changes(self.choices, self.candidates[best].changes, told)
+
+    def report(self) -> list[str]:
+        """What came of each candidate, a line each: its changes, and its score after each of its rounds."""
+        lines = []
+        for name, each in self.candidates.items():
+            changes = ", ".join(f"{field} {json.dumps(value)}" for field, value in each.changes.items())
+            scores = ", ".join("not finite" if score is None else f"{score:.2f}" for score in each.scores)
+            lines.append(f"{name}{f' ({changes})' if changes else ''}: {scores}")
+        return lines
+
+    def _place(self, name: str) -> Path:
+        return self.folder.search / name.replace(" ", "_")
+
+    def _try(self, name: str, minutes: float, longest: float, recipe_of: Callable, train: Callable) -> None:
+        """Trains a candidate until it has had so many minutes; `longest` is what the last ones will have."""
+        candidate = self.candidates[name]
+        chosen = {each.field: each.value for each in self.choices} | candidate.changes
+        # The warm-up is shortened with the time, and the rate rises as high as it will in the training itself.
+        warmup = chosen["training.warmup_steps"]
+        shorter = min(warmup, max(50, round(warmup * longest / chosen["training.max_minutes"])))
+        changes = candidate.changes | {
+            "training.max_minutes": minutes,
+            "training.warmup_steps": shorter,
+            "training.noam_factor": chosen["training.noam_factor"] * math.sqrt(shorter / warmup),
+            "training.average_last": 1,
+            "training.early_stopping_patience": None,
+        }
+        place = self._place(name)
+        recipe = recipe_of(changes, place.with_suffix(".yaml"))
+        metric = recipe.training["metric_for_best_model"].removeprefix("eval_")
+        sign = -1 if metric.endswith(("loss", "perplexity")) else 1
+        try:
+            train(recipe, place, resume=True, finish=False)
+            found = [record.get(f"eval_{metric}") for record in RunFolder(place).log_records()]
+            score = max((sign * value for value in found if value is not None), default=None)
+        except FloatingPointError as error:
+            logger.warning("%s: %s", name, error)
+            score = None
+        candidate.scores.append(score)
+        self._save()
+        logger.info("%s: %s %s after %.3g minutes.", name, metric, "none" if score is None else f"{score:.2f}", minutes)
+
+    def _remove_checkpoints(self, name: str) -> None:
+        shutil.rmtree(RunFolder(self._place(name)).checkpoints, ignore_errors=True)
+
+    def _save(self) -> None:
+        record = {"asked": self.asked, "choices": list(map(asdict, self.choices))}
+        write_json(self.file, record | {"candidates": {name: asdict(each) for name, each in self.candidates.items()}})
