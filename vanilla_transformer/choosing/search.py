@@ -37,8 +37,8 @@ class Candidate:
 
     Attributes:
         changes: The fields that differ from what was chosen.
-        scores: The best validation score so far after each round that it took part in; None where the loss was not
-            finite.
+        scores: The best validation score so far after each round that it took part in, a loss below 0; None where the
+            loss was not finite.
     """
 
     changes: dict[str, Any]
@@ -158,7 +158,7 @@ class Search:
         if scored:
             logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
             plot_runs(logs, self.folder.search / "search.png")
-        told = f"tried: {last[best]:.2f} on validation, and {last[AS_CHOSEN]:.2f} as chosen at first"
+        told = f"tried: {abs(last[best]):.2f} on validation, and {abs(last[AS_CHOSEN]):.2f} as chosen at first"
         return with_changes(self.choices, self.candidates[best].changes, told)
 
     def report(self) -> list[str]:
@@ -166,7 +166,7 @@ class Search:
         lines = []
         for name, each in self.candidates.items():
             changes = ", ".join(f"{field} {json.dumps(value)}" for field, value in each.changes.items())
-            scores = ", ".join("not finite" if score is None else f"{score:.2f}" for score in each.scores)
+            scores = ", ".join("not finite" if score is None else f"{abs(score):.2f}" for score in each.scores)
             lines.append(f"{name}{f' ({changes})' if changes else ''}: {scores}")
         return lines
 
