@@ -9,6 +9,7 @@ import os
 import tempfile
 from functools import cached_property
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -19,9 +20,9 @@ from vanilla_transformer.data.languages import target_languages, towards
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
-from vanilla_transformer.run.loading import calibration_of, find_model, known_words_of, load_model
+from vanilla_transformer.run.loading import calibration_of, find_model, load_model, word_counts_of
 from vanilla_transformer.run.recipe import load_recipe
-from vanilla_transformer.translation import Glossary, translate_lines
+from vanilla_transformer.translation import Casing, Glossary, Spelling, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
 from vanilla_transformer.translation.markup import KINDS, text_of
 
@@ -90,9 +91,11 @@ class Demo:
     def translate(
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
-        terms: str = "hard", markup: str = NO_MARKUP, to: str | None = None,
-    ) -> tuple[str, list[list], tuple[str, str, str | None]]:  # fmt: skip
-        """The best translation, rows of rank, score and translation, and the pair whose attention is drawn, with `to`.
+        terms: str = "hard", markup: str = NO_MARKUP, recase: bool = False, respell: bool = False,
+        to: str | None = None,
+    ) -> tuple[str, list[list], gradio.Textbox, tuple[str, str, str | None]]:  # fmt: skip
+        """The best translation, rows of rank, score and translation, and the text as the model has read it, which is
+        shown where it differs from the text; and the pair whose attention is drawn, with `to`.
 
         Args:
             text: The source.
@@ -108,6 +111,8 @@ class Demo:
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
             terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
             markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
+            recase: Translate capitals and headlines in sentence case; see [`Casing`].
+            respell: Read mistyped words as the closest ones that the model has learned; see [`Spelling`].
             to: Into which language, with a model of several.
 
         Raises:
@@ -136,18 +141,27 @@ class Demo:
             if not all("=" in line for line in lines):
                 raise ValueError("Each line of the glossary is a source term, = and its target term.")
             entries = [line.partition("=")[::2] for line in lines]
-            options |= {"glossary": Glossary(entries) if entries else None, "terms": terms}
+            glossary = Glossary(entries) if entries else None
+            options |= {"glossary": glossary, "terms": terms}
             kind = None if markup == NO_MARKUP else markup
-            [found] = translate_lines(self.model, self.tokenizer, [[text]], markup=kind, to=to, **options)
-        except ValueError as error:  # also, say, more tokens than the model has positions for
+            if kind is not None and (recase or respell):
+                raise ValueError("Capitals and spelling stay as they are in a text with markup: choose one of them.")
+            casing = Casing(self._word_counts)
+            read, form = casing.take_off(text) if recase else (text, None)
+            if respell:
+                read = self._spelling.keeping(() if glossary is None else glossary.source_words()).correct(read)
+            [found] = translate_lines(self.model, self.tokenizer, [[read]], markup=kind, to=to, **options)
+        except (ImportError, ValueError) as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
-        rows = [[rank, scores[rank - 1], each.text] for rank, each in enumerate(found, start=1)]
+        texts = [casing.put_on(each.text, form) for each in found]
+        rows = list(map(list, zip(range(1, len(found) + 1), scores, texts, strict=True)))
+        shown = gradio.Textbox(read, visible=read != text)
         if kind is None:
-            return found[0].text, rows, (text, found[0].text, to)
+            return texts[0], rows, shown, (read, found[0].text, to)
         if found[0].broken_markup:  # why has pieces of the text, which are not to become the message's own tags
             gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
-        return found[0].text, rows, (text_of(text, kind), text_of(found[0].text, kind), to)
+        return texts[0], rows, shown, (text_of(text, kind), text_of(texts[0], kind), to)
 
     def picture(self, pair: tuple[str, str, str | None] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
@@ -194,11 +208,19 @@ class Demo:
         if calibration is not None:
             good = f"that the translation is good (chrF of {calibration.threshold:.0f} or more)"
             said = f"<b>{calibration.confidence(found.tokens, found.samples):.0%}</b> is the probability {good}."
-        if unknown := UnknownWords(self.tokenizer, known_words_of([self.path]))(text):
+        if unknown := UnknownWords(self.tokenizer, self._word_counts)(text):
             said += f" The model has not learned: <b>{escape(', '.join(unknown))}</b>."
         legend = (("sure", "90 % or more"), ("fairly-sure", "50 to 90 %"), ("guessed", "less than 50 %"))
         legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for name, of in legend)
         return f'<p class="words" dir="auto">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
+
+    @cached_property
+    def _word_counts(self) -> dict[str, int] | None:
+        return word_counts_of([self.path])
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self.tokenizer, self._word_counts or {})
 
     @cached_property
     def _calibration(self) -> Calibration | None:
@@ -237,7 +259,8 @@ class Demo:
                         gradio.Examples([[each] for each in self.examples], text, label="Examples")
                     knows_terms = self.tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
                     languages = list(target_languages(self.tokenizer))
-                    options = _options(settings.num_beams or 1, settings.length_penalty, knows_terms)
+                    knows_words = self._word_counts is not None and find_spec("rapidfuzz") is not None
+                    options = _options(settings.num_beams or 1, settings.length_penalty, knows_terms, knows_words)
                     options.append(
                         gradio.Radio(
                             languages,
@@ -252,6 +275,7 @@ class Demo:
                         label=f"Translation into {target}" if target else "Translation", lines=3, buttons=["copy"],
                         elem_id="translation",
                     )  # fmt: skip
+                    read = gradio.Textbox(label="Read as", visible=False, elem_id="read")
                     sure = gradio.Checkbox(False, label="Confidence of each word")
                     judged = gradio.HTML(elem_id="confidence")
                     table = gradio.Dataframe(
@@ -273,7 +297,7 @@ class Demo:
             alone = {"concurrency_limit": 1, "concurrency_id": "model"}
             drawing = {"fn": self.picture, "inputs": [pair, attention, layer, head], "outputs": picture, **alone}
             asked = gradio.on(
-                [button.click, text.submit], self.translate, [text, *options], [best, table, pair],
+                [button.click, text.submit], self.translate, [text, *options], [best, table, read, pair],
                 api_name="translate", show_progress="hidden", js=BUSY, **alone,
             )  # fmt: skip
             asked.success(None, js=NOT_BUSY)
@@ -283,8 +307,9 @@ class Demo:
             sure.input(**judging, api_visibility="private")
             # An error shows once, as a message, and clears the translation before it.
             asked.failure(
-                lambda: ("", [], None, "", ""), None, [best, table, pair, picture, judged], api_visibility="private",
-                show_progress="hidden", js=NOT_BUSY,
+                lambda: ("", [], gradio.Textbox("", visible=False), None, "", ""), None,
+                [best, table, read, pair, picture, judged], api_visibility="private", show_progress="hidden",
+                js=NOT_BUSY,
             )  # fmt: skip
             chosen = attention.input(self.layers_and_heads, attention, [layer, head], api_visibility="private")
             chosen.then(**drawing, api_visibility="private")
@@ -306,7 +331,9 @@ def _marked(translation: str, found: Likelihood) -> str:
     return "".join(parts) + escape(translation[end:])
 
 
-def _options(num_beams: int, length_penalty: float | None, knows_terms: bool) -> list[gradio.components.Component]:
+def _options(
+    num_beams: int, length_penalty: float | None, knows_terms: bool, knows_words: bool
+) -> list[gradio.components.Component]:
     """The options of `Demo.translate`, as they stand on the page."""
     wide = {"min_width": 240}  # two side by side on a screen, one on a telephone
     with gradio.Accordion("Options", open=False):
@@ -333,7 +360,12 @@ def _options(num_beams: int, length_penalty: float | None, knows_terms: bool) ->
         terms = gradio.Radio(["hard", "soft"], value="hard", label="Terms", info=about, visible=knows_terms)
         about = "of the text: its tags and placeholders are put back into the translation"
         markup = gradio.Radio([NO_MARKUP, *KINDS], value=NO_MARKUP, label="Markup", info=about)
-    return [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted, glossary, terms, markup]
+        about = "translated as sentences, and given their capitals back"
+        recase = gradio.Checkbox(False, label="Capitals and headlines", info=about)
+        about = "read as the closest words that the model has learned"
+        respell = gradio.Checkbox(False, label="Mistyped words", info=about, visible=knows_words)
+    search_options = [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
+    return [*search_options, glossary, terms, markup, recase, respell]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

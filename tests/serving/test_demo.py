@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.data.known_words import WordList
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import load_model
@@ -68,6 +69,9 @@ def temporary(tmp_path_factory):
 def url(random_translator, temporary, tmp_path_factory):
     model = shutil.copytree(random_translator, tmp_path_factory.mktemp("with_recipe") / "model")
     (model / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    words = WordList()
+    words.read(" ".join([TEXT] * 3))
+    words.save(model, load_model(model)[1])
     environment = {**UNBUFFERED, "TMPDIR": str(temporary)}
     with page_of(PACKAGE.start(CLI, "demo", model, environment=environment, stderr=None)) as url:
         yield url
@@ -81,38 +85,13 @@ def client(url, tmp_path_factory):
     return Client(url, verbose=False, analytics_enabled=False, download_files=tmp_path_factory.mktemp("downloads"))
 
 
-def asked(
-    client,
-    text=TEXT,
-    search=BEAM,
-    beams=3,
-    alpha=0.6,
-    temperature=1,
-    top_k=0,
-    top_p=1,
-    seed=0,
-    tokens=8,
-    n=2,
-    terms="",
-    markup="none",
-):
-    """The best translation and the rows of the table."""
-    best, table = client.predict(
-        text,
-        search,
-        beams,
-        alpha,
-        temperature,
-        top_k,
-        top_p,
-        seed,
-        tokens,
-        n,
-        terms,
-        markup=markup,
-        api_name="/translate",
-    )
-    return best, table["data"]
+def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2,
+          terms="", **more):  # fmt: skip
+    """The best translation and the rows of the table; with capitals or typos also what the model has read."""
+    options = (search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms)
+    best, table, read = client.predict(text, *options, **more, api_name="/translate")
+    assert read["visible"] == (read["value"] != text)
+    return (best, table["data"], read["value"]) if more.keys() & {"recase", "respell"} else (best, table["data"])
 
 
 def test_it_translates_as_the_library_does(client, random_translator):
@@ -150,6 +129,18 @@ def test_markup_is_put_back_and_is_text_on_the_page(client, demo, random_transla
     assert pair[0] == f"<b>{TEXT} {script}"
 
 
+def test_capitals_and_typos_are_read_as_sentences_and_words(client):
+    best, rows = asked(client)
+    typed = TEXT.replace("old dog", "odl dgo")
+    assert asked(client, text=typed, respell=True) == (best, rows, TEXT)
+    found, capitals, read = asked(client, text=typed.upper(), recase=True, respell=True)
+    assert (found, read) == (best.upper(), TEXT)
+    assert [row[2] for row in capitals] == [row[2].upper() for row in rows]
+    assert asked(client, text=TEXT, recase=True, respell=True) == (best, rows, TEXT)
+    kept = asked(client, text=typed, respell=True, terms="odl = old", tokens=20, beams=6)
+    assert kept[2] == TEXT.replace("old", "odl")
+
+
 def test_samples_are_drawn_anew_or_again(client):
     seeded = [asked(client, search=SAMPLING, seed=seed, n=3) for seed in (1, 1, 2)]
     assert seeded[0] == seeded[1] != seeded[2]
@@ -169,6 +160,7 @@ def test_what_is_wrong_is_said(client):
         ({"terms": "dog = Hund\ndog ="}, "entry 2: 'dog' is in entry 1 already"),
         ({"terms": "dog = Hund", "search": SAMPLING}, "A glossary needs a beam search"),
         ({"terms": "a" * 1001}, "1,001 characters: 1,000 at most"),
+        ({"markup": "html", "respell": True}, "Capitals and spelling stay as they are in a text with markup"),
     ):
         with pytest.raises(AppError, match=message):
             asked(client, **options)

@@ -14,6 +14,7 @@ from vanilla_transformer import (
     translate_lines,
 )
 from vanilla_transformer.data.forms import FORMS
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.translation import Casing
 
 
@@ -58,6 +59,19 @@ def test_any_line_keeps_its_letters_and_comes_back(text):
             assert casing.put_on(line, form) == line
 
 
+def test_words_come_out_as_in_the_whole_text():
+    casing, text, words = (
+        Casing(),
+        "it's a weiß-rot  dog",
+        ["it", "'", "s", "a", "weiß", "-", "rot", "dog", "not there"],
+    )
+    assert casing.put_on_words(words, text, None) == words
+    title = casing.put_on_words(words, text, "title")
+    assert title == ["It", "'", "s", "A", "Weiß", "-", "Rot", "Dog", "Not There"]
+    assert "".join(title[:-1]) == casing.put_on(text, "title").replace(" ", "")
+    assert casing.put_on_words(words, text, "upper")[4:6] == ["WEISS", "-"]
+
+
 def test_a_model_reads_sentence_case_and_its_translations_get_the_capitals(tokenizer):
     torch.manual_seed(0)
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
@@ -70,6 +84,12 @@ def test_a_model_reads_sentence_case_and_its_translations_get_the_capitals(token
         lines = [FORMS[form](line, Random(0)) for line in sentences]
         found = translate(model, tokenizer, [*lines, *sentences], num_beams=1, casing=casing)
         assert found == [*(FORMS[form](text, Random(0)) for text in plain), *plain]
+        calibration = Calibration(50.0, 0.3, {"mean_surprisal": -1.5})
+        judged = translate_lines(model, tokenizer, [lines], num_beams=1, casing=casing, calibration=calibration)
+        for text, [best] in zip(found, judged, strict=False):
+            words = [each.word for each in best.likelihood.words]
+            assert best.text == text
+            assert "".join(words).replace(" ", "") == text.replace(" ", "")
     for options in ({"markup": "xml"}, {"align": True}):
         with pytest.raises(ValueError, match="With casing words are no longer those that were aligned"):
             list(translate_lines(model, tokenizer, [["A B"]], casing=casing, **options))

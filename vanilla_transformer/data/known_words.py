@@ -8,7 +8,7 @@ behind each word a tab and how often it came.
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 
@@ -129,7 +129,7 @@ class UnknownWords:
     Without a list it finds only words that the tokenizer spells in the bytes of a character, or not at all.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: frozenset[str] | None):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: Collection[str] | None):
         self.tokenizer, self.known = tokenizer, known
         self.odd = {tokenizer.unk_token_id} | (_byte_ids(tokenizer) if tokenizer.is_fast else set())
 

@@ -6,7 +6,7 @@ A model that has read only sentences has hardly a piece for words in capitals. S
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ..data.forms import FORMS
 
@@ -54,6 +54,18 @@ class Casing:
     def put_on(self, text: str, form: str | None) -> str:
         """A translation in a form that `take_off` has found."""
         return text if form is None else FORMS[form].change(text, None)
+
+    def put_on_words(self, words: Iterable[str], text: str, form: str | None) -> list[str]:
+        """The words of a translation in a form, each as it comes out in the whole text: "s" in "it's" stays small."""
+        found, end = [], 0
+        for word in words:
+            start = text.find(word, end)
+            if start < 0:  # written in other characters than the text has: say, blanks within it
+                found.append(self.put_on(word, form))
+                continue
+            end = start + len(word)
+            found.append(self.put_on(text[:end], form)[len(self.put_on(text[:start], form)) :])
+        return found
 
     def _form_of(self, line: str) -> str | None:
         words = [word for word in _WORD.findall(line) if word.upper() != word.lower()]

@@ -152,14 +152,9 @@ def translate_lines(
     if soft := glossary is not None and terms == "soft":
         marker_ids(tokenizer)  # that it has them
     tokenizer = towards(tokenizer, to)
-    marked = _markup(model, markup, keep_numbers)
-    if casing is not None and (marked is not None or align):
-        raise ValueError("With casing words are no longer those that were aligned: leave out markup and alignments.")
-    if spelling is not None:
-        if marked is not None:
-            raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")
-        if glossary is not None:
-            spelling = spelling.keeping(glossary.source_words())
+    if spelling is not None and glossary is not None:
+        spelling = spelling.keeping(glossary.source_words())
+    changes = _Changes(_markup(model, markup, keep_numbers), casing, spelling, align)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -169,7 +164,7 @@ def translate_lines(
         model.generation_config,
         positions=positions,
         prefix=given,
-        align=align or marked is not None,
+        align=align or changes.markup is not None,
         constrained=glossary is not None and not soft,
         calibration=calibration,
     )
@@ -182,28 +177,66 @@ def translate_lines(
     given_contexts = None if contexts is None else iter(contexts)
     with engine.at_work(workers):
         for block in blocks:
-            forms = [None] * len(block)
-            if casing is not None:
-                block, forms = zip(*map(casing.take_off, block), strict=True) if block else (block, forms)
-            if spelling is not None:
-                block = list(map(spelling.correct, block))
-            lines = [pieces_of(line if marked is None else marked.take_out(line)) for line in block]
+            read = [changes.made_in(line) for line in block]
+            lines = [pieces_of(line) for line, _ in read]
             pieces = [piece for line in lines for piece in line]
             in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
             found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
-            for line, form in zip(lines, forms, strict=True):
+            for line, (_, form) in zip(lines, read, strict=True):
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                if marked is not None:
-                    hypotheses = marked.put_back(hypotheses, align)
-                if form is not None:
-                    hypotheses = [replace(each, text=casing.put_on(each.text, form)) for each in hypotheses]
+                hypotheses = changes.undone_in(hypotheses, form)
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What is changed in a line before it is translated, and changed back in its translations.
+
+    Raises:
+        ValueError: They do not go together.
+    """
+
+    markup: "Markup | None"
+    casing: Casing | None
+    spelling: Spelling | None
+    align: bool
+
+    def __post_init__(self):
+        if self.casing is not None and (self.markup is not None or self.align):
+            raise ValueError(
+                "With casing words are no longer those that were aligned: leave out markup and alignments."
+            )
+        if self.spelling is not None and self.markup is not None:
+            raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")
+
+    def made_in(self, line: str) -> tuple[str, str | None]:
+        """What is translated in place of a line, and the form that its capitals had, if they had one."""
+        form = None
+        if self.casing is not None:
+            line, form = self.casing.take_off(line)
+        if self.spelling is not None:
+            line = self.spelling.correct(line)
+        return line if self.markup is None else self.markup.take_out(line), form
+
+    def undone_in(self, hypotheses: list[Hypothesis], form: str | None) -> list[Hypothesis]:
+        """The translations of the next line in order, with its markup, or in its form."""
+        if self.markup is not None:
+            hypotheses = self.markup.put_back(hypotheses, self.align)
+        return hypotheses if form is None else [self._in_form(each, form) for each in hypotheses]
+
+    def _in_form(self, hypothesis: Hypothesis, form: str) -> Hypothesis:
+        text, likelihood = hypothesis.text, hypothesis.likelihood
+        if likelihood is not None:
+            words = self.casing.put_on_words((each.word for each in likelihood.words), text, form)
+            words = [replace(each, word=word) for each, word in zip(likelihood.words, words, strict=True)]
+            likelihood = replace(likelihood, words=words)
+        return replace(hypothesis, text=self.casing.put_on(text, form), likelihood=likelihood)
 
 
 def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | None":
