@@ -323,37 +323,56 @@ def plain_or_packed(path: Path) -> Path:
     return path if path.exists() else path.with_name(f"{path.name}.gz")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_rungs(
+    parser: argparse.ArgumentParser, rungs_file: Path, option: str
+) -> tuple[argparse.Namespace, dict[str, Rung]]:
+    """Adds the options of every script that trains rungs, parses the command line, and reads the file of rungs.
+
+    Args:
+        parser: It has the script's own options.
+        rungs_file: Where the rungs are, unless `option` names another file.
+        option: The option's name.
+    """
     parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--workers", type=int, default=1, help="runs at a time, each on a core of its own")
-    parser.add_argument("--ladder", type=Path, default=LADDER, help="another file of rungs")
-    parser.add_argument("--test", action="store_true", help="let what is trained translate the test sets, once")
-    parser.add_argument("--test-sets", nargs="+", default=["test_2016_flickr"], help="their names in --data")
-    parser.add_argument("--picture", type=Path, help="where to draw the ladder")
+    parser.add_argument(option, dest="file", type=Path, default=rungs_file, help="another file of rungs")
     arguments = parser.parse_args()
-    rungs, output = read_ladder(arguments.ladder), arguments.output
-    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
-    if unknown := set(wanted) - set(rungs):
-        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.ladder}")
+    rungs = read_ladder(arguments.file)
+    if arguments.rungs is None:
+        arguments.rungs = list(rungs)
+    if unknown := set(arguments.rungs) - set(rungs):
+        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.file}")
     if arguments.workers < 1:
         parser.error(f"--workers must be at least 1, not {arguments.workers}")
     if not arguments.data.is_dir():
         parser.error(f"--data: there is no folder {arguments.data}")
-    chosen = [rung for name, rung in rungs.items() if name in wanted]  # teachers first
-    for rung, seed in product(chosen, arguments.seeds):
-        for teacher in rung.teachers:
-            if teacher not in wanted and not folder_of(output, rungs[teacher], seed).scores.exists():
-                parser.error(
-                    f"--rungs: {rung.name} learns from {teacher}, which is not trained with seed {seed}: add it"
-                )
+    for name, seed in product(arguments.rungs, arguments.seeds):
+        for teacher in rungs[name].teachers:
+            if teacher not in arguments.rungs and not folder_of(arguments.output, rungs[teacher], seed).scores.exists():
+                parser.error(f"--rungs: {name} learns from {teacher}, which is not trained with seed {seed}: add it")
+    return arguments, rungs
+
+
+def train_rungs(arguments: argparse.Namespace, rungs: dict[str, Rung]) -> bool:
+    """Trains what the command line asks for and is not done yet; says whether all of it succeeded."""
+    chosen = [rung for name, rung in rungs.items() if name in arguments.rungs]  # teachers first
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
+    succeeded = train_missing(chosen, arguments.seeds, arguments.data, arguments.output, arguments.workers)
     for number, handler in before.items():
         signal.signal(number, handler)
+    return succeeded
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--test", action="store_true", help="let what is trained translate the test sets, once")
+    parser.add_argument("--test-sets", nargs="+", default=["test_2016_flickr"], help="their names in --data")
+    parser.add_argument("--picture", type=Path, help="where to draw the ladder")
+    arguments, rungs = parse_rungs(parser, LADDER, "--ladder")
+    succeeded, output = train_rungs(arguments, rungs), arguments.output
     found = results(rungs, output)
     tests = test_once(found, arguments.data, output, arguments.test_sets) if arguments.test else []
     print("\n".join(table(rungs, found, tests, output)))

@@ -1,7 +1,7 @@
 """Plain and robust Multi30k models on text in other forms: what each keeps of its BLEU, and whether that is chance.
 
     python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --workers 2
-    python scripts/experiments/robust.py --data multi30k --output runs/robust --rungs --test-set test_2016_flickr
+    python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --rungs --recase --respell
 
 The models are the rungs of robust.yaml, the first one the baseline, trained as ladder.py trains. What is done is not
 done again: trainings go on, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
@@ -13,23 +13,12 @@ translate as `translate` does with them.
 
 import argparse
 import json
-import signal
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ladder import (
-    bleu,
-    folder_of,
-    paired_p,
-    plain_or_packed,
-    read_ladder,
-    spread,
-    stop,
-    train_missing,
-    training_minutes,
-)
+from ladder import bleu, folder_of, paired_p, parse_rungs, plain_or_packed, spread, train_rungs, training_minutes
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.known_words import load_word_counts
@@ -101,27 +90,13 @@ def table(texts: dict[str, dict[int, dict]], sets: dict, runs: dict[str, list[Ru
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--workers", type=int, default=1, help="trainings at a time, each on a core of its own")
-    parser.add_argument("--models", type=Path, default=RUNGS, help="another file of rungs, the first the baseline")
     parser.add_argument("--test-set", default="val", help="its name in --data")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM")
     parser.add_argument("--recase", action="store_true", help="translate capitals in sentence case")
     parser.add_argument("--respell", action="store_true", help="correct mistyped words first")
     parser.add_argument("--picture", type=Path, help="where to draw the means")
-    arguments = parser.parse_args()
-    rungs, output = read_ladder(arguments.models), arguments.output
-    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
-    if unknown := set(wanted) - set(rungs):
-        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.models}")
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    chosen = [rungs[name] for name in wanted]
-    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    arguments, rungs = parse_rungs(parser, RUNGS, "--models")
+    succeeded, output = train_rungs(arguments, rungs), arguments.output
     sets = test_sets_by_form(arguments.data, arguments.test_set, arguments.forms)
     way = "_".join(["recased"] * arguments.recase + ["respelled"] * arguments.respell) or "forms"
     texts: dict[str, dict[int, dict]] = {}

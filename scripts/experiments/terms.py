@@ -11,7 +11,6 @@ terms, and one that knows soft ones with these too, in turns with translating wi
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -23,7 +22,7 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` lies
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
-from ladder import folder_of, plain_or_packed, read_ladder, stop, train_missing
+from ladder import folder_of, parse_rungs, plain_or_packed, train_rungs
 
 from vanilla_transformer.data.terms import TERM_MARKERS, WORD
 from vanilla_transformer.data.word_aligner import align_corpus
@@ -68,12 +67,6 @@ def rows_of(found: list[tuple[str, int, str, Row]]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's files")
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--rungs", nargs="*", metavar="RUNG", help="to train: all of them, or these, or none")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--workers", type=int, default=1, help="trainings at a time, each on a core of its own")
-    parser.add_argument("--models", type=Path, default=RUNGS, help="another file of rungs")
     parser.add_argument("--test-set", default="val", help="its name in --data")
     parser.add_argument("--lines", type=int, help="of the test set; all of them if it is not given")
     parser.add_argument("--terms", type=int, default=2, help="of a line's glossary, at most")
@@ -82,16 +75,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="of which the median time counts")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="where to write the rows")
-    arguments = parser.parse_args()
-    rungs, output = read_ladder(arguments.models), arguments.output
-    wanted = list(rungs) if arguments.rungs is None else arguments.rungs
-    if unknown := set(wanted) - set(rungs):
-        parser.error(f"--rungs: there is no {', '.join(sorted(unknown))} in {arguments.models}")
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    chosen = [rungs[name] for name in wanted]
-    succeeded = train_missing(chosen, arguments.seeds, arguments.data, output, arguments.workers)
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    arguments, rungs = parse_rungs(parser, RUNGS, "--models")
+    succeeded, output = train_rungs(arguments, rungs), arguments.output
     torch.set_num_threads(arguments.threads)
     # A line that is there twice has one glossary.
     pairs = list(

@@ -17,7 +17,7 @@ robust = load_script("experiments/robust")
 
 
 def test_the_rungs_are_recipes_that_differ_in_augmentation():
-    rungs = robust.read_ladder(robust.RUNGS)
+    rungs = ladder.read_ladder(robust.RUNGS)
     for rung in rungs.values():
         load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
     augmented = [name for name, rung in rungs.items() if "training.augmentation" in rung.overrides]

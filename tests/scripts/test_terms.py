@@ -16,7 +16,7 @@ terms = load_script("experiments/terms")
 
 
 def test_the_rungs_are_recipes_that_differ_in_augmentation():
-    plain, *soft = terms.read_ladder(terms.RUNGS).values()
+    plain, *soft = ladder.read_ladder(terms.RUNGS).values()
     for rung in (plain, *soft):
         load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
     assert soft
