@@ -25,6 +25,7 @@ from ..run.loading import chosen_device
 from ..run.recipe import Recipe
 from .arguments import VanillaTransformerTrainingArguments
 from .checkpoints import check_state, trainer_state
+from .description import describe_choice, describe_needs, describe_updates
 from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
 from .opening import open_folder
@@ -166,9 +167,9 @@ def _make_trainer(
     if arguments.lora_rank:
         learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
         logger.info("%s parameters learn: adapters, and the rows of new pieces.", f"{learning:,}")
-    logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", trainer.describe_updates())
-    logger.info("%s", trainer.describe_needs())
-    logger.info("%s", trainer.describe_choice())
+    logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", describe_updates(trainer))
+    logger.info("%s", describe_needs(trainer))
+    logger.info("%s", describe_choice(arguments))
     return trainer
 
 

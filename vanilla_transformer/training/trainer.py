@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
-from ..data.context import Context, texts_in_context
+from ..data.context import texts_in_context
 from ..data.encoding import PairLimits
 from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
@@ -34,7 +34,6 @@ from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
-from .needs import LONG_PAIR, describe_needs
 from .processes import shard, turn_on_without_gpus, whole
 from .progress import Clock, TimeBudget, TokenCounter
 from .safety import UpdateGuard
@@ -192,45 +191,6 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         batches = _token_batches(dataset, max(self.args.max_tokens, longest), seed=0, shuffle=False)
         return self._loader(dataset, batches)
 
-    def describe_updates(self) -> str:
-        """What an update and an epoch consist of, in a sentence or two."""
-        args = self.args
-        tokens = args.max_tokens * args.world_size * args.gradient_accumulation_steps
-        update = f"An update has up to {tokens:,} source and target tokens"
-        if tokens > args.max_tokens:
-            update += (
-                f" ({args.world_size} processes x {args.gradient_accumulation_steps} batches of {args.max_tokens:,})"
-            )
-        if self.train_batches is None:
-            return f"{update}."
-        batches, tokens = len(self.train_batches), int(self.train_batches.target_lengths.sum())
-        return (
-            f"{update}. An epoch has {batches:,} batches of {tokens // batches:,} target tokens on average, "
-            f"{100 * self.train_batches.real_share():.1f} % of their cells filled."
-        )
-
-    def describe_needs(self) -> str:
-        """About how much memory and disk a run takes, in a sentence or two."""
-        batches, lengths = self.train_batches, (LONG_PAIR, LONG_PAIR)
-        if batches is not None:
-            lengths = int(batches.source_lengths.max()), int(batches.target_lengths.max())
-        return describe_needs(self.model, self.args, *lengths)
-
-    def describe_choice(self) -> str:
-        """What the best checkpoint is chosen by, in a sentence or two."""
-        args = self.args
-        name = (args.metric_for_best_model or "loss").removeprefix("eval_")
-        stopping = f", and early stopping after {args.early_stopping_patience} evaluations without a better one,"
-        text = (
-            f"The best checkpoint{stopping if args.early_stopping_patience is not None else ''} goes by validation "
-            f"{name}: the {'higher' if args.greater_is_better else 'lower'} the better."
-        )
-        if args.predict_with_generate:
-            text += " Validation BLEU is sacreBLEU (case:mixed|eff:no|tok:13a|smooth:exp)"
-            beams = args.generation_num_beams
-            text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
-        return text
-
     def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | RewrittenBatches) -> DataLoader:
         loader = DataLoader(
             dataset,
@@ -339,41 +299,15 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return {**{f"{name}_bleu": each for name, each in found.items()}, "floored_bleu": min(missing, 0.0) or bleu}
 
     def _scores(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> dict[str, float]:
-        """BLEU, and chrF if the best checkpoint is chosen by it.
-
-        Each process translates its share; the tokenizer is reversible, so ids give back the reference text."""
-        share = dataset[self.args.process_index :: self.args.world_size]  # it may be empty
-        options = {"num_beams": self.args.generation_num_beams, "max_length": self.args.generation_max_length}
+        """BLEU, and chrF if the best checkpoint is chosen by it."""
+        args, language = self.args, self.target_language
+        metrics = {"bleu": bleu_for(language), **({"chrf": "chrf"} if args.chooses_by("chrf") else {})}
+        options = {"num_beams": args.generation_num_beams, "max_length": args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
-        sources, contexts = texts_in_context(self.processing_class, share["input_ids"])
-        labels = share["labels"]
-        references = self.processing_class.batch_decode(labels, skip_special_tokens=True) if len(labels) else []
-        hypotheses = self._translations(model, sources, contexts, [ids[0] for ids in share["input_ids"]], options)
-        hypotheses, references = gather_object(hypotheses), gather_object(references)
-        metrics = {"bleu": bleu_for(self.target_language), **({"chrf": "chrf"} if self.args.chooses_by("chrf") else {})}
-        language = self.target_language
+        share = dataset[args.process_index :: args.world_size]  # it may be empty
+        hypotheses, references = map(gather_object, translated(model, self.processing_class, share, **options))
         scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
         return {name: score.value for name, score in zip(metrics, scores, strict=True)}
-
-    def _translations(
-        self,
-        model: PreTrainedModel,
-        sources: list[str],
-        contexts: Sequence[Context] | None,
-        first: list[int],
-        options: dict,
-    ) -> list[str]:
-        """Translations of sources whose ids begin so: with a model of several languages by its tag."""
-        tokenizer = self.processing_class
-        languages = {number: language for language, number in target_languages(tokenizer).items()}
-        found = [""] * len(sources)
-        for language in dict.fromkeys(map(languages.get, first)):
-            chosen = [i for i, number in enumerate(first) if languages.get(number) == language]
-            before = None if contexts is None else [contexts[i] for i in chosen]
-            texts = translate(model, tokenizer, [sources[i] for i in chosen], contexts=before, to=language, **options)
-            for i, text in zip(chosen, texts, strict=True):
-                found[i] = text
-        return found
 
     # ----------------------------------------------------------------------------------- what is kept of it
 
@@ -488,6 +422,31 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if self.args.should_save:
             for path in self.files_to_save:
                 shutil.copy(path, output_dir or self.args.output_dir)
+
+
+def translated(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, rows: Mapping[str, list], **options
+) -> tuple[list[str], list[str]]:
+    """Translations of encoded pairs, and their references: the tokenizer is reversible, so ids give back the text.
+
+    Args:
+        model: With several target languages it translates each source into that of its tag.
+        tokenizer: The model's.
+        rows: Columns `input_ids` and `labels`, of token ids.
+        **options: As for [`translate`].
+    """
+    sources, contexts = texts_in_context(tokenizer, rows["input_ids"])
+    references = tokenizer.batch_decode(rows["labels"], skip_special_tokens=True) if len(rows["labels"]) else []
+    languages = {number: language for language, number in target_languages(tokenizer).items()}
+    tags = [languages.get(ids[0]) for ids in rows["input_ids"]]
+    found = [""] * len(sources)
+    for language in dict.fromkeys(tags):
+        chosen = [i for i, tag in enumerate(tags) if tag == language]
+        before = None if contexts is None else [contexts[i] for i in chosen]
+        texts = translate(model, tokenizer, [sources[i] for i in chosen], contexts=before, to=language, **options)
+        for i, text in zip(chosen, texts, strict=True):
+            found[i] = text
+    return found, references
 
 
 def _begin_worker(number: int) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from vanilla_transformer.training import needs
-from vanilla_transformer.training.needs import activation_bytes, training_bytes
+from vanilla_transformer.training import description
+from vanilla_transformer.training.description import activation_bytes, describe_needs, training_bytes
 
 
 def kept_for_backward(model, source, target) -> int:
@@ -53,11 +53,11 @@ def test_the_trainer_says_it_and_warns_where_memory_is_short(make_trainer, monke
     trainer = make_trainer(average_last=3)
     memory = r"Training takes about [\d.]+ [MG]B of memory, [\d.]+ [MG]B of which are taken now\."
     disk = r"Checkpoints take \d+ MB each on the disk, and 4 are kept at most\."
-    assert re.fullmatch(f"{memory} {disk}", trainer.describe_needs())
+    assert re.fullmatch(f"{memory} {disk}", describe_needs(trainer))
     assert not caplog.records
-    monkeypatch.setattr(needs, "free_bytes", lambda: 10**6)
-    trainer.describe_needs()
+    monkeypatch.setattr(description, "free_bytes", lambda: 10**6)
+    describe_needs(trainer)
     assert "There may be too little memory" in caplog.text
     assert "Lower training.max_tokens." in caplog.text
-    monkeypatch.setattr(needs, "resident_bytes", lambda: None)  # as where there is no /proc
-    assert trainer.describe_needs().startswith("Checkpoints take ")
+    monkeypatch.setattr(description, "resident_bytes", lambda: None)  # as where there is no /proc
+    assert describe_needs(trainer).startswith("Checkpoints take ")

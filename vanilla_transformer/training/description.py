@@ -1,13 +1,18 @@
-"""What a run will need, said before it begins: memory, and room on the disk for its checkpoints."""
+"""What a run says before it begins: its updates, how it chooses a checkpoint, the memory and disk it takes."""
 
 import logging
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 
 from ..model.loss_vanilla_transformer import _LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
+
+
+if TYPE_CHECKING:
+    from .trainer import VanillaTransformerTrainer
 
 
 logger = logging.getLogger(__name__)
@@ -63,10 +68,12 @@ def training_bytes(
     return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
 
 
-def describe_needs(
-    model: PreTrainedModel, arguments: VanillaTransformerTrainingArguments, source_length: int, target_length: int
-) -> str:
-    """What a training needs, in a sentence or two. See `training_bytes`."""
+def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
+    """About how much memory and disk a run takes, in a sentence or two. Warns where that is more than is free."""
+    model, arguments, batches = trainer.model, trainer.args, trainer.train_batches
+    lengths = LONG_PAIR, LONG_PAIR
+    if batches is not None:
+        lengths = int(batches.source_lengths.max()), int(batches.target_lengths.max())
     parameters = list(model.parameters())
     learning = sum(each.numel() for each in parameters if each.requires_grad)
     of_checkpoint = _FLOAT * (sum(each.numel() for each in parameters) + 2 * learning)
@@ -75,7 +82,7 @@ def describe_needs(
     taken = resident_bytes()
     if arguments.device.type != "cpu" or taken is None:
         return disk
-    more = training_bytes(model, arguments, source_length, target_length)
+    more = training_bytes(model, arguments, *lengths)
     memory = f"Training takes about {_told(taken + more)} of memory, {_told(taken)} of which are taken now."
     if (free := free_bytes()) is not None and more > free:
         logger.warning(
@@ -84,6 +91,39 @@ def describe_needs(
             _told(free),
         )
     return f"{memory} {disk}"
+
+
+def describe_updates(trainer: "VanillaTransformerTrainer") -> str:
+    """What an update and an epoch consist of, in a sentence or two."""
+    args, batches = trainer.args, trainer.train_batches
+    tokens = args.max_tokens * args.world_size * args.gradient_accumulation_steps
+    update = f"An update has up to {tokens:,} source and target tokens"
+    if tokens > args.max_tokens:
+        update += f" ({args.world_size} processes x {args.gradient_accumulation_steps} batches of {args.max_tokens:,})"
+    if batches is None:
+        return f"{update}."
+    return (
+        f"{update}. An epoch has {len(batches):,} batches of {int(batches.target_lengths.sum()) // len(batches):,} "
+        f"target tokens on average, {100 * batches.real_share():.1f} % of their cells filled."
+    )
+
+
+def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
+    """What the best checkpoint is chosen by, in a sentence or two."""
+    name = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
+    patience = arguments.early_stopping_patience
+    stopping = (
+        f", and early stopping after {patience} evaluations without a better one," if patience is not None else ""
+    )
+    text = (
+        f"The best checkpoint{stopping} goes by validation {name}: the "
+        f"{'higher' if arguments.greater_is_better else 'lower'} the better."
+    )
+    if arguments.predict_with_generate:
+        text += " Validation BLEU is sacreBLEU (case:mixed|eff:no|tok:13a|smooth:exp)"
+        beams = arguments.generation_num_beams
+        text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
+    return text
 
 
 def resident_bytes() -> int | None:
