@@ -7,8 +7,8 @@ The models are the rungs of robust.yaml, the first one the baseline, trained as 
 done again: trainings go on, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
 with case, means and standard deviations over the seeds. "Kept" is the share of the same model's clean BLEU. p is that
 of approximate randomisation over the translations of all seeds, against the baseline in the same form. Tokens are
-those of sources and references in that form, by the model's own vocabulary. With --recase and --respell all models
-translate as `translate` does with them.
+those of sources and references in that form, by the model's own vocabulary. With --recase and --respell every model
+translates once as it is and once as `translate` does with these options.
 """
 
 import argparse
@@ -46,9 +46,7 @@ def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, 
     return sets
 
 
-def translations(
-    folder: RunFolder, sets: dict, place: Path, recase: bool = False, respell: bool = False
-) -> dict[str, list[str]]:
+def translations(folder: RunFolder, sets: dict, place: Path, aids: Sequence[str] = ()) -> dict[str, list[str]]:
     """By form, what a run that is done makes of the sources: from the files in `place`, or translated now."""
     found, model, counts = {}, None, load_word_counts(folder.tokenizer)
     for form, (sources, _) in sets.items():
@@ -56,8 +54,8 @@ def translations(
         if not path.exists():
             model = model or load_model(folder.path, "cpu")
             path.parent.mkdir(parents=True, exist_ok=True)
-            options = {"casing": Casing(counts)} if recase else {}
-            options |= {"spelling": Spelling(model[1], counts)} if respell else {}
+            options = {"casing": Casing(counts)} if "recase" in aids else {}
+            options |= {"spelling": Spelling(model[1], counts)} if "respell" in aids else {}
             write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources, **options)))
             print(f"{path}: translated", flush=True)
         found[form] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -98,18 +96,18 @@ def main() -> None:
     arguments, rungs = parse_rungs(parser, RUNGS, "--models")
     succeeded, output = train_rungs(arguments, rungs), arguments.output
     sets = test_sets_by_form(arguments.data, arguments.test_set, arguments.forms)
-    way = "_".join(["recased"] * arguments.recase + ["respelled"] * arguments.respell) or "forms"
+    chosen = [aid for aid in ("recase", "respell") if getattr(arguments, aid)]
     texts: dict[str, dict[int, dict]] = {}
     runs: dict[str, list[RunFolder]] = {}
     for name, rung in rungs.items():
-        for seed in arguments.seeds:
-            folder = folder_of(output, rung, seed)
-            if folder.scores.exists():
-                place = output / way / arguments.test_set / name / str(seed)
-                texts.setdefault(name, {})[seed] = translations(
-                    folder, sets, place, arguments.recase, arguments.respell
-                )
-                runs.setdefault(name, []).append(folder)
+        for aids in ([], chosen) if chosen else ([],):
+            label = " --".join([name, *aids])
+            for seed in arguments.seeds:
+                folder = folder_of(output, rung, seed)
+                if folder.scores.exists():
+                    place = output / "_".join(aids or ["forms"]) / arguments.test_set / name / str(seed)
+                    texts.setdefault(label, {})[seed] = translations(folder, sets, place, aids)
+                    runs.setdefault(label, []).append(folder)
     if texts:
         print("\n".join(table(texts, sets, runs)))
     if arguments.picture and texts:

@@ -46,3 +46,8 @@ def test_models_are_trained_once_and_each_form_is_translated_once(tmp_path, monk
     assert [row[:2] for row in rows] == [[form, name] for form in (CLEAN, "upper", "typos") for name in rungs]
     assert all(0 <= float(row[5]) <= 1 for row in rows[1::2])
     assert (tmp_path / "forms.png").stat().st_size > 5000
+    monkeypatch.setattr(sys, "argv", ["robust.py", *map(str, words), "--recase"])
+    with pytest.raises(SystemExit):
+        robust.main()
+    *_, below, recased = capsys.readouterr().out.splitlines()
+    assert (below.split(" | ")[1], recased.split(" | ")[1]) == ("robust", "robust --recase")

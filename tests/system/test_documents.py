@@ -232,5 +232,5 @@ def test_quickstart_in_a_fresh_clone(tmp_path):
     done = subprocess.run(words, check=False, **options)
     assert done.returncode == 0, done.stderr
     [exact] = re.findall(r"averaged[ *]+phrasebook +exact_match +([\d.]+)", done.stdout)
-    assert float(exact) >= 96.5  # 97.2 to 98.2 with four seeds
+    assert float(exact) >= 96.5  # 97.2 to 98.4 with five seeds
     assert len(re.findall(r"^    \w.*\.$", done.stdout, flags=re.MULTILINE)) >= 4
