@@ -1,9 +1,9 @@
 """From a model and pairs of a domain to a model for that domain, with an account of what it has gained and forgotten.
 
-The training is a run like any other, which begins with the model: `OUTPUT` is its folder, and its recipe says all. What
-makes it an adaptation: the vocabulary grows by pieces of the new text; old text is mixed in, if it is given; the
-checkpoint is the one that translates the new validation text best among those that have not lost more than `floor` BLEU
-on the old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixing).
+The training is a run like any other that begins with the model: `OUTPUT` is its folder, and its recipe says everything.
+What makes it an adaptation: the vocabulary grows by pieces of the new text; old text is mixed in, if it is given; the
+chosen checkpoint translates the new validation text best among those that have not lost more than `floor` BLEU on the
+old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixing).
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ from .translation import translate
 logger = logging.getLogger(__name__)
 OLD = "old"  # the test set of what the model could do before
 _UPDATES = 20_000  # the rate stays what it is after so many updates of the paper's schedule, equation 3
-_FOR_ADAPTERS = 3  # so many times that: they begin as nothing
+_FOR_ADAPTERS = 3  # this many times that: adapters begin as nothing
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
@@ -46,14 +46,14 @@ class AdaptSettings:
     """What `adapt` is asked for beside fields of the recipe.
 
     Attributes:
-        replay: Pairs like those that the model has learned from, in any form that `load_corpus` reads, to be mixed in;
-            None for none.
-        replay_weight: How often each of them comes, relative to each new pair.
-        old: Validation text of what the model could do before. None: that of the recipe that lies with the model, if
-            its files are here.
-        floor: How much BLEU it may lose on that; None for any.
+        replay: Pairs like those that the model has learned from, in any form that `load_corpus` reads, to mix in; None
+            for none.
+        replay_weight: How often each replayed pair comes, relative to each new pair.
+        old: Validation text of what the model could do before. None: that of the recipe beside the model, if its files
+            are here.
+        floor: How much BLEU the model may lose on that; None for any.
         grow_vocabulary: How many pieces the vocabulary may get; or `auto`.
-        lora_rank: Rank of LoRA adapters, which alone are trained then; 0 for the whole model.
+        lora_rank: Rank of LoRA adapters; then only they and the rows of new pieces are trained. 0 for the whole model.
     """
 
     replay: Any = None
@@ -79,7 +79,7 @@ def adapt(
 ) -> Path:
     """Trains the model on, into the run folder `output`, and writes `adaptation.json` and `adaptation.md` there.
 
-    Called again with the same arguments it goes on with what was interrupted.
+    Called again with the same arguments, it continues interrupted work.
 
     Args:
         model: A run folder, a model's folder, or USER/NAME of the Hub.
@@ -229,7 +229,7 @@ def _set(recipe: Recipe, name: str) -> TextCorpus:
 
 
 def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, **decoding: int) -> list[str]:
-    """By the recipe's decoding, as the run's own models translate in the end; or by what is given."""
+    """Translates by the recipe's decoding, as the run's own models do in the end; or by what is given."""
     logger.info("%s translates %s lines.", model, f"{len(corpus.pairs):,}")
     found, tokenizer = load_model(model, device)
     found.generation_config = paper_generation_config(found.config, **{**recipe.decoding, **decoding})

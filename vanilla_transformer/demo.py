@@ -109,11 +109,11 @@ class Demo:
             max_tokens: Tokens of a translation; 0: the model's own limit.
             wanted: How many translations.
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
-            terms: How it is kept to: hard, by the beam search, or soft, by a model that was trained so.
+            terms: How to follow it: hard, by the beam search, or soft, by a model that was trained so.
             markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
             recase: Translate capitals and headlines in sentence case; see [`Casing`].
             respell: Read mistyped words as the closest ones that the model has learned; see [`Spelling`].
-            to: Into which language, with a model of several.
+            to: The target language, with a model of several.
 
         Raises:
             gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
@@ -159,7 +159,7 @@ class Demo:
         shown = gradio.Textbox(read, visible=read != text)
         if kind is None:
             return texts[0], rows, shown, (read, found[0].text, to)
-        if found[0].broken_markup:  # why has pieces of the text, which are not to become the message's own tags
+        if found[0].broken_markup:  # the reason quotes the text, which must not become tags of the message
             gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
         return texts[0], rows, shown, (text_of(text, kind), text_of(texts[0], kind), to)
 
@@ -322,7 +322,7 @@ def _marked(translation: str, found: Likelihood) -> str:
     parts, end = [], 0
     for each in found.words:
         start = translation.find(each.word, end)
-        if start < 0:  # written in other characters than the text has: say, blanks within it
+        if start < 0:  # not written as in the text: say, with blanks inside
             continue
         kind = next(name for least, name in SURENESS if each.probability >= least)
         parts.append(escape(translation[end:start]))

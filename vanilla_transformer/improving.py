@@ -4,14 +4,15 @@
     clean      the training text without what nobody should learn from
     first      a model of it: what all this is to improve on
     reverse    a model of the other direction
-    back       what that makes of text in the target language (Sennrich et al. 2016)
-    teacher-N  models of both, each with another seed; without such text `first` is the first of them
+    diverse    what these two make of the training text's own sources and targets (Nguyen et al. 2020)
+    back       what `reverse` makes of text in the target language (Sennrich et al. 2016)
+    teacher-N  models of all these pairs, each with another seed; where there are no more, `first` is the first of them
     distilled  what the teachers, as an ensemble, make of the sources (Kim and Rush 2016)
     student    a model of that, in the shape that the recipe names
     export     the student for CTranslate2, in 8 bits
 
-Each command runs in a process of its own, which takes its memory with it. What is done is not done again, and what was
-interrupted goes on. At the end the models translate the validation set, and an account says what each has brought.
+Each command runs in a process of its own, which takes its memory with it. Finished stages are not repeated, and
+interrupted ones go on. At the end the models translate the validation set, and an account says what each has brought.
 """
 
 import dataclasses
@@ -35,7 +36,7 @@ from .files import alone_in, read_json, replaced_path, text_lines, write_json, w
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import load_engine
-from .run.recipe import Recipe, load_recipe, load_recipe_with
+from .run.recipe import Recipe, load_recipe_with
 from .signals import first_signal
 from .translation import translate_lines
 from .worker_processes import end_with_parent
@@ -56,7 +57,10 @@ class ImproveSettings:
         target_text: File of text in the target language, to be translated back; null for none.
         source_text: File of text in the source language, which the teachers translate for the student; null for none.
         pairs_weight: How often each genuine pair comes, relative to each back-translated one.
+        diversify: Whether the training text's own sources and targets are translated, too, so that the teachers read
+            every pair in three versions (data diversification, arXiv:1911.01986).
         teachers: Models in the ensemble. Their seeds are the recipe's and those after it.
+        teacher: Sections of the recipe with the fields in which the teachers differ: `{training: {max_steps: 25000}}`.
         student: Sections of the recipe with the fields in which the student differs: `{model: {decoder_layers: 2}}`.
         quantization: How the student's weights are exported, as for the command `export`; null for no export.
     """
@@ -65,26 +69,32 @@ class ImproveSettings:
     target_text: str | None = None
     source_text: str | None = None
     pairs_weight: float = 1.0
+    diversify: bool = False
     teachers: int = 2
+    teacher: dict = field(default_factory=dict)
     student: dict = field(default_factory=dict)
     quantization: str | None = "int8"
 
     def __post_init__(self):
         if self.teachers < 1:
             raise ValueError(f"improve.teachers must be at least 1, not {self.teachers}")
-        for section, fields in self.student.items():
-            if not isinstance(fields, dict) or section not in ("model", "training", "tokenizer", "decoding"):
-                raise ValueError(
-                    f"improve.student.{section}: give the student's fields by section, which is model, training, "
-                    "tokenizer or decoding, as in {model: {decoder_layers: 2}}"
-                )
+        for name in ("teacher", "student"):
+            for section, fields in getattr(self, name).items():
+                if not isinstance(fields, dict) or section not in ("model", "training", "tokenizer", "decoding"):
+                    raise ValueError(
+                        f"improve.{name}.{section}: give the {name}'s fields by section, which is model, training, "
+                        "tokenizer or decoding, as in {model: {decoder_layers: 2}}"
+                    )
 
     @property
-    def student_fields(self) -> dict:
-        """The fields in which the student differs, by dotted name."""
-        return {
-            f"{section}.{name}": value for section, fields in self.student.items() for name, value in fields.items()
-        }
+    def first_teaches(self) -> bool:
+        """Whether the first teacher would be the model `first` once more."""
+        return self.target_text is None and not self.diversify and not self.teacher
+
+
+def dotted(sections: Mapping[str, Mapping]) -> dict:
+    """Fields by section as overrides: `{model: {decoder_layers: 2}}` is `model.decoder_layers`."""
+    return {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
@@ -92,9 +102,9 @@ class Stage:
     """One command.
 
     Attributes:
-        name: Of its folder.
+        name: Name of its folder.
         words: The command line.
-        product: A file that is there when it is done; of JSON with a field `complete`, when that is true.
+        product: A file that is there when the command is done; for JSON with a field `complete`, when that is true.
     """
 
     name: str
@@ -118,7 +128,7 @@ class System:
 
     @property
     def megabytes(self) -> float:
-        """Of the files that translation reads."""
+        """Size of the files that translation reads."""
         files = [path for model in self.models for path in model.iterdir() if path.is_file()]
         if self.backend == "torch":
             files = [path for path in files if path.name in MODEL_FILES]
@@ -153,7 +163,7 @@ def improve(
             "data.context_sentences: improve translates sentences out of order, so without context: set 0."
         )
     if settings.quantization is not None:
-        from .export.ctranslate2 import QUANTIZATIONS  # an extra that is better missed now than at the end
+        from .export.ctranslate2 import QUANTIZATIONS  # an extra: better to fail now than at the end
 
         if settings.quantization not in QUANTIZATIONS:
             raise ValueError(f"improve.quantization: choose of {', '.join(QUANTIZATIONS)}, not {settings.quantization}")
@@ -162,17 +172,18 @@ def improve(
     for name in ("target_text", "source_text"):
         if (path := getattr(settings, name)) is not None:
             text_lines(path)  # says now if there is no such file
+    for fields in (settings.teacher, settings.student):  # says now what is wrong with them
+        load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
     plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     with alone_in(output):
         _begin(output, plan, settings)
-        load_recipe(output / "recipe.yaml", _typed(settings.student_fields))
         _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
         seconds = _go_through(list(stages_of(output, plan, settings)), output / "seconds.json", device)
         return _account(output, plan, settings, seconds, device)
 
 
 def _go_through(stages: Sequence[Stage], record: Path, device: str) -> dict[str, float]:
-    """Runs what is not done; returns the seconds of each stage, but for what processes that were killed have spent."""
+    """Runs what is not done; returns the seconds of each stage, without those of killed processes."""
     seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
     for number, stage in enumerate(stages, start=1):
         if stage.done:
@@ -231,7 +242,8 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         write_text(output / "recipe.yaml", plan.to_yaml())
         return
     before = read_json(path, "Restore it, or choose another folder.")
-    for section in before.keys() & now.keys():  # a version before may have had fewer fields
+    before["improve"] = asdict(ImproveSettings()) | before["improve"]  # a version before may have had fewer fields
+    for section in before.keys() & now.keys():
         old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
         for name in old.keys() | new.keys():
             if old.get(name) != new.get(name):
@@ -270,14 +282,15 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         )
 
     def translating(
-        name: str, models: Sequence[str], text: str, language: str, *options: str
+        name: str, models: Sequence[str], text: str, language: str, *options: str, folder: str | None = None
     ) -> tuple[Stage, list[str]]:
-        """The stage, and the files that it makes."""
+        """The stage, and the files that it makes in a folder of its name, or in another."""
+        folder = output / (folder or name)
         bare = Path(text).name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{language}")
         words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
-        words += ["--output", str(output / name), *options]
-        stage = Stage(name, words, output / name / f"{bare}.report.json")
-        return stage, [str(output / name / f"{bare}.{each}.gz") for each in languages]
+        words += ["--output", str(folder), *options]
+        files = [str(folder / f"{bare}.{each}.gz") for each in languages]
+        return Stage(name, words, folder / f"{bare}.report.json"), files
 
     pairs, validation = ([str(output / "pairs" / f"{name}.{each}.gz") for each in languages] for name in _SETS)
     if settings.clean is not None:
@@ -287,26 +300,34 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         yield Stage("clean", words, output / "clean" / "report.json")
         pairs = [str(output / "clean" / f"clean.{each}.gz") for each in languages]
     yield training("first", {"data.train": pairs})
-    learned: list = pairs
-    if settings.target_text is not None:
+    diverse, back = [], []
+    if settings.target_text is not None or settings.diversify:
         directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
         files = {"data.train": pairs[::-1], "data.validation": validation[::-1]}
         yield training("reverse", directions | files)
+    if settings.diversify:
+        for model, *options in (("first", pairs[0], source, "--forward"), ("reverse", pairs[1], target)):
+            stage, files = translating("diverse", [model], *options, folder=f"diverse/{model}")
+            yield stage
+            diverse.append({"corpus": files})
+    if settings.target_text is not None:
         stage, files = translating("back", ["reverse"], settings.target_text, target)
         yield stage
-        learned = [
-            {"corpus": pairs, "weight": settings.pairs_weight},
-            {"corpus": files, "tag": BACK_TRANSLATED},
-        ]
+        back.append({"corpus": files, "tag": BACK_TRANSLATED})
+    learned: list = pairs
+    if diverse or back:
+        genuine = [{"corpus": pairs}, *diverse]
+        learned = [*({**each, "weight": settings.pairs_weight} for each in genuine), *back]
     for number, name in enumerate(teachers := teachers_of(settings)):
         if name != "first":
-            yield training(name, {"data.train": learned, "training.seed": plan.training.get("seed", 42) + number})
+            seed = {"training.seed": plan.training.get("seed", 42) + number}
+            yield training(name, {"data.train": learned, **seed, **dotted(settings.teacher)})
     distilled = []
     for text in filter(None, (pairs[0], settings.source_text)):
         stage, files = translating("distilled", teachers, text, source, "--forward")
         yield stage
         distilled.append({"corpus": files})
-    yield training("student", {"data.train": distilled, **settings.student_fields})
+    yield training("student", {"data.train": distilled, **dotted(settings.student)})
     if settings.quantization is not None:
         words = ["export", str(output / "student"), "--output", str(output / "export")]
         yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")
@@ -315,7 +336,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
 def teachers_of(settings: ImproveSettings) -> list[str]:
     """The names of their stages."""
     names = [f"teacher-{number}" for number in range(1, settings.teachers + 1)]
-    return names if settings.target_text is not None else ["first", *names[1:]]
+    return ["first", *names[1:]] if settings.first_teaches else names
 
 
 def _corpus_words(plan: Recipe) -> list[str]:

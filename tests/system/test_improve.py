@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -104,6 +105,34 @@ def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
     assert names == ["first", "distilled", "student"]  # a teacher of the same pairs and seed would be the same
 
 
+def test_teachers_read_every_pair_in_three_versions(tmp_path):
+    improve = {"diversify": True, "teachers": 1, "quantization": None, "teacher": {"training": {"max_steps": 90}}}
+    path = recipe_of(tmp_path, **improve)
+    recipe, settings = load_recipe_with(path, improve=ImproveSettings)
+    stages = list(stages_of(tmp_path, recipe, settings))
+    assert [each.name for each in stages] == ["first", "reverse", *["diverse"] * 2, "teacher-1", "distilled", "student"]
+    forward, backward = (" ".join(stage.words) for stage in stages[2:4])
+    assert re.search("/first --input .*/pairs/train.en.gz .*--forward", forward)
+    assert re.search("/reverse --input .*/pairs/train.de.gz (?!.*--forward)", backward)
+    overrides = dict(zip(stages[4].words[5::2], stages[4].words[6::2], strict=True))
+    assert overrides["--training.max_steps"] == "90"
+    corpora = [each["corpus"][0] for each in json.loads(overrides["--data.train"])]
+    assert [each.removeprefix(f"{tmp_path}/") for each in corpora] == [
+        "pairs/train.en.gz",
+        "diverse/first/train.en.gz",
+        "diverse/reverse/train.en.gz",
+    ]
+    # A folder of a version that had fewer fields goes on.
+    (tmp_path / "older").mkdir()
+    _begin(tmp_path / "older", recipe, ImproveSettings())
+    plan = json.loads((tmp_path / "older" / "plan.json").read_text(encoding="utf-8"))
+    del plan["improve"]["teacher"], plan["improve"]["diversify"]
+    (tmp_path / "older" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    _begin(tmp_path / "older", recipe, ImproveSettings())
+    with pytest.raises(ValueError, match="was begun with .*diversify = False, not True"):
+        _begin(tmp_path / "older", recipe, ImproveSettings(diversify=True))
+
+
 def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     path = recipe_of(tmp_path)
     for words, said in [
@@ -112,6 +141,8 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
         (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
+        (["--improve.teacher", "{training: 3}"], "improve.teacher.training: give the teacher's fields by section"),
+        (["--improve.teacher", "{training: {max_step: 2}}"], "training.max_step is unknown; did you mean"),
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
         (["--improve.quantization", "int7"], "improve.quantization: choose of float32"),
         (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
@@ -165,7 +196,8 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
     text = text_in_german(tmp_path / "news.de.gz", 200)
-    path = recipe_of(tmp_path, clean={}, target_text=str(text), student={"model": {"encoder_layers": 2}})
+    student = {"model": {"encoder_layers": 2}}
+    path = recipe_of(tmp_path, clean={}, diversify=True, target_text=str(text), student=student)
     ends = {}
     for name, kills in (("whole", 0), ("killed", 10)):
         words = improving(path, tmp_path / name)

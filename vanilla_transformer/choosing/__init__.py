@@ -2,8 +2,8 @@
 
     pairs -> what is known of the text -> speed of each size of model here -> choices, each with its reason -> YAML
 
-The rule is [`choose`]. It is fixed: nothing is tuned on the user's text, which decides by its size alone. Where its
-numbers come from stands in the documentation (Little text), with the runs that they were taken from.
+The rule is [`choose`]. It is fixed: nothing is tuned on the user's text. What counts is the size of the text, and
+whether its words have apostrophes. The documentation (Little text) says where the rule's numbers come from.
 """
 
 from .decoding import choose_decoding

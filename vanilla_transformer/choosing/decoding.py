@@ -1,4 +1,4 @@
-"""A few decodings, tried on the validation pairs of a run that is done."""
+"""Tries a few decodings on the validation pairs of a finished run."""
 
 import json
 import logging
@@ -21,15 +21,15 @@ _TRIED = "tried on the validation pairs"
 # Beams, length penalty, no_repeat_ngram_size.
 _DECODINGS = ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
 MOST_TRIED_ON = 300  # validation pairs
-_LONGER = 5  # tokens that a translation may have more than is usual: poor models do not know where to end
+_LONGER = 5  # tokens beyond the usual length: poor models do not know where to end
 
 
 def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
-    """Tries a few decodings on the validation pairs of a run that is done; the recipe with the best one by its metric.
+    """Tries a few decodings on the validation pairs of a finished run; returns the recipe with the best by its metric.
 
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
-    decoding has a limit close to the usual length, and some forbid to repeat three tokens. What is chosen is written to
-    `chosen.yaml`, and is not chosen again.
+    decoding has a limit close to the usual length, and some forbid repeating three tokens. The choice is written to
+    `chosen.yaml`, and is not made again.
 
     Args:
         output: The run folder.

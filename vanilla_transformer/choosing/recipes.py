@@ -28,7 +28,7 @@ from .search import Search, with_changes
 logger = logging.getLogger(__name__)
 
 FEWEST_PAIRS = 200
-_MOST_LOOKED_AT = 1_000_000  # pairs: facts of more do not change a choice
+_MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
 _HELD_OUT = "held out"
 
 
@@ -44,20 +44,20 @@ def chosen_recipe(
     """Chooses a recipe for the text that the overrides name, and writes it to `chosen.yaml` in the run folder `output`.
 
     Without `data.validation` some pairs are held out for it: one in twenty sources, 1,000 at most, with all of their
-    pairs, by a hash of the source. They are written to `text/`, and so is the rest, which is trained on. There every
-    pair stands once: what is repeated is mostly an accident of how text was gathered.
+    pairs, by a hash of the source. They are written to `text/`, and so are the other pairs, which are trained on. Each
+    pair is there once: repeats are mostly an accident of how text was gathered.
 
-    What was chosen before is taken again, once there is a checkpoint.
+    Once there is a checkpoint, earlier choices are used again.
 
     Args:
         output: The run folder.
-        overrides: Fields of the recipe as they are typed; at least `data.train` and both languages. What they say is
+        overrides: Fields of the recipe as they are typed; at least `data.train` and both languages. What they set is
             not chosen.
         minutes: The time for training.
-        device: Where it will be.
+        device: Where to train.
         speeds: As `measure_speeds` returns them; None measures.
-        search: Minutes to try changes of the choices in, on 300 validation pairs at most; None for no search. What it
-            leaves is in `search/` of the run folder, and an interrupted one goes on from there.
+        search: Minutes for trying changes to the choices, on 300 validation pairs at most; None for no search. Its
+            files are in `search/` of the run folder, and an interrupted search goes on from there.
         train: `training.run.train`, or what calls it; a search needs it.
 
     Raises:
@@ -169,7 +169,7 @@ def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunF
 
 
 def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: RunFolder) -> dict:
-    """The field of `data` for a part of the validation pairs, which it writes, if one corpus of more is given."""
+    """Writes a part of the validation pairs, if one corpus of more is given; returns the field of `data` for it."""
     where, languages = section["validation"], (data.source_language, data.target_language)
     if "validation" not in data.measured or isinstance(where, Mapping) or data.context_sentences:
         return {}

@@ -18,7 +18,7 @@ from ..run.loading import chosen_device
 
 # Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
 _SIZES = {128: (2, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
-TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens that a size is worth its while from
+TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens from which a size is worthwhile
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
@@ -34,11 +34,11 @@ class TextFacts:
     Attributes:
         pairs: How many there are.
         distinct: How many of them differ.
-        words: Running words of the different pairs' sources and targets: what stands between blanks, or a third of the
-            characters where no blanks are written.
+        words: Running words in sources and targets of the different pairs: what is between blanks, or a third of the
+            characters in scripts without blanks.
         types: Different words of source and target.
         scripts: The script that most letters of source and target are in.
-        copied: Share of the target's words that stand in its source, too, from 0 to 1.
+        copied: Share of the target's words that are also in its source, from 0 to 1.
         apostrophes: Share of the words of source and target that have one between letters, from 0 to 1.
     """
 
@@ -63,7 +63,7 @@ class TextFacts:
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of one field of a recipe (`training.max_tokens`), and why it has it."""
+    """The value of one field of a recipe (`training.max_tokens`), and the reason for it."""
 
     field: str
     value: Any
@@ -116,7 +116,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     Args:
         facts: The text.
         minutes: The time that training may take.
-        speeds: Target tokens that one second trains, by the width of the model.
+        speeds: Target tokens trained per second, by the width of the model.
         bf16: Whether the device is fast at bfloat16.
     """
     words = sum(facts.words)
@@ -185,13 +185,13 @@ def _tokens_of(facts: TextFacts) -> float:
 def measure_speeds(
     device: str = "auto", *, least: float = 0.0, seconds: float = 3.0, bf16: bool = False
 ) -> dict[int, float]:
-    """Target tokens a second of updates on random text, by the width of the model.
+    """Target tokens trained per second on random text, by the width of the model.
 
     Args:
         device: Where to train, as for `chosen_device`.
         least: No larger size is tried once one is slower than this.
         seconds: How long to train each.
-        bf16: Whether in bfloat16.
+        bf16: Whether to train in bfloat16.
     """
     where, speeds = chosen_device(device), {}
     for width, (layers, heads, inner) in _SIZES.items():
@@ -213,7 +213,7 @@ def measure_speeds(
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
             updates, begun = 0, time.perf_counter()
             while updates < 3 or time.perf_counter() - begun < seconds:
-                if updates == 2:  # the first ones make room
+                if updates == 2:  # the first ones allocate memory
                     begun = time.perf_counter()
                 with torch.autocast(where.type, torch.bfloat16, enabled=bf16):
                     loss = model(ids, attention_mask=torch.ones_like(ids), labels=ids, return_logits=False).loss

@@ -1,10 +1,10 @@
-"""`train auto --search`: changes of what was chosen, tried on validation pairs by successive halving.
+"""`train auto --search`: changes to the choices, tried on validation pairs by successive halving.
 
     choices -> a run for each change -> the better half goes on for as long again -> ... -> choices, with one change
 
-Every round takes about as long (Jamieson and Talwalkar 2016). What was chosen at first always stays: a change has to be
-better than it after the same time. Libraries that halve (Optuna, Ray Tune) begin runs and stop them; here those that
-are left go on from their checkpoints, and so does the whole search after an interruption.
+Every round takes about as long (Jamieson and Talwalkar 2016). The original choices always stay in: a change has to beat
+them after the same time. Libraries that halve (Optuna, Ray Tune) start runs and stop them. Here the runs that are left
+go on from their checkpoints, and so does the whole search after an interruption.
 """
 
 import json
@@ -37,8 +37,8 @@ class Candidate:
 
     Attributes:
         changes: The fields that differ from what was chosen.
-        scores: The best validation score so far after each round that it took part in, a loss below 0; None where the
-            loss was not finite.
+        scores: The best validation score so far after each round that it took part in, a loss as a negative number;
+            None where the loss was not finite.
     """
 
     changes: dict[str, Any]
@@ -71,7 +71,7 @@ def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[
 
 
 def shares(candidates: int) -> list[tuple[int, float]]:
-    """For each round: how many take part, and the part of all the time that each of them has had at its end.
+    """For each round: how many take part, and the share of the whole time that each of them has had by its end.
 
     >>> shares(8)
     [(8, 0.0625), (4, 0.125), (2, 0.25)]
@@ -82,7 +82,7 @@ def shares(candidates: int) -> list[tuple[int, float]]:
 
 
 def with_changes(choices: Sequence[Choice], changes: Mapping[str, Any], reason: str = "") -> list[Choice]:
-    """Choices with some that are others, and with those that are new in their section."""
+    """The choices with changes made, and with new fields in their sections."""
     found = [Choice(each.field, changes[each.field], reason) if each.field in changes else each for each in choices]
     for name in changes.keys() - {each.field for each in choices}:
         section = name.partition(".")[0]
@@ -92,11 +92,11 @@ def with_changes(choices: Sequence[Choice], changes: Mapping[str, Any], reason: 
 
 
 class Search:
-    """A search in a run folder. What is known of it is in `search/search.json` there after every run.
+    """A search in a run folder. After every run its state is in `search/search.json` there.
 
     Args:
         folder: The run folder.
-        asked: What it is for: one that was begun for something else is not gone on with.
+        asked: What it is for: a search begun for something else is not continued.
 
     Raises:
         ValueError: The folder holds a search that was begun for something else, or its file is damaged.
@@ -132,8 +132,8 @@ class Search:
         """Tries what is not tried yet; returns the choices, with the changes of the best candidate.
 
         Args:
-            minutes: The time for the training of all together.
-            recipe_of: From changes of the choices to a recipe, which it writes to a file.
+            minutes: The time for training all candidates together.
+            recipe_of: Makes a recipe from changes to the choices, and writes it to a file.
             train: `training.run.train`, or what calls it.
         """
         rounds = shares(len(self.candidates))
@@ -153,7 +153,7 @@ class Search:
             for name in left:
                 self._remove_checkpoints(name)
         last = {name: self.candidates[name].score_after(len(rounds)) for name in left}
-        best = max(last, key=last.get)  # what was chosen, of several
+        best = max(last, key=last.get)  # of equals, what was chosen
         scored = [name for name, each in self.candidates.items() if each.scores[0] is not None]
         if scored:
             logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
@@ -174,7 +174,7 @@ class Search:
         return self.folder.search / name.replace(" ", "_")
 
     def _try(self, name: str, minutes: float, longest: float, recipe_of: Callable, train: Callable) -> None:
-        """Trains a candidate until it has had so many minutes; `longest` is what the last ones will have."""
+        """Trains a candidate until it has had this many minutes; `longest` is what the last ones will have."""
         candidate = self.candidates[name]
         chosen = {each.field: each.value for each in self.choices} | candidate.changes
         # The warm-up is shortened with the time, and the rate rises as high as it will in the training itself.

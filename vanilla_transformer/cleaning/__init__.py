@@ -1,6 +1,7 @@
 """From a dirty corpus to a clean one: rules, repeats, scores, and an account of every pair that is left out.
 
-A rule of a pair is a function and a line in the tables of `rules.py`; `clean` asks them all, of a corpus of any size.
+A rule of a pair is a function and a line in the tables of `rules.py`; `clean` applies them all, to a corpus of any
+size.
 """
 
 from .cleaning import clean

@@ -1,4 +1,4 @@
-"""From a dirty corpus to a clean one, in steps that go on after any end.
+"""From a dirty corpus to a clean one, in steps that go on after any interruption.
 
     corpus -> shards of pairs
       rules     each shard by itself: mending, rules of a pair, misaligned runs; hashes       (workers)
@@ -6,10 +6,10 @@
       scores    each shard by itself, with two models                                         (workers)
       files     kept pairs, dropped pairs, the report                                         (workers)
 
-All that a step has found is in files of `.unfinished` in the folder, a shard's whole or not at all. They take as much
-as the packed text and a hundred bytes a pair. Memory does not depend on the corpus, but for nine bytes a pair that the
-system may keep on the disk instead. What is written depends on the pairs and the settings alone, not on workers or
-interruptions.
+All that a step has found is in files in `.unfinished` in the folder; a shard's files are whole or not there. They take
+as much space as the packed text and a hundred bytes a pair. Memory does not depend on the corpus, except for nine bytes
+a pair that the system may keep on the disk instead. The output depends only on the pairs and the settings, not on
+workers or interruptions.
 """
 
 import logging
@@ -61,10 +61,10 @@ def clean(
     """Writes the good pairs of a corpus to two files, `clean.LANGUAGE.gz`, and the others to `dropped.jsonl.gz`.
 
     Line n of one file belongs to line n of the other. Beside them are `report.json`, `report.md` and `report.png`.
-    Called again with the same arguments it goes on with what was interrupted.
+    Called again with the same arguments, it continues interrupted work.
 
     Args:
-        where, folder: The corpus, as for [`load_corpus`]. Bytes of text files that are no UTF-8 are mended.
+        where, folder: The corpus, as for [`load_corpus`]. Bytes of text files that are not UTF-8 are mended.
         output: A folder, in which one process works at a time; it is made if it is missing.
         settings: Languages, limits, rules to skip.
         scoring: The models that score what the rules have left, and what is kept then.
@@ -77,8 +77,8 @@ def clean(
         ImportError: A library of the extra `clean` is missing.
         FileNotFoundError: There is no such corpus, or no such model.
         FileExistsError: There are other files of these names, or another process works in the folder.
-        ValueError: The corpus is malformed; what was begun there was begun with something else, or is damaged; no pair
-            is left.
+        ValueError: The corpus is malformed; the work in the folder was begun with something else, or is damaged; no
+            pair is left.
     """
     check_libraries()
     workers, output = processors() if workers is None else workers, Path(output)
@@ -197,7 +197,7 @@ class _Work:
         return sum(sizes)
 
     def _unless_there(self, which: Callable[[ShardFiles], Path], submit: Callable, shard: tuple) -> Future:
-        """The future of a shard's work; at once, if its file is there from before."""
+        """The future of a shard's work; it is done already if the file is there from before."""
         if not which(self._files(shard[0])).exists():
             return submit(shard[:2])
         done: Future = Future()
@@ -219,7 +219,7 @@ class _Work:
         return np.load(place, mmap_mode="r")
 
     def _score(self, scoring: Scoring, verdicts: np.ndarray) -> float:
-        """Has all pairs that are left scored, and says what the score of a kept one must be."""
+        """Has all remaining pairs scored, and says what score a kept one must have."""
         workers = self.workers if scoring.device == "cpu" else 1
         score = partial(score_shard, scoring, self.folder)
         shards = ((number, self._slice(verdicts, number)["reason"] == 0) for number in range(len(self.shards)))
@@ -233,7 +233,7 @@ class _Work:
         return least_of_best([self._files(number).scores for number in range(len(self.shards))], scoring.keep_best)
 
     def _write(self, verdicts: np.ndarray, report: CleaningReport) -> None:
-        """Writes all files that are to be left, into the folder of unfinished ones."""
+        """Writes all files of the result, into the folder of unfinished ones."""
         write = partial(write_shard, self.folder, report.least_score)
         shards = (
             (number, before, np.array(self._slice(verdicts, number))) for number, (before, _) in enumerate(self.shards)
@@ -266,7 +266,7 @@ class _Work:
 def _shards(
     stream: PairStream, first_unit: int, number: int, shard_pairs: int
 ) -> Iterator[tuple[int, list[tuple[str, str]], int | None]]:
-    """From a unit on the shards: their numbers, their pairs, and how many units are read then, if one ends there."""
+    """The shards from a unit on: their numbers, their pairs, and how many units are read then, if one ends there."""
     for unit in range(first_unit, stream.units):
         pairs = stream.read(unit)
         some = list(islice(pairs, shard_pairs))

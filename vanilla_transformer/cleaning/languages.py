@@ -81,7 +81,7 @@ def is_identified(code: str) -> bool:
 
 
 def odds_of_another(text: str, code: str) -> float:
-    """How many times likelier than this language the likeliest one is; 1 if it is that itself, or is not identified."""
+    """How many times likelier than this language the likeliest is; 1 if they are the same, or it is not identified."""
     if text.isupper():
         text = text.lower()
     likeliest, best = _identifier().classify(text)
@@ -99,7 +99,7 @@ def _identifier():
 
 
 def share_of_other_scripts(text: str, code: str) -> float:
-    """The share of a text's letters that are of no script of its language; 0 without letters.
+    """The share of a text's letters that are in none of its language's scripts; 0 without letters.
 
     A language that is not in `SCRIPTS` is written in Latin letters if it can be identified, else in any.
     """

@@ -1,14 +1,14 @@
 """Runs of pairs whose sides do not belong together, as when a line is missing on one side.
 
-Each pair of some thousand that follow each other has three things: how far the ratio of its lengths is from the usual,
-whether both sides end in the same sign, and how well the words of one side go with those of the other. How often each
+Each of some thousand consecutive pairs has three features: how far the ratio of its lengths is from the usual, whether
+both sides end in the same sign, and how well the words of one side go with those of the other. How often each
 combination x comes in pairs as they stand, and in pairs of sources and targets that are far from each other, gives
 
     r(x) = log p(x | as they stand) / p(x | far apart)
 
-Its sum is lowest in runs of pairs that do not belong together, which two states find (Viterbi): a pair in the state
-"together" gains r(x), one in the state "apart" nothing, and a change of state costs `_CHANGE`. All of this is counted
-in the text itself, also which words go together: it needs no model and fits any two languages.
+Its sum is lowest in runs of pairs that do not belong together, which a model of two states finds (Viterbi): a pair in
+the state "together" gains r(x), one in the state "apart" nothing, and a change of state costs `_CHANGE`. All of this is
+counted in the text itself, including which words go together: it needs no other model and fits any two languages.
 """
 
 from collections import Counter
@@ -25,10 +25,10 @@ _MOST_WORDS = 8  # of a side, the rarest ones: what goes together is in the cont
 
 
 def misaligned_runs(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
-    """Says of each pair whether it is in a run of such that do not belong together.
+    """Says of each pair whether it is in a run of pairs that do not belong together.
 
     Args:
-        sources, targets: Some thousand texts that follow each other; with fewer than `LEAST_PAIRS` nothing is found.
+        sources, targets: Some thousand consecutive texts; with fewer than `LEAST_PAIRS` nothing is found.
     """
     count = len(sources)
     if count < LEAST_PAIRS:
@@ -42,8 +42,8 @@ def misaligned_runs(sources: Sequence[str], targets: Sequence[str]) -> list[bool
 
 
 def _apart(gains: list[float]) -> list[bool]:
-    """The likelier of the two states of each pair, with all others."""
-    best = (0.0, -_CHANGE)  # of the ways that end together, and apart
+    """The likeliest sequence of states: whether each pair is apart."""
+    best = (0.0, -_CHANGE)  # of the paths that end together, and apart
     changed: list[tuple[bool, bool]] = []
     for gain in gains:
         changed.append((best[1] - _CHANGE > best[0], best[0] - _CHANGE > best[1]))
@@ -56,7 +56,7 @@ def _apart(gains: list[float]) -> list[bool]:
 
 
 def _features(sources: Sequence[str], targets: Sequence[str], lexicon: "_Lexicon", shift: int) -> np.ndarray:
-    """A number (pairs,) for each source and the target `shift` behind it, the same where all three things are."""
+    """A number (pairs,) for each source and the target `shift` after it, the same where all three features are."""
     lengths = [np.log([len(text) + 1 for text in side]) for side in (sources, targets)]
     unlike = np.roll(lengths[1], -shift) - lengths[0] - np.median(lengths[1] - lengths[0])
     ends = [np.array([_sign(text) for text in side]) for side in (sources, targets)]
@@ -80,7 +80,7 @@ class _Lexicon:
         self.together = Counter((word, other) for words, others in pairs for word in words for other in others)
 
     def agreement(self, shift: int) -> list[float]:
-        """Of each source's words the mean Dice coefficient with what fits best in the target `shift` behind it.
+        """The mean Dice coefficient of each source's words with what fits best in the target `shift` after it.
 
         A pair does not count for itself, or its rare words would always agree.
         """
@@ -101,7 +101,7 @@ class _Lexicon:
 
 
 def _rarest_words(texts: Sequence[str]) -> tuple[list[list[str]], Counter]:
-    """Of each text the rarest words of those that come again, and how often each comes."""
+    """The rarest words of each text that come again, and how often each comes."""
     words = [sorted({word.casefold() for word in LETTERS.findall(text)}) for text in texts]
     frequency = Counter(word for each in words for word in each)
     again = [[word for word in each if frequency[word] > 1] for each in words]

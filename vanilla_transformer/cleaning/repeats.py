@@ -1,12 +1,13 @@
 """Pairs that came before, exactly or almost, and targets that come again and again: from hashes on the disk.
 
-Of each pair ten numbers of 64 bits are kept: a hash of the pair, one of its target, and eight of its likeness. Those
-are bands of a MinHash signature (Broder 1997): with J the Jaccard similarity of the sets of three letters in a row that
-two pairs have, each of its values agrees with probability J, a band of 20 with J^20, and one band of eight or more with
+Ten 64-bit numbers are kept for each pair: a hash of the pair, one of its target, and eight of its likeness. The eight
+are bands of a MinHash signature (Broder 1997). Let J be the Jaccard similarity of two pairs' sets of three letters in a
+row. Then each value of the signature agrees with probability J, a band of 20 with J^20, and one band or more with
 
     1 - (1 - J^20)^8        J = 0.7: 0.6 %    0.8: 9 %    0.9: 65 %    0.95: 97 %    1: all
 
-Each kind of number is sorted by itself, and of many pairs a part of the numbers after the other: memory does not grow.
+Each kind of number is sorted by itself, and with many pairs one part of the numbers after the other: memory does not
+grow.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ _SORTED_AT_A_TIME = 1 << 24  # keys; half a gigabyte
 _SHINGLE = 3  # characters
 _SEED = 42
 
-# What is decided of a pair: the number of the reason in `NUMBERED`, and the line that it repeats, from 1; 0: none.
+# What is decided about a pair: the number of the reason in `NUMBERED`, and the line that it repeats, from 1; 0: none.
 VERDICT = np.dtype([("reason", "u1"), ("first", "<i8")])
 
 
@@ -58,7 +59,7 @@ def _shingles(text: str) -> list[str]:
 def find_repeats(shards: Sequence[Path], verdicts: np.ndarray, settings: CleaningSettings) -> Iterator[int]:
     """Decides which pairs repeat others, and yields how many of the `KEYS` kinds of numbers are done.
 
-    A pair repeats one that came before and is not dropped by then: of those that are alike the first one stays.
+    A pair repeats an earlier one that has not been dropped by then: of those that are alike the first one stays.
 
     Args:
         shards: Files of `keys_of` pairs that follow each other.

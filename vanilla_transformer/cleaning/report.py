@@ -17,10 +17,10 @@ class CleaningReport:
         begun_with: Identity of the corpus, settings, versions of libraries, models.
         pairs: Pairs read.
         kept: Pairs kept.
-        mended: Pairs kept of which the text was mended.
+        mended: Kept pairs whose text was mended.
         dropped: Pairs dropped, by rule, in the order of the rules; 0 where a rule found none.
         off: What could not be checked, and why.
-        least_score: Of the kept pairs; None without scores.
+        least_score: The least score of the kept pairs; None without scores.
         examples: Some pairs of each rule, and of "mended".
         files: Size and SHA-256 of each file, by name: kept sources, kept targets, dropped pairs.
     """
@@ -37,7 +37,7 @@ class CleaningReport:
 
     @classmethod
     def load(cls, path: Path) -> "CleaningReport":
-        """Reads a report; ValueError if the file is none."""
+        """Reads a report; ValueError if the file is not one."""
         remedy = "Remove it to begin anew, or choose another folder."
         try:
             return cls(**read_json(path, remedy))

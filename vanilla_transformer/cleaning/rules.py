@@ -19,14 +19,14 @@ class CleaningSettings:
 
     Attributes:
         source_language, target_language: Codes, say "en" and "pt_BR".
-        max_characters: Characters that a side may have.
-        max_length_ratio: How many times as long as the other a side may be. Four characters are added to both, for
-            short texts vary more; an ideogram or syllable of East Asia counts as three letters.
-        min_letters: Share of either side's characters that must be letters. Of markup and addresses half the
-            characters count.
-        language_odds: How many times likelier than its own a text must find another language to be dropped.
-        max_other_script: Share of letters that may be of other scripts than the language's.
-        max_target_repeats: Pairs of different sources that may have the same target.
+        max_characters: Maximum characters on a side.
+        max_length_ratio: How many times as long one side may be as the other. Four characters are added to both,
+            because short texts vary more. An East Asian ideogram or syllable counts as three letters.
+        min_letters: Share of either side's characters that must be letters. Only half the characters of markup and
+            addresses count.
+        language_odds: A text is dropped if another language is this many times likelier than its own.
+        max_other_script: Share of letters that may be in other scripts than the language's.
+        max_target_repeats: Maximum pairs of different sources with the same target.
         skip: Names of rules that are not to be used.
     """
 
@@ -72,7 +72,7 @@ _ENDS_OF_LINES = re.compile(r"\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
 def mend(text: str) -> str:
     """The text as it was meant, in one line and in NFC: mojibake, Windows-1252, HTML's entities, control characters.
 
-    Bytes that are no UTF-8 come as `surrogateescape` makes them. What cannot be mended stays, for a rule to find.
+    Bytes that are not UTF-8 come as `surrogateescape` makes them. What cannot be mended stays, for a rule to find.
     """
     if text.isascii() and "&" not in text and text.isprintable():
         return text.strip()
@@ -128,7 +128,7 @@ def _numbers_or_markup(source: str, target: str, settings: CleaningSettings) -> 
 
 
 def _share_of_letters(text: str) -> float:
-    """Of all characters but blanks; of markup and addresses half the characters count, as no letters."""
+    """Of all characters but blanks; half the characters of markup and addresses count, as no letters."""
     rest = _without_addresses(_MARKUP.sub("", text), "")
     letters = sum(unicodedata.category(each)[0] in "LM" for each in rest)
     others = len("".join(rest.split())) - letters
@@ -140,7 +140,7 @@ def _identical(source: str, target: str, settings: CleaningSettings) -> bool:
 
 
 def plain(text: str) -> str:
-    """Letters and digits alone, in small letters: what two texts have in common that differ in nothing else."""
+    """Letters and digits alone, in small letters: the same for texts that differ in nothing else."""
     return _NO_WORD.sub(" ", text.casefold()).strip()
 
 
@@ -176,7 +176,7 @@ def _addresses_differ(source: str, target: str, settings: CleaningSettings) -> b
 
 
 def _may_have_addresses(text: str) -> bool:
-    """Says so of few texts: to look for addresses takes long."""
+    """True for few texts: looking for addresses takes long."""
     return "@" in text or "://" in text or "www." in text
 
 
@@ -239,11 +239,11 @@ NUMBERED = ("", *REASONS)
 def check_pair(source: str, target: str, settings: CleaningSettings) -> dict[str, str | None]:
     """Mends a pair and asks the rules that need nothing but the pair.
 
-    It can be pickled and keeps nothing between calls: it is what `datasets.Dataset.map(num_proc=...)` and engines of
-    clusters run as they like. Rules for a language that py3langid does not know find nothing.
+    It can be pickled and keeps nothing between calls, so `datasets.Dataset.map(num_proc=...)` and cluster engines can
+    run it as they like. Rules for a language that py3langid does not know find nothing.
 
     Args:
-        source, target: The texts as they were read; bytes that are no UTF-8 as `errors="surrogateescape"` gives them.
+        source, target: The texts as they were read; bytes that are not UTF-8 as `errors="surrogateescape"` gives them.
         settings: Languages, limits and the rules to skip.
 
     Returns:

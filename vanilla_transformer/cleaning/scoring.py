@@ -1,4 +1,4 @@
-"""How well the sides of a pair belong together, as two models find: dual conditional cross-entropy.
+"""How well the sides of a pair belong together, by two models: dual conditional cross-entropy.
 
 Junczys-Dowmunt (2018, arXiv:1809.00197), with H(y | x) = -1/|y| sum_i log p(y_i | y_<i, x) in nats by a model from
 source to target, and H(x | y) by one of the other direction:
@@ -81,7 +81,7 @@ def dual_cross_entropy_scores(
 
 
 def score_shard(scoring: Scoring, folder: Path, shard: tuple[int, np.ndarray]) -> None:
-    """Scores those of a shard's pairs that are not dropped, bool (pairs,), and saves the scores."""
+    """Scores the pairs of a shard that are not dropped, bool (pairs,), and saves the scores."""
     number, left = shard
     files = ShardFiles.of(folder, number)
     scores = np.full(len(left), np.nan, np.float32)
@@ -108,10 +108,10 @@ def begin_scoring() -> None:
 
 
 def least_of_best(files: Sequence[Path], share: float) -> float:
-    """The least score of the best pairs of all, as many as are that share of them, in memory that does not grow.
+    """The least score among the best `share` of all pairs, in memory that does not grow.
 
-    The bits of a positive float32, read as a whole number, are in the order of the numbers: the first 16 are counted,
-    then of those with the right first 16 the others.
+    The bits of a positive float32, read as a whole number, are in the order of the numbers. So the first 16 are
+    counted, then the others of those with the right first 16.
     """
     high, low = np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)
     for path in files:

@@ -1,4 +1,4 @@
-"""Some thousand pairs that follow each other, which one worker checks and later writes where they belong."""
+"""Some thousand consecutive pairs, which one worker checks and later writes where they belong."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ class ShardFiles:
 
     Attributes:
         pairs: Packed lines of JSON: source and target as read, then as mended, if they were.
-        reasons: uint8 (pairs,), of the rules that need no other shard. It is written last: with it the shard is done.
+        reasons: uint8 (pairs,), by the rules that need no other shard. It is written last: with it the shard is done.
         keys: uint64 (KEYS, pairs), see `keys_of`; zeros for dropped pairs.
         scores: float32 (pairs,), with NaN for those that have none.
     """
@@ -75,7 +75,7 @@ def check_shard(settings: CleaningSettings, folder: Path, shard: tuple[int, list
 
 
 def _json_line(content) -> bytes:
-    """Half a surrogate pair, which UTF-8 has no bytes for, is written as JSON may have it."""
+    """Half a surrogate pair, which UTF-8 has no bytes for, is written as an escape of JSON."""
     return f"{json.dumps(content, ensure_ascii=False)}\n".encode(errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""From a model to one for a domain."""
+"""Adapts a model to a domain."""
 
 import logging
 import shlex
@@ -26,24 +26,24 @@ def adapt(
     plain_process: bool = False,
     overrides: dict | None = None,
 ) -> None:
-    """Trains a model on for a domain, and says what it has gained there and forgotten of the rest.
+    """Trains a model further for a domain, and says what it has gained there and forgotten of the rest.
 
     Give the domain's text as fields of a recipe: --data.train "[new.en, new.de]" --data.validation "[dev.en, dev.de]".
     Any other field can be set in the same way: --training.learning_rate 1e-4
 
-    Run it again to go on with what was interrupted. The output is a run folder, with adaptation.md beside the model.
+    Run it again to continue after an interruption. The output is a run folder, with adaptation.md beside the model.
 
     Args:
         model: One of our models: a run folder, a model's folder, or USER/NAME of the Hub.
         output: Folder for the new run.
-        replay: Pairs like those that the model was trained on, to be mixed in: one file of pairs, or two of lines.
-        replay_weight: How often each of them comes, relative to each new pair.
-        old: Validation pairs like those; if they are not given, those that the model's recipe names, if they are here.
-        floor: A checkpoint that has lost more BLEU than this on the old validation pairs is not chosen.
+        replay: Pairs like those that the model was trained on, to mix in: one file of pairs, or two of lines.
+        replay_weight: How often each replayed pair comes, relative to each new pair.
+        old: Validation pairs of the same kind; by default those that the model's recipe names, if they are here.
+        floor: Choose no checkpoint that has lost more BLEU than this on the old validation pairs.
         no_floor: Choose by the new validation pairs alone.
-        grow_vocabulary: Give the vocabulary this many pieces of the new text at most; auto: all that come at least
+        grow_vocabulary: Add at most this many pieces of the new text to the vocabulary; auto: all that come at least
             100 times there.
-        lora_rank: Train LoRA adapters of this rank, and the rows of new pieces, alone; 0 trains the whole model.
+        lora_rank: Train only LoRA adapters of this rank and the rows of new pieces; 0 trains the whole model.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
     """

@@ -1,4 +1,4 @@
-"""Text in one language as parallel text."""
+"""Makes parallel text from text in one language."""
 
 import math
 import re
@@ -34,33 +34,33 @@ def backtranslate(
     device: str = "auto",
     quantize: str | None = None,
 ) -> None:
-    """Makes parallel text for training from text in one language, whose other side a model translates.
+    """Makes parallel text for training from text in one language: a model makes the other side.
 
-    The text is the target and its translation the source, unless --forward is given: then it is the other way round,
-    for self-training and distillation. Written are NAME.LANGUAGE.gz for both sides and NAME.report.json. Lines whose
-    translation nobody should learn from are left out on both sides, and counted in the report.
+    The text becomes the target and its translation the source. With --forward it is the other way round, for
+    self-training and distillation. The output is NAME.LANGUAGE.gz for both sides and NAME.report.json. Lines whose
+    translation no model should learn from are left out on both sides, and counted in the report.
 
-    Run it again to go on with what was interrupted: the files become the same, also those of samples.
+    Run it again to continue after an interruption: the files come out the same, with --sample too.
 
     Args:
-        model: A run folder or a model's folder; given several times, all of them together, as an ensemble. For a
-            back-translation they translate in the direction opposite to that of the model to be trained.
+        model: A run folder or a model's folder; given several times, they translate together, as an ensemble. For
+            back-translation their direction is opposite to that of the model to be trained.
         input: Text file, plain or .gz, in the language that the model translates from.
         output: Folder to write to.
-        forward: The text is to be the source, and its translation the target.
+        forward: Make the text the source, and its translation the target.
         source_language: Code of the language that the model translates from; needed if the model has no recipe.
         target_language: Code of the language that the model translates into; needed if the model has no recipe.
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
         length_penalty: The exponent alpha of the length penalty; by default the model's own.
-        max_tokens: Tokens that a translation may have; by default the model's own limit, 50 more than its source.
+        max_tokens: Maximum tokens in a translation; by default the model's own limit, 50 more than its source.
         sample: Draw translations at random instead of searching for the best.
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
         top_k: With --sample: draw from this many of the likeliest tokens; 0 is all.
         top_p: With --sample: draw from the likeliest tokens that together have this probability.
-        seed: With --sample: another number makes other draws; 0 if it is not given.
-        longest: Tokens that a side may have. A longer line is not translated.
-        max_length_ratio: How many times the tokens of the other a side may have; in tokens with the end of sentence.
-        chunk_lines: Lines that are translated before they are saved.
+        seed: With --sample: a different number gives different draws; by default 0.
+        longest: Maximum tokens on a side. A longer line is not translated.
+        max_length_ratio: How many times as many tokens one side may have as the other, counting the end of sentence.
+        chunk_lines: Lines to translate between saves.
         workers: Processes that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
@@ -87,7 +87,7 @@ def backtranslate(
     engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None)
     models = [{"path": str(path), "sha256": sha256_of_model(find_model(path))} for path in model]
     with ExitStack() as stack:
-        bars: list[tqdm] = []  # one, as soon as it is known how long
+        bars: list[tqdm] = []  # one, as soon as its length is known
 
         def show(more: int, lines: int) -> None:
             if not bars:
@@ -106,7 +106,7 @@ def backtranslate(
 
 
 def _languages(models: list[Path], source: str | None, target: str | None) -> tuple[str, str]:
-    """What the models translate from, and into, as their recipes or the options say."""
+    """The languages that the models translate from and into, by their recipes or the options."""
     from .test_sets import Languages, model_languages
 
     given = Languages(source, target)

@@ -1,4 +1,4 @@
-"""Makes a number that means something of how sure a model is."""
+"""Turns how sure a model is into a number that means something."""
 
 import json as json_format
 import logging
@@ -39,23 +39,23 @@ def calibrate(
     """Calibrates a model's confidence, the probability that a translation is good, for `translate --confidence`.
 
     It translates text whose references are known, fits the probability to one part of it, and says how well it holds
-    for the rest. Use validation text: neither what the model was trained on, nor a test set. It writes confidence.json
-    beside the model's weights, for a model of the Hub in the cache; `publish` takes it along.
+    for the rest. Use validation text: neither training text nor a test set. It writes confidence.json beside the
+    model's weights (in the cache for a model of the Hub); `publish` uploads it too.
 
     Args:
         model: A run folder, a model's folder or USER/NAME of the Hub.
-        references: Files of reference translations, each with another one of every sentence: text, .jsonl or .sgm.
+        references: Files of reference translations, each with one for every sentence: text, .jsonl or .sgm.
         sources: File of the sentences to translate: text, .jsonl or .sgm.
         test_set: Sources and references together, as for `evaluate`.
         source_language: Language code of the sources; only --test-set needs it.
         target_language: Language code of the translations; only --test-set needs it.
-        threshold: The chrF of a sentence, from 0 to 100, from which its translation is good; or median, that of the
-            part that is fitted to.
-        dropout_samples: Also judge by so many passes with dropout: 10 or more, or 0 for none. Every translation with a
-            confidence then takes as many.
-        seed: Of these passes.
-        held_out: The share of the sentences that is not fitted to but measured on.
-        num_beams: Hypotheses kept in beam search; by default the model's own setting. Translate with the same.
+        threshold: Sentence chrF, from 0 to 100, from which a translation is good; or median, that of the part used for
+            fitting.
+        dropout_samples: Also judge by this many passes with dropout: 10 or more, or 0 for none. Every translation with
+            a confidence then takes as many passes.
+        seed: Seed of these passes.
+        held_out: Share of the sentences to measure on instead of fitting to.
+        num_beams: Hypotheses kept in beam search; by default the model's own setting. Use the same for translating.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         picture: File, .png or .svg, for the reliability diagram and the risk-coverage curve.
         json: Print JSON instead of a table.

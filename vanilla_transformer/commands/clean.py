@@ -1,4 +1,4 @@
-"""A dirty corpus, cleaned."""
+"""Cleans a dirty corpus."""
 
 import sys
 from contextlib import ExitStack
@@ -29,8 +29,8 @@ def clean(
 ) -> None:
     """Cleans parallel text: mends what can be mended, drops what nobody should learn from, and says why.
 
-    Written are clean.LANGUAGE.gz for both sides, dropped.jsonl.gz with every dropped pair and its reason, and
-    report.md, report.png and report.json. Run it again to go on with what was interrupted: the files become the same.
+    It writes clean.LANGUAGE.gz for both sides, dropped.jsonl.gz with every dropped pair and its reason, and report.md,
+    report.png and report.json. Run it again to continue after an interruption: the files come out the same.
 
     Args:
         corpus: Two line-aligned text files, source and target; or one .tsv, .jsonl or .parquet file, a folder saved by
@@ -41,16 +41,16 @@ def clean(
         score_models: Two models, run folders or models' folders, that score each pair: one from source to target, then
             one from target to source.
         keep_best: With --score-models: share of the scored pairs to keep, say 0.9.
-        min_score: With --score-models, instead of --keep-best: the score that a pair must have, 0 to 1.
+        min_score: With --score-models, instead of --keep-best: the lowest score to keep, 0 to 1.
         skip: Rules not to use, by the names in the report.
-        max_characters: Characters that a side may have.
-        max_length_ratio: How many times as long as the other a side may be, with four characters added to both.
+        max_characters: Maximum characters on a side.
+        max_length_ratio: How many times as long one side may be as the other, with four characters added to both.
         min_letters: Share of a side's characters that must be letters.
-        language_odds: How many times likelier than its own a text must find another language to be dropped.
-        max_other_script: Share of a side's letters that may be of another script.
-        max_target_repeats: Pairs that may have the same target.
-        workers: Processes; one for each core if it is not given.
-        shard_pairs: Pairs that are saved at a time.
+        language_odds: Drop a text if another language is this many times likelier than its own.
+        max_other_script: Share of a side's letters that may be in another script.
+        max_target_repeats: Maximum pairs with the same target.
+        workers: Processes; by default one per core.
+        shard_pairs: Pairs saved at a time.
         device: Where the models of --score-models run: cpu, cuda, mps, or auto, the best there is.
     """
     from tqdm import tqdm
@@ -110,7 +110,7 @@ def _corpus(words: list[str]):
 
 
 def _scoring(models: list[Path] | None, keep_best, min_score, device: str, languages: tuple[str, str]):
-    """What the options on scores say; the models must translate in the two directions, if they have recipes."""
+    """The scoring that the options ask for. Models with recipes must translate in the two directions."""
     if models is None:
         if (keep_best, min_score) != (None, None):
             raise UsageError("--keep-best and --min-score are for --score-models.")

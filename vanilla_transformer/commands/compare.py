@@ -41,9 +41,9 @@ def compare(
     bootstrap (p one-sided, about half as large).
 
     Args:
-        systems: Two systems or more, before the options: models (folders, runs, or USER/NAME of the Hub), or files of
+        systems: Two or more systems, before the options: models (folders, runs, or USER/NAME of the Hub), or files of
             translations (text, .jsonl, .sgm).
-        references: Files of reference translations, each with another one of every segment: text, .jsonl or .sgm.
+        references: Files of reference translations, each with one for every segment: text, .jsonl or .sgm.
         sources: File of the source sentences: text, .jsonl or .sgm.
         test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
             Hub, say wmt/wmt14:de-en; the split is test if it is not given.
@@ -51,11 +51,11 @@ def compare(
         target_language: Language code of the translations; not needed where `evaluate` does not need it.
         training_text: Text files of the source side of the training corpus: sentences are grouped by how often their
             rarest word occurs there.
-        metrics: Which scores, as for `evaluate`; sentences and groups are scored by the first. If they are not given:
-            sacrebleu, chrf and ter.
+        metrics: Scores, as for `evaluate`; by default sacrebleu, chrf and ter. Sentences and groups are scored by the
+            first.
         examples: Show this many sentences that a system translates better than the first one, and this many worse.
-        domain: Say of every model how far the test set lies outside what it has seen, as `evaluate --domain` does.
-        num_beams: Hypotheses kept in beam search; each model's own setting if it is not given.
+        domain: For every model, say how far the test set lies outside what it has seen, as `evaluate --domain` does.
+        num_beams: Hypotheses kept in beam search; by default each model's own setting.
         plot: PNG file for a picture of the scores by length and rarest word.
         json: Print JSON instead of tables.
     """

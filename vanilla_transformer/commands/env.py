@@ -1,4 +1,4 @@
-"""What a bug report must say of the machine and of what is installed."""
+"""What a bug report must say about the machine and the installed packages."""
 
 import json as json_format
 

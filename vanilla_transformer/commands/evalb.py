@@ -34,13 +34,13 @@ _COUNTS = {
 def evalb(*, gold: Path, parsed: Path, parameters: Path | None = None, json: bool = False) -> None:
     """Scores constituency parses as EVALB does: labelled bracketing recall, precision and F1, in EVALB's table.
 
-    The table is that of the EVALB of 2006, which prints F-measure. A parse with other words than the gold tree, or with
-    punctuation tagged differently, is an error and left out of the scores; one without words is skipped.
+    The table is that of the EVALB of 2006, which prints F-measure. A parse whose words or tags of punctuation differ
+    from the gold tree's is an error and left out of the scores; one without words is skipped.
 
     Args:
-        gold: Text file of the right trees in brackets, a line per sentence.
+        gold: Text file of the gold trees in brackets, one line per sentence.
         parsed: Text file of the parser's trees; an empty line is a sentence that it could not parse.
-        parameters: EVALB's parameter file; the rules of COLLINS.prm if it is not given.
+        parameters: EVALB's parameter file; by default the rules of COLLINS.prm.
         json: Print JSON instead of a table.
     """
     from ..files import text_lines

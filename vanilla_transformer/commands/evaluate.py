@@ -46,28 +46,28 @@ def evaluate(
 ) -> None:
     """Scores translations: files of them, or what a model makes of a test set; several files are compared.
 
-    Every score comes with its signature and the 95 % interval of a bootstrap. With several files of hypotheses each is
-    tested against the first: by approximate randomisation, whose p-value is two-sided and the one to report, and by
-    paired bootstrap, whose p-value is one-sided: about half as large.
+    Every score comes with its signature and the 95 % interval of a bootstrap. With several files of hypotheses, each is
+    tested against the first: by approximate randomisation (p two-sided, the one to report) and by paired bootstrap (p
+    one-sided, about half as large).
 
     Args:
-        hypotheses: Files of translations, each of another system: text, .jsonl, or WMT's .sgm.
+        hypotheses: Files of translations, one per system: text, .jsonl, or WMT's .sgm.
         model: A run folder or a model's folder, to translate the sources. Several translate together, as an ensemble.
-        references: Files of reference translations, each with another one of every segment: text, .jsonl or .sgm.
+        references: Files of reference translations, each with one for every segment: text, .jsonl or .sgm.
         sources: File of the sentences to translate: text, .jsonl or .sgm.
         test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
             Hub, say wmt/wmt14:de-en; the split is test if it is not given.
         source_language: Language code of the sources.
         target_language: Language code of the translations. Not needed if a file's ending (newstest2014.de) or the
-            model's recipe has it.
+            model's recipe says it.
         metrics: Which scores: METRICS. If they are not given: DEFAULTS.
         resamples: Bootstrap samples for intervals and tests; 0 for neither.
         segments: Print the scores of each segment instead, one per line.
-        forms: Let the model translate the test set in each of these forms, too, and show which share of its score it
-            keeps; in all of them if none is named: FORMS.
+        forms: Also translate the test set in each of these forms, and show what share of its score the model keeps; in
+            all of them if none is named: FORMS.
         picture: With --forms: .png or .svg file for the scores as bars, by the first metric.
         domain: Say how far the test set lies outside what the model has seen: unknown and rare words, and perplexity,
-            beside those of the validation set of its run. It costs as long as reading both sets once.
+            beside those of its run's validation set. This takes as long as reading both sets once.
         num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
         recase: Translate as `translate --recase` does.
         respell: Translate as `translate --respell` does.
@@ -206,7 +206,7 @@ def systems_table(
 
 
 def domain_records(domains: Mapping[str, Sequence["Domain"]]) -> dict:
-    """What JSON has of a check of the domain; nothing if there was none."""
+    """A check of the domain as JSON has it; empty if there was none."""
     records = [{"system": name, **asdict(each)} for name, found in domains.items() for each in found]
     return {"domain": records} if records else {}
 

@@ -49,16 +49,16 @@ def finetune(
         model_revision: Branch, tag or commit of the model on the Hub.
         trust_remote_code: Run code that comes with the model; models of this package need none of it.
         new_tokens: Words to add to the vocabulary, each as one token.
-        lora_rank: Train LoRA adapters of this rank, and the rows of new tokens, alone.
+        lora_rank: Train only LoRA adapters of this rank and the rows of new tokens.
         lora_alpha: Scale of the adapters; by default twice the rank.
         lora_dropout: Dropout on the inputs of the adapters.
         lora_target_modules: Names of the layers that get adapters; by default q_proj and v_proj.
         merge_adapter: Save the whole model with its adapters merged in, not the adapters.
         r_drop_alpha: Weight of R-Drop: each pair passes twice; 5 in its paper. Only for models of this package.
-        max_source_length: Train on no pair with more source tokens.
-        max_target_length: Train on no pair with more target tokens.
-        max_train_samples: Train on the first pairs, no more than this many.
-        max_eval_samples: Validate on the first pairs, no more than this many.
+        max_source_length: Train on no pair with more source tokens than this.
+        max_target_length: Train on no pair with more target tokens than this.
+        max_train_samples: Train on at most this many pairs, the first ones.
+        max_eval_samples: Validate on at most this many pairs, the first ones.
         num_beams: Hypotheses of validation's search; by default the model's own setting.
         metric: Scores, named as in `evaluate`; by default sacrebleu.
     """

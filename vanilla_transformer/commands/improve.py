@@ -8,10 +8,10 @@ from .process import use_memory_well
 def improve(recipe: str, *, output: Path | None = None, device: str = "auto", overrides: dict | None = None) -> None:
     """Makes the best of a corpus, in stages: back-translation, an ensemble, a small student, export in 8 bits.
 
-    The recipe's section `improve` says with what. Any field can be set on the command line: --improve.teachers 3
+    The recipe's section `improve` has the settings. Any field can be set on the command line: --improve.teachers 3
     --improve.target_text news.de.gz --improve.student.model.decoder_layers 2
 
-    Run it again to go on with what was interrupted: what is done is not done again.
+    Run it again to continue after an interruption: finished stages are not repeated.
 
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.

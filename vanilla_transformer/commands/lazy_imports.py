@@ -1,7 +1,7 @@
-"""Packages that a module imports and this process never uses, imported when they are first used, if they ever are.
+"""Puts off the imports of packages until they are first used: modules import many that a process never uses.
 
-transformers imports for its model classes what compiles, distributes and quantises models and detects objects in
-images: as much again as all that translating needs. Python 3.15 has lazy imports of its own (PEP 810).
+For its model classes transformers imports code that compiles, distributes and quantises models and detects objects in
+images: as much again as translating needs. Python 3.15 has lazy imports of its own (PEP 810).
 """
 
 import gc
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-# What translating does not use. Checked on torch 2.13 and transformers 5.23; with others more may be imported.
+# What translating does not use. Checked on torch 2.13 and transformers 5.23; with other versions more may be imported.
 _OF_NO_USE = (
     "scipy",
     "torch._dynamo",
@@ -35,9 +35,9 @@ _ASKED_BY_TYPING = (
 
 
 def import_models() -> None:
-    """Imports what loads models and translates with them, in half the time."""
+    """Imports what loading models and translating need, in half the time."""
     if f"{__package__.partition('.')[0]}.run.loading" in sys.modules:
-        return  # what is no module may be garbage one day, and must not be frozen
+        return  # other objects may become garbage one day, and must not be frozen
     collects = gc.isenabled()
     gc.disable()  # nothing of a module can be freed, and looking for it takes a third of the time
     try:
@@ -51,20 +51,20 @@ def import_models() -> None:
 
 
 def while_loading() -> AbstractContextManager:
-    """Within it models are to be loaded: transformers asks then, too, whether there is what it would have to import."""
+    """A context to load models in: then, too, transformers asks for packages that are not used."""
     return lazy_imports(*_OF_NO_USE)
 
 
 @contextmanager
 def lazy_imports(*packages: str, calls_wait: bool = False) -> Iterator[None]:
-    """Within it, what is imported of these packages, unless they are loaded already, is imported when it is used.
+    """A context in which these packages, unless they are loaded already, are only imported when they are used.
 
-    To use is all but to import, to store, to annotate with and to ask whether something is an instance of it. After the
-    block the packages are imported as ever.
+    Importing something, storing it, annotating with it and asking for its instances are not uses. After the block the
+    packages are imported as usual.
 
     Args:
         packages: Names of modules. They stand for all modules below them too.
-        calls_wait: Within the block calls are no use either, but made when their results are used: modules call
+        calls_wait: Within the block calls are not uses either: they are made when their results are used. Modules call
             decorators, and constructors of what they store, while they are imported.
     """
     finder = _Finder({name for name in packages if name not in sys.modules}, calls_wait)
@@ -100,14 +100,14 @@ class _Finder:
         return import_module(name)
 
     def give_up(self, package: str) -> None:
-        """From now on its modules are what they are; what has an empty one as an attribute finds the real one in it."""
+        """From now on its modules are real. An empty one that something still holds looks names up in the real one."""
         self.packages.discard(package)
         for name in [name for name, module in sys.modules.items() if type(module) is _LazyModule]:
             if f"{name}.".startswith(f"{package}."):
                 del sys.modules[name]
 
     def package_of(self, name: str) -> str | None:
-        """The package, of those that are still lazy, to which a module belongs."""
+        """The package that a module belongs to, if it is still lazy."""
         return next((package for package in self.packages if f"{name}.".startswith(f"{package}.")), None)
 
 
@@ -128,12 +128,12 @@ class _LazyModule(ModuleType):
 
 
 class _Lazy:
-    """Stands for what `make` returns, which is called when it is needed.
+    """Stands for what `make` returns; `make` is called when that is needed.
 
     Args:
         finder: What may end the laziness.
         make: Called once.
-        module: The module where it is, if it is a module's.
+        module: The module that it is in, if any.
     """
 
     _finder: _Finder
@@ -163,7 +163,7 @@ class _Lazy:
         return self._it()(*args, **kwargs)
 
     def __get__(self, instance, owner=None) -> typing.Any:
-        """As a function's, which this may be: one that is decorated by what is lazy."""
+        """Binds as a function does: this may stand for one, decorated by something lazy."""
         if instance is None:
             return self
         bind = getattr(type(self._it()), "__get__", None)
@@ -183,7 +183,7 @@ class _Lazy:
         return (self._it(),)
 
     def __bool__(self) -> bool:
-        """While calls wait, what they will return counts as true, which most objects are."""
+        """While calls wait, their results count as true, as most objects do."""
         return (self._finder.calls_wait and "_made" not in vars(self)) or bool(self._it())
 
     def __eq__(self, other) -> bool:

@@ -1,4 +1,4 @@
-"""The commands that make one thing of another: a vocabulary, an average, a converted or an exported model."""
+"""The commands that make one thing from another: a vocabulary, an average, a converted or an exported model."""
 
 import logging
 import shutil
@@ -50,11 +50,11 @@ def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
 
 
 def convert(model: str, *, output: Path) -> None:
-    """Makes a Marian (OPUS-MT) translation model one of ours, with its tokenizer and its decoding.
+    """Turns a Marian (OPUS-MT) translation model into one of ours, with its tokenizer and its decoding.
 
     Args:
-        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de. Its weights must be in safetensors;
-            for one that only has a pickle the Hub's converter opens a pull request: USER/NAME@refs/pr/NUMBER.
+        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de. Its weights must be in safetensors.
+            If it only has a pickle, the Hub's converter opens a pull request: USER/NAME@refs/pr/NUMBER.
         output: Folder to save the model in; it must not exist yet.
     """
     from transformers import AutoTokenizer
@@ -88,10 +88,10 @@ def convert(model: str, *, output: Path) -> None:
 def export(
     model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None, runtime: Path | None = None
 ) -> None:
-    """Writes a model and its tokenizer for what translates without torch: CTranslate2, ONNX or a browser.
+    """Exports a model and its tokenizer to what translates without torch: CTranslate2, ONNX or a browser.
 
-    `translate --backend ctranslate2` takes what is written for it. What is written for a browser is a page, for any
-    static server.
+    `translate --backend ctranslate2` takes an export for CTranslate2. An export for a browser is a page for any static
+    server.
 
     Args:
         model: A run folder or a model's folder.

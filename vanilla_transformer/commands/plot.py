@@ -32,20 +32,20 @@ def plot(
 ):
     """Draws a picture: attention MODEL SOURCE [TARGET], curves RUN ..., schedule [D_MODEL:WARMUP ...], or positions.
 
-    Attention is that of all heads, small, or with --layer of a layer's heads with the words beside them. Words of the
-    sentence that were not in the training text are named on standard error.
+    Attention shows all heads, small, or with --layer a layer's heads with the words beside them. Words of the sentence
+    that were not in the training text are named on standard error.
 
     Args:
         what: attention (of a model on a sentence), curves (of run folders), schedule (equation 3) or positions (3.5).
         subject: A model, a sentence and, unless the model is to translate it, its translation; run folders; or pairs of
             d_model and warm-up updates, 512:4000.
         output: File to write, .png or .svg.
-        attention: Only that of the encoder, of the decoder on itself, or cross, that of the decoder on the source. With
-            --layer: cross if it is not given.
+        attention: Only this one: encoder, decoder (on itself) or cross (of the decoder on the source). With --layer by
+            default cross.
         layer: Only this layer, counted from 1.
-        head: Only this head of the layer, counted from 1; may be given again for another one.
+        head: Only this head of the layer, counted from 1; may be given several times.
         query: A word that looks, or its number counted from 1: in heat maps its row is framed, and only its lines are
-            drawn. May be given again for another one.
+            drawn. May be given several times.
         lines: Draw lines between two columns of words, as in the paper's figures 3 to 5, instead of heat maps.
         words: Put the pieces of a word together.
     """
@@ -104,7 +104,7 @@ def _plot_attention(subject: list[str], output: Path, attention, layer, head, qu
 
 
 def _places(query: str, queries: list[str]) -> list[int]:
-    """The places of a word among those that look; of a number that is none of the words, the place it counts."""
+    """The places of a word among those that look. A number that is none of the words is a place, counted from 1."""
     places = [place for place, name in enumerate(queries) if name == query]
     if not places and query.isdecimal() and 1 <= int(query) <= len(queries):
         places = [int(query) - 1]

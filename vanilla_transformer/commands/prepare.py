@@ -15,14 +15,14 @@ def prepare(
 ) -> None:
     """Tokenises a recipe's training corpus once, into a folder of Arrow files that training starts from in seconds.
 
-    Run it again to go on with what was interrupted. Any field of the recipe can be set on the command line, as for
+    Run it again to continue after an interruption. Any field of the recipe can be set on the command line, as for
     `train`: --data.folder corpora --tokenizer.vocab_size 32000
 
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
         output: The folder, which `datasets.load_from_disk` reads too.
         tokenizer: Folder of a vocabulary to use; if it is not given, one is learned as the recipe says.
-        workers: Processes that tokenise; one for each core if it is not given.
+        workers: Processes that tokenise; by default one per core.
     """
     from tqdm import tqdm
 

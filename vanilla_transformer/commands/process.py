@@ -1,4 +1,4 @@
-"""What the command line does to its process and a library may not."""
+"""What the command line does to its process and a library must not do."""
 
 import ctypes
 import logging
@@ -29,11 +29,11 @@ def use_memory_well() -> bool:
 
     By default large tensors go back to the system and are paged in at every step.
 
-    oneDNN and what torch has around it keep their last 1,024 products in bfloat16 each, with code and room of their
-    own, and nearly every batch has shapes that were not there before: with Multi30k's they take more than a gigabyte.
-    64 do for one batch, within which shapes come again.
+    oneDNN and torch's layer around it each keep their last 1,024 products in bfloat16, with code and memory of their
+    own. Nearly every batch has new shapes: with Multi30k's they take more than a gigabyte. 64 are enough for one batch,
+    in which shapes recur.
     """
-    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # which are read at the first product
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # read at the first product
         os.environ.setdefault(name, "64")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -43,7 +43,7 @@ def use_memory_well() -> bool:
 
 
 def prepare_for_training(device: str = "auto") -> str:
-    """Changes settings of this process that make training faster; says in a sentence what was done."""
+    """Changes settings of this process to make training faster; says in a sentence what it did."""
     done = ["keeps the memory that it frees, to use it again"] * use_memory_well()
     done += ["lets oneDNN multiply matrices, which is as exact here"] * use_fast_products(device)
     return f"For speed this process {' and '.join(done)}; --plain-process leaves that out." if done else ""
@@ -53,7 +53,7 @@ def use_fast_products(device: str = "auto") -> bool:
     """Sends float32 matrix products on a CPU to oneDNN, if that is as exact as torch's choice; says whether it does.
 
     torch takes MKL, which is slow on processors that are not Intel's. The only switch also allows bfloat16, which
-    processors with AMX then use; others round nothing. So one product is tried.
+    processors with AMX then use; others round nothing. So this tries one product.
     """
     import torch
 
@@ -74,7 +74,7 @@ def use_fast_products(device: str = "auto") -> bool:
 
 
 def configure_logging() -> None:
-    """Our messages on standard error; of transformers' only errors, and no progress bar for each file that it reads."""
+    """Sends our messages to standard error; of transformers' only errors, and no progress bars for files."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     # The user of a command cannot change the code that these are about.
     warnings.filterwarnings("ignore", category=FutureWarning)
@@ -91,7 +91,7 @@ def configure_logging() -> None:
 
 
 def discards_closed_output() -> bool:
-    """Sends what is still to be written to standard output nowhere if nobody reads it any more, and says whether.
+    """Discards what is still to be written to standard output if nobody reads it any more; says whether it did.
 
     (A broken pipe can also be a lost connection.)
     """
@@ -105,5 +105,5 @@ def discards_closed_output() -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this is the one process, of those that torchrun starts, that writes messages."""
+    """Whether this is the process that writes messages: the first of those that torchrun starts."""
     return os.environ.get("RANK", "0") == "0"

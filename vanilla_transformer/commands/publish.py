@@ -23,21 +23,21 @@ def publish(
     message: str | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Publishes a model on the Hub: weights, tokenizer, code and, of a run, its card, recipe, scores and pictures.
+    """Publishes a model on the Hub: weights, tokenizer, code and, for a run, its card, recipe, scores and pictures.
 
-    Log in with `hf auth login` before, or set HF_TOKEN. Publishing again after a failure finishes the job.
+    First log in with `hf auth login`, or set HF_TOKEN. Publishing again after a failure finishes the job.
 
     Args:
         model: A run folder, or a model's folder.
         repository: Its name on the Hub: user/name.
-        title: The card's heading; the repository's name if it is not given.
+        title: The card's heading; by default the repository's name.
         license: Name of the licence as the Hub knows it, say apache-2.0.
-        dataset: Name of a dataset of the Hub that it was trained on, beside those that the recipe names.
-        private: Make the repository a private one, if it is new.
-        revision: The branch, made if it is missing; or refs/pr/1, say, to add to a pull request.
+        dataset: Name of a dataset of the Hub that it was trained on, in addition to those that the recipe names.
+        private: Make the repository private, if it is new.
+        revision: The branch, created if it is missing; or refs/pr/1, say, to add to a pull request.
         tag: A name for the commit, say v1.
         pull_request: Open a pull request instead of changing the branch.
-        message: Of the commit.
+        message: Message of the commit.
         dry_run: Send nothing: show the files and their sizes.
     """
     options = dict(locals())

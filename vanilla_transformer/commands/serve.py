@@ -36,19 +36,19 @@ def serve(
             written.
         backend: torch or ctranslate2.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
-        host: The address to listen at; 0.0.0.0 is all of this machine's.
-        port: The port to listen at; 0 is a free one.
+        host: The address to listen on; 0.0.0.0 means all of this machine's.
+        port: The port to listen on; 0 means a free one.
         num_beams: Hypotheses kept in beam search; by default the model's own setting.
-        max_tokens: Tokens that a translation may have; by default the model's own limit.
+        max_tokens: Maximum tokens in a translation; by default the model's own limit.
         batch_texts: Texts translated together.
         batch_tokens: Tokens after which a batch is full.
         batch_milliseconds: How long a batch waits for more texts.
-        max_characters: Characters of a text, at most.
-        max_texts: Texts of a request, at most.
-        max_body: Bytes of a request, at most.
-        max_seconds: Seconds until a request has arrived, at most.
-        max_waiting: Requests accepted at a time, at most.
-        max_terms: Translations of terms in the glossary of a request, at most.
+        max_characters: Maximum characters in a text.
+        max_texts: Maximum texts in a request.
+        max_body: Maximum bytes in a request.
+        max_seconds: Maximum seconds for a request to arrive.
+        max_waiting: Maximum requests accepted at a time.
+        max_terms: Maximum translations of terms in a request's glossary.
     """
     check_backend(backend)
     check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
@@ -68,8 +68,8 @@ def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> No
 
     Args:
         model: A run folder or a model's folder.
-        host: The address to listen at; 0.0.0.0 is all of this machine's.
-        port: The port to listen at; by default the first free one from 7860.
+        host: The address to listen on; 0.0.0.0 means all of this machine's.
+        port: The port to listen on; by default the first free one from 7860.
     """
     from ..demo import show
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Languages:
     """Codes of the source and target languages; None where unknown.
 
-    `to` is what the model is to be asked for, and `context_sentences` how many sentences before are context.
+    `to` is the language to ask the model for, and `context_sentences` is how many preceding sentences are context.
     """
 
     source: str | None
@@ -53,7 +53,7 @@ class ScoredSet:
 
     @property
     def language(self) -> dict[str, str]:
-        """The argument of scores that says into which language; undetermined if nothing says which."""
+        """The argument of scores that names the target language; undetermined if nothing says which."""
         return {"target_language": self.languages.target or "und"}
 
     @property
@@ -63,7 +63,7 @@ class ScoredSet:
 
     @property
     def before(self) -> list[Context] | None:
-        """The sentences before each source that a model reads; None if it is to know itself."""
+        """The sentences before each source that a model reads; None if it finds them itself."""
         if self.contexts is None and self.languages.context_sentences:
             return contexts_of(self.sources.segments, self.languages.context_sentences)
         return self.contexts
@@ -86,7 +86,7 @@ class ScoredSet:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
             if metric_named(name).needs_sources and self.sources is None:
                 raise UsageError(f"{name} reads the sources too: give --sources FILE.")
-            build_metric(name, self.languages.target or "")  # what it needs is missed before any work would be lost
+            build_metric(name, self.languages.target or "")  # if it lacks something, this fails before work is lost
         if self.languages.target and (wordless := without_words(names, self.languages.target)):
             logger.warning(
                 "%s is written without spaces, where %s find no words: report chrf and sacrebleu_char.",
@@ -160,14 +160,14 @@ def read_systems(paths: Sequence[Path], scored_set: ScoredSet) -> dict[str, list
 
 
 def add_system(systems: dict[str, list[str]], name: str, segments: list[str]) -> None:
-    """Adds a system's translations; files in two folders may have the same name, which then gets a mark."""
+    """Adds a system's translations. Files in two folders may have the same name: the second one gets a mark."""
     while name in systems:
         name += "'"
     systems[name] = segments
 
 
 def model_languages(model: Path, given: Languages) -> Languages:
-    """The languages of the recipe that the model was trained by, which those given must agree with, or those given."""
+    """The languages in the model's recipe, which those given must agree with; without a recipe those given."""
     from ..run.loading import find_model
     from ..run.recipe import load_recipe
 
@@ -194,7 +194,7 @@ def model_languages(model: Path, given: Languages) -> Languages:
 
 
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
-    """What a model, or several together, makes of the sources."""
+    """Translations of the sources by a model, or by several together."""
     check_has_sources(scored_set)
     asked = {"to": scored_set.languages.to, "contexts": scored_set.before}
     found = translations_of(models, [scored_set.sources.segments], **asked, **options)
@@ -209,7 +209,7 @@ def check_has_sources(scored_set: ScoredSet) -> None:
 def scores_in_forms(
     models: list[Path], scored_set: ScoredSet, forms: Sequence[str], metrics: Sequence[str], resamples: int, **options
 ) -> list[FormScore]:
-    """What a model, or several together, scores on the set as it is and in each form."""
+    """Scores of a model, or of several together, on the set as it is and in each form."""
     check_has_sources(scored_set)
     sets = {CLEAN: scored_set} | {form: scored_set.in_form(form) for form in forms}
     blocks, contexts = [each.sources.segments for each in sets.values()], None
@@ -228,9 +228,9 @@ def scores_in_forms(
 
 
 def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list[Domain]:
-    """How far the set lies outside what a model has seen, and, for comparison, its own validation set if that is here.
+    """How far the set lies outside what a model has seen; for comparison its own validation set too, if it is here.
 
-    A run folder has that among its translations.
+    A run folder keeps the validation set among its translations.
     """
     from ..run.loading import find_model, load_its_tokenizer
 

@@ -35,12 +35,12 @@ def train(
 
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file; with --resume also a run folder,
-            whose own recipe is taken. `auto` chooses one by the text: give --data.train, --data.source_language and
+            whose own recipe is used. `auto` chooses one to suit the text: give --data.train, --data.source_language and
             --data.target_language.
         output: The run folder; runs/RECIPE if it is not given.
-        resume: Go on with the run in that folder from its last complete checkpoint.
+        resume: Continue the run in that folder from its last complete checkpoint.
         minutes: With `auto`: how long training may take; 15 if it is not given.
-        search: With `auto`: minutes to try other choices in before, on validation pairs; without it none are tried.
+        search: With `auto`: minutes for trying other choices first, on validation pairs; by default none are tried.
         only_choose: With `auto`: write the recipe, OUTPUT/chosen.yaml, and do not train.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
@@ -97,7 +97,7 @@ def train(
 
 
 def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:
-    """What goes on with the run, whatever its first command was."""
+    """The command that continues the run, whatever its first command was."""
     processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
     program = ["vanilla-transformer"]
     if processes != "1":
@@ -110,7 +110,7 @@ def recipes(name: str | None = None) -> None:
     """Lists the recipes that come with the package, or prints one.
 
     Args:
-        name: Of the recipe to print, as YAML: a start for one of your own.
+        name: Name of the recipe to print, as YAML: a starting point for your own.
     """
     from ..run.folder import find_recipe, list_recipes
 

@@ -64,21 +64,21 @@ def translate(
 ) -> None:
     """Translates the sentences given, a file, or standard input: one line in, one line out, as the lines come.
 
-    Words that were not in the training text are named on standard error with their line's number. This goes for the
-    first 20 such lines; at the end their total is given.
+    Words that were not in the training text are named on standard error with their line's number, for the first 20 such
+    lines. The last message gives their total.
 
-    A model that reads the sentences before (`data.context_sentences`) takes the lines in their order for those of a
-    document, of which a blank line ends each.
+    A model that reads preceding sentences (`data.context_sentences`) takes consecutive lines as a document. A blank
+    line ends a document.
 
     Args:
         sentences: Sentences to translate; without them, lines are read.
-        model: A run folder or a model's folder; given several times, all of them together, as an ensemble.
+        model: A run folder or a model's folder; given several times, they translate together, as an ensemble.
         input: Text file to read; standard input if it is not given.
         output: Text file to write; standard output if it is not given.
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
         n_best: Write this many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
         length_penalty: The exponent alpha of the length penalty; by default the model's own.
-        max_tokens: Tokens that a translation may have; by default the model's own limit, 50 more than its source.
+        max_tokens: Maximum tokens in a translation; by default the model's own limit, 50 more than its source.
         prefix: What every translation begins with.
         sample: Draw translations at random instead of searching for the best.
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
@@ -86,37 +86,38 @@ def translate(
         top_p: With --sample: draw from the likeliest tokens that together have this probability.
         seed: With --sample: makes the draws repeatable.
         split: Language of the lines, say en: split them into sentences, and translate one at a time.
-        longest: Tokens that a line, or a sentence with --split, may have. A longer one is translated in pieces, cut at
+        longest: Maximum tokens in a line, or in a sentence with --split. A longer one is translated in pieces, cut at
             ends of sentences or at spaces, and reported with its line's number.
         attention: Add a tab and, for each word of the translation, the word of the line that the model looked at most.
         glossary: Text file of terms and their translations: lines of source term, tab, target term. Several targets
             are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is.
-        terms: How the glossary is kept to. hard: every translation of a line with such a term has it; it is a beam
-            search by torch. soft: the model reads the term beside the word, and mostly follows, by any search and
-            backend; it must have been trained so (`training.augmentation`, terms), and reads the first target only.
+        terms: How to follow the glossary. hard: every translation of a line with a term has its target; this takes a
+            beam search by torch. soft: the model reads the target beside the term, and mostly follows it, with any
+            search and backend. It must have been trained so (`training.augmentation`, terms), and reads only the first
+            target.
         confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
             `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
             has not learned.
         markup: xml, html or placeholders: take tags and placeholders out of each line, translate its text, and put them
-            back by the alignment of words. Placeholders, also taken out with xml and html, are `{name}`, `%s`, URLs,
-            e-mail addresses and the like. A line whose markup is broken is reported and translated as text.
-        keep_numbers: With --markup: keep numbers too as they are.
-        recase: Translate lines in capitals, and headlines with a capital in front of every word, as sentences in the
-            usual case, and give the translations these capitals.
-        respell: Read each word that the training text did not have as the closest word of that text, if there is one
-            within one mistake, or two from six letters on. Warnings say which.
-        to: With a model of several target languages: which one, say fr.
+            back by word alignment. Placeholders, also taken out with xml and html, are `{name}`, `%s`, URLs, e-mail
+            addresses and the like. A line whose markup is broken is reported and translated as text.
+        keep_numbers: With --markup: keep numbers as they are, too.
+        recase: Translate lines in capitals, and headlines with a capital on every word, in sentence case, and give the
+            translations the same capitals.
+        respell: Read each word that is not in the training text as the closest word that is, within one mistake, or two
+            in words of six letters or more. Warnings say which.
+        to: With a model of several target languages: the one to translate into, say fr.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
-            other model it first exports in float32 to a temporary folder. It has no --attention, no --confidence, no
+            other model is first exported in float32 to a temporary folder. It has no --attention, no --confidence, no
             --markup and no ensembles. In float32 greedy translations are the same. Its beam search only knows the
             length penalty |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there
-            are hypotheses, of which the best by the model's own penalty are written; one in a thousand may differ from
+            are hypotheses, and the best by the model's own penalty are written. One in a thousand may differ from
             torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
-        precision: What torch multiplies in: float32; bfloat16, faster where the processor is made for it, with other
-            roundings; or auto, the one that a short trial finds faster, which is said on standard error.
+        precision: What torch multiplies in: float32; bfloat16, faster on processors made for it, but rounded
+            differently; or auto, the one that a short trial finds faster. Standard error says which.
         quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
@@ -176,14 +177,14 @@ def score(
     """Scores given translations: how likely the model finds each.
 
     Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation. A
-    model that reads the sentences before takes the sources in their order, as `translate` does.
+    model that reads preceding sentences takes consecutive sources as a document, as `translate` does.
 
     Args:
         model: A run folder or a model's folder; several score together, as an ensemble.
         sources: Text file of sources.
         targets: Text file of their translations, line by line.
-        to: With a model of several target languages: that of the translations, say fr.
-        rank: Put the translations of a source that is in several lines one after the other, best first.
+        to: With a model of several target languages: the language of the translations, say fr.
+        rank: Group the translations of a source that is on several lines, best first.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         json: Write a JSON object per line instead.
     """
@@ -322,7 +323,7 @@ def _check_backend(
 def search_options(
     num_beams: int | None, n_best: int | None = None, length_penalty: float | None = None, max_tokens: int | None = None
 ) -> dict:
-    """Those of these that were given, as options of `generate()`."""
+    """Those of these options that were given, as `generate()` takes them."""
     check_positive(num_beams=num_beams, n_best=n_best, max_tokens=max_tokens)
     if num_beams is not None and n_best is not None and n_best > num_beams:
         raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
@@ -370,7 +371,7 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
 
 
 def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", Callable[[str], list[str]] | None]:
-    """A model's calibration and, for JSON, what finds the words of a line that it has not learned."""
+    """A model's calibration and, for JSON, a function that finds the words of a line that it has not learned."""
     from ..run.loading import calibration_of, find_model, load_its_tokenizer
 
     calibration = calibration_of(models)
@@ -393,7 +394,7 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
 
 
 def reading_options(models: list[Path], recase: bool, respell: bool) -> dict[str, Any]:
-    """What --recase and --respell are for `translate_lines`; nothing costs anything that is not asked for."""
+    """--recase and --respell as options of `translate_lines`. What is not asked for costs nothing."""
     if not recase and not respell:
         return {}
     from ..run.loading import find_model, load_its_tokenizer, word_counts_of
@@ -413,7 +414,7 @@ def reading_options(models: list[Path], recase: bool, respell: bool) -> dict[str
 def _text_of(
     markup: str | None = None, keep_numbers: bool = False, casing: "Casing | None" = None, **_
 ) -> Callable[[str], str]:
-    """From a line to the text of it that is looked at for unknown words."""
+    """A function from a line to the text of it that is checked for unknown words."""
     if markup is not None:
         from ..translation.markup import text_of
 
@@ -424,7 +425,7 @@ def _text_of(
 def _flags_of(
     unknown: Callable[[str], list[str]] | None, spelling: "Spelling | None" = None, **reading
 ) -> Callable[[str], dict]:
-    """From a line to what JSON says of it: unknown words, if they are looked for, and those that are read as others."""
+    """A function from a line to what JSON says of it: unknown words, if looked for, and those read as others."""
     finders = {"unknown_words": unknown, "respelled": spelling and spelling.corrections}
     finders = {name: finder for name, finder in finders.items() if finder is not None}
     text_of = _text_of(**reading)

@@ -17,7 +17,7 @@ class DamagedError(ValueError):
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> None:
-    """Has files of a folder, all if none are named, on the disk and lists them, with facts on it, in `digests.json`."""
+    """Syncs files of a folder, all if none are named, to disk and lists them, with facts on it, in `digests.json`."""
     found = sorted(path.name for path in folder.iterdir() if path.is_file()) if names is None else sorted(names)
     files = {}
     for path in (folder / name for name in found if name != DIGESTS):
@@ -27,7 +27,7 @@ def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> 
 
 
 def read_digests(folder: Path) -> dict | None:
-    """What `write_digests` wrote: `files`, and the facts. None if there is no such list; DamagedError if it is none."""
+    """What `write_digests` wrote: `files`, and the facts. None if there is no list; DamagedError if it is not one."""
     path = folder / DIGESTS
     if not path.is_file():
         return None
@@ -51,7 +51,7 @@ def read_digests(folder: Path) -> dict | None:
 def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:
     """Compares files of a folder, all if none are named, with its list; files that are not on it are the user's.
 
-    Without `contents` only sizes are compared, for which no file is read. DamagedError if one is missing or another.
+    Without `contents` only sizes are compared, for which no file is read. DamagedError if one is missing or differs.
     """
     record = read_digests(folder)
     files = {} if record is None else record["files"]

@@ -42,7 +42,7 @@ class RunFolder:
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"
         self.attention = self.path / "attention.png"
-        # What `train auto` writes before the run begins: its recipe with reasons, the text it has parted, and a search.
+        # What `train auto` writes before the run begins: its recipe with reasons, the text it has split, and a search.
         self.chosen = self.path / "chosen.yaml"
         self.text = self.path / "text"
         self.search = self.path / "search"
@@ -52,7 +52,7 @@ class RunFolder:
 
     @property
     def names(self) -> list[str]:
-        """Of all that a run writes side by side, beside its model."""
+        """Names of all that a run writes side by side, beside its model."""
         return [path.name for path in vars(self).values() if isinstance(path, Path) and path != self.path]
 
     def check_places(self) -> None:
@@ -72,7 +72,7 @@ class RunFolder:
     def log_records(self) -> list[dict]:
         """What was logged so far. A last line that has no end yet is left out: it is being written, or was cut.
 
-        Raises FileNotFoundError if nothing was, and ValueError, with file and line, for what is no record.
+        Raises FileNotFoundError if nothing was, and ValueError, with file and line, for what is not a record.
         """
         if not self.log.is_file():
             raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
@@ -91,7 +91,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------- records
 
     def began(self) -> dict:
-        """What the run wrote down of itself when it began; empty if it has not; ValueError if that is damaged."""
+        """What the run wrote down about itself when it began; empty if it has not; ValueError if that is damaged."""
         if not self.environment.exists():
             return {}
         record = read_json(self.environment, "Restore it, or choose another output folder: a run needs what it says.")
@@ -165,21 +165,21 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def _fault_without_digests(checkpoint: Path) -> str | None:
-    """What shows without digests: states of optimiser, schedule and random numbers that are cut, weights that are."""
+    """What shows without digests: truncated states of optimiser, schedule and random numbers, truncated weights."""
     state = checkpoint / "trainer_state.json"
     if not state.is_file():  # which the trainer writes last
         return "its save was cut short"
     try:
         if type(read_json(state).get("global_step")) is not int:
             return f"{state} is damaged"
-        (checkpoint / WEIGHTS).open("rb").close()  # for what safe_open raises does not say why it cannot read
+        (checkpoint / WEIGHTS).open("rb").close()  # safe_open's own error does not say why it cannot read
         with safe_open(checkpoint / WEIGHTS, framework="pt"):
             pass
     except (ValueError, FileNotFoundError, SafetensorError) as error:
         return str(error).rstrip(".")
     for pattern in ("optimizer.*", "scheduler.pt", "scaler.pt", "rng_state*.pth"):
         for path in checkpoint.glob(pattern):
-            with path.open("rb") as file:  # given a name, is_zipfile takes what it may not read for no zip
+            with path.open("rb") as file:  # given a name, is_zipfile says no to what it may not read
                 if not zipfile.is_zipfile(file):  # as torch.save writes it
                     return f"{path} is damaged"
     return None

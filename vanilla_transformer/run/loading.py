@@ -49,11 +49,11 @@ def chosen_device(name: str | torch.device = "auto") -> torch.device:
 def find_model(path: str | Path) -> Path:
     """The folder to load a model from: `path` itself, be it a run folder or that of any model.
 
-    A run that version 0.1.0 has made has no model of its own: there it is the averaged one, else the best.
+    A run of version 0.1.0 has no model of its own: then it is the averaged one, else the best.
 
     Args:
         path: A folder; or USER/NAME, or USER/NAME@REVISION, of a model of the Hub, where there is no folder USER. What
-            it needs is fetched, unless it is in the cache already; none of its code is.
+            is needed is fetched, unless it is in the cache already; code never is.
 
     Raises:
         FileNotFoundError: There is no model at `path`.
@@ -92,7 +92,7 @@ def load_model(
     Raises:
         FileNotFoundError: There is no model at `path`.
         ValueError: There is no tokenizer beside it, some of its weights are missing, its configurations ask for what
-            there is not, it is for CTranslate2, or there is no such device.
+            does not exist, it is for CTranslate2, or there is no such device.
     """
     place = chosen_device(device)
     found = find_model(path)
@@ -136,7 +136,7 @@ def load_engine(
     int8: bool = False,
     precision: str = "float32",
 ):
-    """What `translate_lines` is to translate with as fast as it can, and its tokenizer.
+    """A model for `translate_lines` to translate with as fast as it can, and its tokenizer.
 
     Args:
         models: For torch as for `load_ensemble`; for ctranslate2 one folder that `to_ctranslate2` has written.
@@ -161,7 +161,7 @@ def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:
 
 
 def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
-    """How often each word came in the training text of several models, where it came most; None as above."""
+    """How often each word comes in the training text of several models, in the one that has it most; None as above."""
     lists = [load_word_counts(find_model(path)) for path in paths]
     return None if None in lists else dict(reduce(or_, map(Counter, lists)))
 

@@ -46,18 +46,18 @@ class DataSettings:
             fields below.
         validation: What checkpoints are chosen by: a corpus; or a list of several, each a mapping `{corpus: ...,
             source_language: ..., target_language: ...}`, of which the languages may be left out.
-        test: Names of test sets with their corpora, each given as one, or as such a mapping.
-        folder: What relative paths are relative to; the current folder if it is not given.
+        test: Names of test sets, each with a corpus or such a mapping.
+        folder: What relative paths are relative to; by default the current folder.
         max_source_length: Longest source that is trained on, in tokens with `</s>`.
         max_target_length: Longest target that is trained on, in tokens with `</s>`.
         max_length_ratio: How many times longer one side may be than the other; null for any.
         stream: Read the training corpus a piece at a time, for ever, instead of holding it in memory.
-        sampling_temperature: With a list of corpora: above 1 small ones come oftener than their numbers of pairs would
-            have them, p_i ~ pairs_i^(1/T) times the weight. 5 is usual for several languages.
-        buffer_pairs: With `stream`, and of several corpora: pairs that are sorted by length and shuffled together.
+        sampling_temperature: With a list of corpora: above 1, small ones come more often than in proportion to their
+            pairs, p_i ~ pairs_i^(1/T) times the weight. 5 is usual for several languages.
+        buffer_pairs: With `stream`, and with several corpora: pairs that are sorted by length and shuffled together.
         patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
-        context_sentences: How many sentences of its document before it a source is read with, at most; 0 for none. A
-            pair that is blank on both sides ends a document, and so does another value in a column `document`.
+        context_sentences: How many preceding sentences of its document a source is read with, at most; 0 for none. A
+            pair that is blank on both sides ends a document, and so does a new value in a column `document`.
     """
 
     source_language: str
@@ -195,7 +195,7 @@ class Recipe:
         initial_model: A model to begin with instead of random weights: a run folder, a model's folder, or USER/NAME of
             the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
             what only training knows, such as dropout, may differ.
-        grow_vocabulary: With `initial_model`: how many pieces its vocabulary gets of the training text, at most; or
+        grow_vocabulary: With `initial_model`: how many pieces of the training text its vocabulary gets, at most; or
             `auto`, all that come at least 100 times. Corpora with `vocabulary: false` give none.
     """
 
@@ -257,7 +257,7 @@ class Recipe:
 
     @property
     def term_markers(self) -> tuple[str, ...]:
-        """The tokens that mark soft terms, of which the vocabulary gets more; none where none are trained."""
+        """The tokens that mark soft terms, which the vocabulary gets in addition; none where none are trained."""
         augmentation = self.training.get("augmentation")
         return TERM_MARKERS if isinstance(augmentation, Mapping) and augmentation.get(TERMS) else ()
 
@@ -296,7 +296,7 @@ def load_recipe_with(
     """Reads a recipe as `load_recipe` does, and with it sections that are no part of the run.
 
     Args:
-        **sections: By name the dataclass that the section becomes. Of those in `SECTIONS_APART` the others are skipped.
+        **sections: The dataclass that each section becomes, by name. Other sections in `SECTIONS_APART` are skipped.
     """
     path = find_recipe(str(name_or_path))
     try:
@@ -409,7 +409,7 @@ def _override(content: dict, name: str, text: str) -> None:
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """What a field or a section is to be, of plain values, refusing unknown names and wrong kinds of values."""
+    """Makes a field or a section from plain values, and refuses unknown names and wrong kinds of values."""
     is_ours = dataclasses.is_dataclass(hint)
     if not is_ours and name not in _OPEN_SECTIONS:
         return _of_type(name, value, hint)
@@ -439,7 +439,7 @@ def _check_language(name: str, language: Any) -> None:
 
 
 def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[Any, str, str]:
-    """Where a set is, and its languages, which a mapping with `corpus` may have of its own."""
+    """Where a set is, and its languages; a mapping with `corpus` may have its own."""
     if not isinstance(value, Mapping) or "corpus" not in value:
         return value, *languages
     for key in value:
@@ -507,7 +507,7 @@ def _of_type(name: str, value: Any, hint: Any) -> Any:
         hints = {type(value)}
     if float in hints and isinstance(value, str) and str not in hints:
         with suppress(ValueError):
-            value = float(value)  # YAML takes 1e-9, without a point, for a text
+            value = float(value)  # YAML takes 1e-9, without a point, for a string
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, not {value}")
     if isinstance(value, int) and abs(value) > sys.float_info.max:
@@ -531,9 +531,9 @@ def _plain_types(hint: Any) -> set[type]:
 
 
 def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """`make(fields)`; ValueError, if that fails, names the section and the field without which it would not.
+    """`make(fields)`. If that fails, ValueError names the section and the field without which it would not.
 
-    What checks a field may not know its name: that of a package that is missing, a file, a key.
+    What checks a field may not know its name, and name a missing package, a file or a key instead.
     """
 
     def fails_without(left_out: str) -> str | None:
@@ -549,11 +549,12 @@ def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Ma
         said = _said(error)
         without = {name: fails_without(name) for name in fields}
         mended = [name for name in fields if without[name] is None]
-        # Of two mistakes neither mends it; and another error may come just because fields belong together.
+        # With two mistakes, leaving out one mends nothing; and another error may come just because fields belong
+        # together.
         other = [name for name in fields if without[name] != said and (name in said or str(fields[name]) in said)]
         if not mended and not other:
             raise ValueError(f"{section}: {said}") from error
-        # Of several it is the one that the message names, if it names one: it may come behind another in the file.
+        # Of several it is the one that the message names, if it names one: it may come after another in the file.
         name = min(mended or other, key=lambda name: said.find(name) if name in said else len(said))
         if said.startswith(name):
             raise ValueError(f"{section}.{said}") from error

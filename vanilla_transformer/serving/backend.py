@@ -21,14 +21,14 @@ from ..translation import Casing, Glossary, Spelling, translate_lines
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 512  # tokens that are translated at a stretch, as in `vanilla-transformer translate`
+LONGEST = 512  # tokens that are translated in one piece, as in `vanilla-transformer translate`
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request wants beside translations: that they keep to a glossary, with hard terms or soft ones, how sure
-    the model is of them, that they have the markup of their texts or their capitals, that mistyped words are corrected,
-    and that they are in one language of several.
+    """What a request wants beside translations: that they follow a glossary, with hard terms or soft ones; how sure the
+    model is of them; that they have the markup or the capitals of their texts; that mistyped words are corrected; and
+    that they are in one language of several.
     """
 
     glossary: Glossary | None = None
@@ -43,12 +43,13 @@ class Wish:
 
 @dataclass(frozen=True)
 class Backend:
-    """Texts and the sentences before each to answers, and a text to its number of tokens. Neither is re-entrant.
+    """Turns texts and the sentences before each into answers, and a text into its number of tokens. Neither is
+    re-entrant.
 
-    The answer to a text is its part of [`Translations`]. Which wishes it can fulfil say `has_beams`, for hard terms,
-    `knows_terms`, for soft ones, `is_calibrated`, for confidence, `has_alignments`, for markup, and `has_words`, for
-    corrections. `languages` are those to choose of, none with a model of one target language. It reads
-    `context_sentences` sentences before a text, at most.
+    The answer to a text is its part of [`Translations`]. Flags say which wishes it can fulfil: `has_beams` hard terms,
+    `knows_terms` soft ones, `is_calibrated` confidence, `has_alignments` markup, and `has_words` corrections.
+    `languages` are those to choose from; a model of one target language has none. It reads at most `context_sentences`
+    sentences before a text.
     """
 
     translate: Callable[[Sequence[str], Wish, Sequence[Context]], list[dict]]
@@ -160,7 +161,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, text: str, wish: Wish = Wish(), context: Context = ()) -> Future:
-        """The future answer to a text behind its context. If it is cancelled in time, the text is not translated."""
+        """The future answer to a text after its context. If it is cancelled in time, the text is not translated."""
         waiting = _Text(text, wish, context, Future())
         self._waiting.put(waiting)
         return waiting.answer

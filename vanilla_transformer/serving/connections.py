@@ -4,10 +4,10 @@ A connection is closed if a request takes too long to arrive, if an answer is no
 are at most 1,024 connections (or half as many as the process may open files): a new one takes the place of the one that
 has waited longest without a request. So nobody keeps others out by doing nothing.
 
-The options of uvicorn and h11 are not enough: `limit_concurrency` answers 503 to requests, the health check's too, and
-ignores connections that send nothing; `timeout_keep_alive` ends with the first byte; `h11_max_incomplete_event_size`
-only counts what is left of an incomplete head, so that one that arrives at once may have 256 KiB; and with a large
-`backlog` asyncio accepts, and logs, that often within one turn of its loop.
+The options of uvicorn and h11 are not enough. `limit_concurrency` answers 503 to requests, even the health check, and
+ignores connections that send nothing. `timeout_keep_alive` ends with the first byte. `h11_max_incomplete_event_size`
+only counts what is left of an incomplete head: one that arrives at once may have 256 KiB. With a large `backlog`
+asyncio accepts, and logs, that often within one turn of its loop.
 """
 
 import json
@@ -73,7 +73,7 @@ def listen(app, host: str, port: int, bounds: Bounds) -> None:
     except (OSError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error).partition(" (")[0]
         raise OSError(f"Cannot listen at {host}, port {port} ({why}): choose another --port or --host.") from error
-    # uvicorn's log, but no client can fill it, to which asyncio too reports what goes wrong with connections.
+    # uvicorn's log, which no client can fill. asyncio, too, reports there what goes wrong with connections.
     log = deepcopy(LOGGING_CONFIG)
     log["filters"] = {"sparing": {"()": SparingFilter}}
     log["handlers"]["default"]["filters"] = ["sparing"]

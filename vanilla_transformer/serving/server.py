@@ -57,8 +57,8 @@ class GlossaryEntry(BaseModel):
 class TranslationRequest(BaseModel):
     """The body of POST /translate.
 
-    A model that reads the sentences before a text takes the texts in their order for those of a document, of which a
-    blank one ends each; `context` are the sentences before the first one, which are not translated.
+    A model that reads preceding sentences takes consecutive texts as a document; a blank one ends a document. `context`
+    are the sentences before the first text, which are not translated.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -85,10 +85,10 @@ class TermUse(BaseModel):
 class Translations(BaseModel):
     """Its answer: the translations of the texts, in their order.
 
-    With a glossary there are the terms of each text; with `confidence` the probability that its translation is good
-    (null for a blank one), the words of its translation with their probabilities, and the words of the text that the
-    model has not learned. With `markup` there is why each text's markup was translated as text, null where it was not.
-    With `respell` there are the words of each text that were read as others.
+    With a glossary it has the terms of each text; with `confidence` the probability that its translation is good (null
+    for a blank one), the words of its translation with their probabilities, and the words of the text that the model
+    has not learned. With `markup` it says why a text's markup was translated as text, null where it was not. With
+    `respell` it has the words of each text that were read as others.
     """
 
     translations: list[str]

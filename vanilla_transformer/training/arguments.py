@@ -1,4 +1,4 @@
-"""What the paper trains with (section 5): Seq2SeqTrainingArguments with its values, and its learning rate."""
+"""What the paper trains with (section 5): Seq2SeqTrainingArguments with the paper's values, and its learning rate."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from ..data.forms import check_shares
 from ..data.terms import TERMS
 
 
-# Arguments of transformers that a run takes no notice of, and what is to be set instead, or why not.
+# Arguments of transformers that a run ignores, and what to set instead, or why not.
 _BATCHES = "batches are made of tokens: set max_tokens"
 _VALIDATION = "validation reads all pairs by itself: leave it out"
 _LOADER = "the loader of batches does without: leave it out"
@@ -89,46 +89,46 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `logging_nan_inf_filter` | False | True | updates that are not finite are skipped and counted, not covered up |
     | `restore_callback_states_from_checkpoint` | True | False | a resumed run stops early when the unbroken one would |
 
-    `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch. What else has none is
-    listed in `WITHOUT_EFFECT`; a recipe that sets one of these is refused.
+    `per_device_train_batch_size` has no effect: `max_tokens` decides how many pairs make a batch. Others without effect
+    are listed in `WITHOUT_EFFECT`; a recipe that sets one of these is refused.
 
     `fsdp=True` shards the model between processes (FSDP 2, full state dict, each layer a unit), with or without GPUs;
     of `fsdp_config` only `reshard_after_forward` may differ from that.
 
     Args:
-        max_tokens: Padded source tokens of a batch, and padded target tokens, at most (section 5.1: 25,000 each).
-            With several processes or accumulation this is per process and per accumulated batch.
-        update_tokens: Padded source and target tokens of an update, at most, on however many processes. Batches of
-            `max_tokens` are then accumulated as often as need be, and made smaller so that the product fits. None:
-            `max_tokens` on each process, `gradient_accumulation_steps` times.
-        max_minutes: Training ends after so many minutes by the clock, validation included, if it has not before. It is
-            then saved 20 times in that time, and evaluated as often as long as evaluations take no more than a tenth
-            of it, whatever `eval_steps` and `save_steps` say. Sessions of a
-            resumed run count together. How many updates that makes depends on the machine. None: the clock ends
-            nothing.
-        noam_factor: Multiplies the Noam schedule (equation 3); None gives the learning rate back to `learning_rate`
-            and `lr_scheduler_type`.
-        cooldown_steps: Over so many last updates the Noam schedule is multiplied by a factor that falls in a straight
+        max_tokens: Maximum padded source tokens of a batch, and maximum padded target tokens (section 5.1: 25,000
+            each). With several processes or accumulation this is per process and per accumulated batch.
+        update_tokens: Maximum padded source and target tokens of an update, over all processes. Batches of `max_tokens`
+            are then accumulated as often as needed, and made smaller so that the product fits. None: `max_tokens` on
+            each process, `gradient_accumulation_steps` times.
+        max_minutes: Training ends after this many minutes by the clock, validation included, if it has not ended
+            before. It is then saved 20 times in that time, and evaluated as often, or less often if evaluations would
+            take more than a tenth of it, whatever `eval_steps` and `save_steps` say. Sessions of a resumed run count
+            together. How many updates that makes depends on the machine. None: no limit.
+        noam_factor: Multiplies the Noam schedule (equation 3); None leaves the learning rate to `learning_rate` and
+            `lr_scheduler_type`.
+        cooldown_steps: Over this many last updates the Noam schedule is multiplied by a factor that falls in a straight
             line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. With `noam_factor:
-            null` transformers' `warmup_stable_decay` does the like.
+            null` transformers' `warmup_stable_decay` is similar.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
             plus 1 - `ema_decay` times the weights; say 0.999. The decay of update t is (1 + t) / (10 + t) as long as
-            that is smaller. At the end the average is one more model, `ema`. None, or 0: there is none.
+            that is smaller. At the end the average becomes one more model, `ema`. None or 0: no average.
         early_stopping_patience: Stop after so many evaluations without a better `metric_for_best_model`; None: never.
         max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, schedule
-            and count go on, and the log counts it under `skipped_updates`. After so many in a row training stops with a
-            checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient scaler
-            skips by itself.)
+            and count go on, and the log counts it under `skipped_updates`. After this many in a row training stops with
+            a checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient
+            scaler skips by itself.)
         augmentation: Share of the training pairs that come in each form of text, `{upper: 0.07, typos: 0.05}`; {} for
             none. A pair gets one form at most, drawn anew in every pass, so the shares sum to at most 1. `upper`,
             `title`, `no_end_punctuation`, `doubled_end_punctuation` and `noise` change both sides, `lower`, `typos` and
-            `no_diacritics` the source. Only for training; batches are cut again as with `bpe_dropout`. (OpusTrainer's
-            modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are the like.) `terms` is the share of
-            pairs, of any form, in which up to three words of the source have their translations beside them, so that
-            the model learns to follow a glossary (soft terms); 0.1, say. It needs a vocabulary learned with it.
-        bpe_dropout: Probability of each merge to be left out where source and target are cut into pieces, drawn anew in
+            `no_diacritics` only the source. Only for training; batches are cut again as with `bpe_dropout`.
+            (OpusTrainer's modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are similar.) `terms` is
+            the share of pairs, of any form, in which up to three words of the source have their translations beside
+            them, so that the model learns to follow a glossary (soft terms); 0.1, say. It needs a vocabulary learned
+            with it.
+        bpe_dropout: Probability of leaving out each merge when source and target are cut into pieces, drawn anew in
             every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
             tokenizers of kind bpe. Batches are cut again by the new lengths, as many of the same pairs: with 0.1 they
             have a third more padded tokens on Multi30k, so `max_tokens` is no upper limit then.
@@ -139,9 +139,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             `eval_loss`, which is never regularised.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
-        lora_rank: Train low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al. 2021),
-            and of a vocabulary that has grown the new rows, and leave all else as it is: W + 2 B A, B and A of this
-            rank. Needs PEFT. The models that the run ends with are whole. 0: train everything.
+        lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
+            2021), W + 2 B A, and the new rows of a vocabulary that has grown. Needs PEFT. The models that the run ends
+            with are whole. 0: train everything.
 
     Raises:
         ValueError: A value makes no sense; the message names the argument.
@@ -296,7 +296,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     @property
     def device(self) -> torch.device:
-        """As in transformers; a processor has no number: with one, 5.17 finds no such place to load an optimizer to."""
+        """As in transformers, but a CPU has no number: with one, 5.17 finds no such place to load an optimizer to."""
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
@@ -306,7 +306,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         return self.seed if self.data_seed is None else self.data_seed
 
     def _check_room_to_fall(self):
-        """Raises ValueError if a schedule of transformers that falls to the end of the run has no updates to do so."""
+        """Raises ValueError if a schedule of transformers that falls to the run's end has no updates to fall in."""
         name, options = SchedulerType(self.lr_scheduler_type).value, self.lr_scheduler_kwargs or {}
         if name == "warmup_stable_decay" and "num_decay_steps" not in options:
             raise ValueError(f"lr_scheduler_type {name} needs lr_scheduler_kwargs: {{num_decay_steps: UPDATES}}.")
@@ -333,7 +333,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
 
 def check_sharding(config: dict, processes: int) -> None:
-    """Raises ValueError if there is one process, or a field of `fsdp_config` has a value that cannot be had here."""
+    """Raises ValueError if there is one process, or a field of `fsdp_config` has a value that is not supported here."""
     if processes == 1:
         raise ValueError(
             "fsdp shares a model out to several processes, and this is one: start it with torchrun --nproc_per_node, "
@@ -367,8 +367,8 @@ def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
     """Factor of an update's learning rate: min(1, (max_steps + 1 - step) / cooldown_steps).
 
     It is 1 up to the first of the last `cooldown_steps` updates and falls in a straight line, to 1 / cooldown_steps at
-    the last update: 0 would be the next one's, so that no update is lost. (The linear cooldown of Hägele et al. 2024,
-    https://arxiv.org/abs/2405.18392, counted as transformers counts in its schedules.)
+    the last update. Only the next one would have 0, so that no update is lost. (The linear cooldown of Hägele et al.
+    2024, https://arxiv.org/abs/2405.18392, counted as transformers counts in its schedules.)
 
     Args:
         step: Number of the update, counted from 1 to `max_steps`.
@@ -410,10 +410,10 @@ def _rate_after(updates: int, sizes: dict, end: dict) -> float:
 
 
 def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, updates: int) -> list[float]:
-    """What the rates of the first updates are multiplied by as far as that depends on the `max_steps` of the run.
+    """What the rates of the first updates are multiplied by, as far as that depends on the run's `max_steps`.
 
-    Under the Noam schedule it is the cooldown's factor, else all of transformers' schedule; none of one that goes by
-    what is measured.
+    Under the Noam schedule it is the cooldown's factor, else the whole of transformers' schedule. A schedule that goes
+    by measurements has none.
     """
     if args.noam_factor is not None:
         return [cooldown(step, max_steps, args.cooldown_steps) for step in range(1, updates + 1)]

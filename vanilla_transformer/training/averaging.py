@@ -32,7 +32,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
     """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
-    last checkpoint. Adapters are merged in before.
+    last checkpoint. Adapters are merged in first.
 
     Args:
         checkpoints: Folders of models, all of one architecture.
@@ -90,7 +90,7 @@ def _copy_companions(model: Path, output: Path) -> None:
 
 
 def is_of_a_model(path: Path) -> bool:
-    """Whether a file has a name that one of a model has."""
+    """Whether a file has the name of one of a model's files."""
     return path.name == WEIGHTS or any(map(path.match, _COMPANIONS))
 
 

@@ -34,7 +34,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def is_regular(checkpoint: Path, args: TrainingArguments) -> bool:
-    """Whether the run saves it stopped or not. Where the clock asks for checkpoints, nobody can tell."""
+    """Whether the run would have saved it without being stopped. Where the clock asks for checkpoints, any may be."""
     return args.max_minutes is not None or step_of(checkpoint) % args.save_steps == 0
 
 
@@ -44,7 +44,7 @@ def trainer_state(checkpoint: Path) -> dict:
 
 
 def best_of(checkpoint: Path) -> str | None:
-    """Name of the best checkpoint as far as this one knows. (Its path is the one where the run lay at that time.)"""
+    """Name of the best checkpoint as far as this one knows. (The path that it gives is where the run was then.)"""
     best = trainer_state(checkpoint).get("best_model_checkpoint")
     return Path(best).name if best else None
 
@@ -57,7 +57,7 @@ def saving(checkpoint: Path) -> Iterator[None]:
     """Removes a checkpoint that could not be saved as a whole, and raises OSError, say because the disk is full."""
     try:
         yield
-    except Exception as error:  # torch, safetensors and tokenizers have kinds of their own for a full disk
+    except Exception as error:  # torch, safetensors and tokenizers raise their own errors for a full disk
         if (checkpoint / DIGESTS).exists():  # which is written last: what failed came after it, say sending to the Hub
             raise
         with suppress(OSError):  # another process of the run has done it, or nothing was made
@@ -69,7 +69,7 @@ def saving(checkpoint: Path) -> Iterator[None]:
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    """Removes what the trainer wrote. If something else lies there too it stays, in a folder of another name."""
+    """Removes what the trainer wrote. If there is something else, it stays, in a folder of another name."""
     hidden = place_beside(checkpoint)
     checkpoint.rename(hidden)  # at once, so that a kill leaves no half of a checkpoint
     _remove_hidden(hidden)
@@ -126,10 +126,10 @@ def was_cut_short(checkpoint: Path) -> bool:
 def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None) -> None:
     """Keeps `save_total_limit` checkpoints, among them the newest and the best. Their order is the number of updates.
 
-    (transformers goes by the time that the system gives them, which a clock that is set back turns round.)
+    (transformers goes by their file times, which a clock that is set back reverses.)
 
-    A checkpoint that was saved on request is one more than the run would have: it makes none of the others go, and goes
-    itself once there is a regular one after it, so that the same are averaged as without the request.
+    A checkpoint that was saved on request is an extra one: it displaces none of the others, and goes itself once a
+    regular one follows, so that the same ones are averaged as without the request.
     """
     checkpoints = checkpoints_in(folder)
     if not checkpoints or not args.save_total_limit:
@@ -151,10 +151,11 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
 def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> None:
     """Brings the checkpoints of a run into the state in which the next save would have found them.
 
-    What a kill left of a save is removed. A damaged checkpoint is moved aside, and if the end of the run needs it, to
-    average it or as the best, those after it too: training goes on from the one before it and makes them again.
+    What a kill left of a save is removed. A damaged checkpoint is moved aside. If the end of the run needs it, for
+    averaging or as the best, those after it are moved too: training goes on from the one before it and makes them
+    again.
 
-    Raises, before anything is changed, ValueError if there are checkpoints and none is whole, and OSError if a file
+    Before it changes anything, it raises ValueError if there are checkpoints and none is whole, and OSError if a file
     cannot be read or something is in the way.
     """
     found = folder.checkpoint_folders()
@@ -194,7 +195,7 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
 
 
 def none_is_whole(faults: dict[Path, str | None]) -> ValueError:
-    """What is raised where there is nothing to go on from, and nothing was changed."""
+    """The error where there is nothing to go on from and nothing was changed."""
     told = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
     return ValueError(
         f"There is no whole checkpoint to go on from ({told}). Nothing was changed: restore one, or choose another "
@@ -209,7 +210,7 @@ def check_state(checkpoint: Path, trainer: Trainer) -> None:
         if not (checkpoint / name).exists():
             raise ValueError(f"{checkpoint} has no {name}: training cannot go on from it as it was.")
     if trainer.is_fsdp_enabled:
-        return  # what it goes on from is torch's, who is strict
+        return  # that is in torch's format, and torch is strict
     model = trainer.accelerator.unwrap_model(trainer.model)
     with safe_open(checkpoint / WEIGHTS, framework="pt") as file:
         names = set(file.keys())

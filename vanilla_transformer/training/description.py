@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _FLOAT = 4  # bytes
 _BYTES_OF_A_LOGIT = 8  # with its gradient
-# More than what is kept for the backward pass: results on their way, gradients, room that is free but not given back.
+# More than what is kept for the backward pass: temporary results, gradients, memory that is free but not given back.
 _OVERHEAD = 1.3
 _PRODUCTS = 150_000_000  # bytes: what oneDNN keeps for the shapes of the last products
 LONG_PAIR = 64  # tokens of a side, for a text whose lengths are not known before
@@ -28,9 +28,9 @@ LONG_PAIR = 64  # tokens of a side, for a text whose lengths are not known befor
 def activation_bytes(config, source: tuple[int, int], target: tuple[int, int]) -> int:
     """About how many bytes a forward pass keeps for the backward pass, in float32, without its logits.
 
-    Of a token the encoder keeps some ten numbers of d_model a layer (queries, keys and values; the attended values; in
-    and out of both residuals and norms), the hidden ones of the feed-forward network, and its attention to every token
-    with each head; the decoder, which attends twice, some eighteen.
+    For each token and layer the encoder keeps some ten vectors of d_model (queries, keys and values; the attended
+    values; in and out of both residuals and norms), the hidden states of the feed-forward network, and each head's
+    attention to every token. The decoder, which attends twice, keeps some eighteen.
 
     Args:
         config: The model's.
@@ -52,7 +52,7 @@ def training_bytes(
     """About how many bytes more than the weights a training takes at its peak, on a CPU.
 
     Args:
-        model: To be trained.
+        model: The one to be trained.
         arguments: With `max_tokens` of a batch.
         source_length: Tokens of a long source; batches of long pairs take most.
         target_length: Tokens of a long target.
@@ -64,7 +64,7 @@ def training_bytes(
         layers = model.config.encoder_layers + model.config.decoder_layers
         kept = kept // layers + _FLOAT * pairs * (source_length + target_length) * layers * model.config.d_model
     logits = min(_LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
-    averages = 3 + bool(arguments.ema_decay)  # of each parameter the gradient, Adam's two, and perhaps a moving one
+    averages = 3 + bool(arguments.ema_decay)  # for each parameter the gradient, Adam's two, and perhaps a moving one
     return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
 
 
@@ -127,7 +127,7 @@ def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
 
 
 def resident_bytes() -> int | None:
-    """What this process has of the machine's memory; None where the system does not say it as Linux does."""
+    """How much memory this process has; None where the system does not say so as Linux does."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     except (OSError, ValueError, IndexError):
@@ -136,7 +136,7 @@ def resident_bytes() -> int | None:
 
 
 def free_bytes() -> int | None:
-    """What Linux could give to processes now; None elsewhere."""
+    """How much memory Linux could give to processes now; None elsewhere."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

@@ -26,7 +26,7 @@ def warmed_up_decay(update: int, decay: float) -> float:
 
     Args:
         update: Number of the update, counted from 1.
-        decay: What the decay is in the end, above 0 and below 1.
+        decay: The final decay, above 0 and below 1.
     """
     return min(decay, (1 + update) / (10 + update))
 
@@ -35,8 +35,8 @@ class WeightAverage(TrainerCallback):
     """After update t, average = d_t * average + (1 - d_t) * weights, with d_t as in `warmed_up_decay`.
 
     The average begins as the weights before update 1 (Polyak and Juditsky 1992 for averaging; as an exponential mean in
-    TensorFlow and `torch.optim.swa_utils`). An update that was skipped is none: it changed no weight, so it moves
-    neither average nor t. Every process keeps the same average, on the model's device.
+    TensorFlow and `torch.optim.swa_utils`). A skipped update does not count: it changed no weight, so it moves neither
+    average nor t. Every process keeps the same average, on the model's device.
 
     Args:
         decay: What d_t is after its warm-up.
@@ -63,7 +63,7 @@ class WeightAverage(TrainerCallback):
             self._load(Path(self.checkpoint) / EMA_WEIGHTS)
 
     def on_step_end(self, args, state, control, *, model, optimizer, **kwargs):
-        # The guard skips what is not finite, and with fp16 the gradient scaler.
+        # The guard skips what is not finite; with fp16 the gradient scaler does.
         if self.guard.in_a_row or getattr(optimizer, "step_was_skipped", False):
             return
         self.updates += 1
@@ -71,7 +71,7 @@ class WeightAverage(TrainerCallback):
         average(list(self.weights.values()), list(_weights(model).values()), self.updates)
 
     def save(self, checkpoint: Path) -> None:
-        """Writes the average beside what else a checkpoint holds."""
+        """Writes the average beside the rest of a checkpoint."""
         checkpoint.mkdir(parents=True, exist_ok=True)
         # One entry alone: safetensors writes several in an order that changes from file to file.
         save_file(self.weights, checkpoint / EMA_WEIGHTS, metadata={_UPDATES: str(self.updates)})
@@ -92,5 +92,5 @@ class WeightAverage(TrainerCallback):
 
 
 def _weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """A model's own tensors by name, each once: what is tied has the name under which it is saved."""
+    """A model's own tensors by name, each once: a tied one has the name under which it is saved."""
     return {name: weight for name, weight in model.state_dict().items() if name not in model.all_tied_weights_keys}

@@ -151,7 +151,8 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
 def _load_model(args: FinetuningArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer, with new tokens and adapters as asked for.
 
-    A piece of the vocabulary is refused: as a token it would stand for that piece, which may be half of a character.
+    A new token that is already a piece of the vocabulary is refused: it would stand for that piece, which may be half
+    of a character.
     """
     options = {"revision": args.model_revision, "trust_remote_code": args.trust_remote_code}
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path, **options)
@@ -179,7 +180,7 @@ def with_adapters(model: PreTrainedModel, args: FinetuningArguments, new_ids: li
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise ImportError("--lora_rank needs PEFT: pip install 'vanilla-transformer[finetune]'") from error
-    rows = new_ids  # of the one matrix, where there is but one
+    rows = new_ids  # of the only matrix, where there is just one
     if not model.config.tie_word_embeddings:
         embeddings = model.get_input_embeddings(), model.get_decoder().get_input_embeddings()
         matrices = (*embeddings, model.get_output_embeddings())
@@ -211,7 +212,7 @@ class Pairs:
         self.signatures: dict[str, str] = {}
 
     def for_training(self) -> Dataset:
-        """The pairs whose sides are neither blank nor too long; says how many are not."""
+        """The pairs whose sides are neither blank nor too long; says how many others there are."""
         args = self.args
         encoded = self._encoded(self._read("train", args.train_file, args.max_train_samples))
 

@@ -24,7 +24,7 @@ from ..run.loading import find_model, load_model
 
 logger = logging.getLogger(__name__)
 
-# Fields that may differ, beside those of dropout: nothing that the weights mean depends on them.
+# Fields that may differ, beside those of dropout: the meaning of the weights does not depend on them.
 _OF_TRAINING = {"label_smoothing", "r_drop_alpha", "use_cache", "classifier_pooling"}
 
 
@@ -61,11 +61,11 @@ def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokeniz
 
 
 def with_new_rows(weights: Mapping[str, torch.Tensor], parts: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
-    """The weights of a model with a row more for each new piece, the mean of the rows of its parts.
+    """The weights of a model with one more row for each new piece: the mean of the rows of its parts.
 
     Args:
         weights: By their names; what has rows for pieces is (pieces, d_model), or (pieces,) for a bias.
-        parts: Of each new piece, the ids of the old ones that it is made of.
+        parts: For each new piece, the ids of the old ones that it is made of.
     """
     if not parts:
         return dict(weights)
@@ -83,7 +83,7 @@ def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | st
     With `growth`, see `grow_tokenizer`, it gets pieces of the corpus too.
 
     Raises:
-        ValueError: Its tokenizer is none that a run can use, or the corpus was prepared with another.
+        ValueError: Its tokenizer is not one that a run can use, or the corpus was prepared with another.
         FileNotFoundError: There is no model at `path`.
     """
     found = find_model(path)
@@ -93,7 +93,7 @@ def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | st
             f"{corpus.folder} was prepared with another vocabulary than that of initial_model ({path}): prepare it "
             f"again with --tokenizer {found}."
         )
-    tokenizer.init_kwargs.pop(GROWN_FROM, None)  # in a run before
+    tokenizer.init_kwargs.pop(GROWN_FROM, None)  # from an earlier run
     if growth:
         tokenizer.init_kwargs[GROWN_FROM] = len(tokenizer)
     tokenizer.save_pretrained(folder)

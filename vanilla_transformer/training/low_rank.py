@@ -1,4 +1,4 @@
-"""LoRA in a run: low-rank adapters learn, and the rows of new pieces; what a run ends with has them merged in.
+"""LoRA in a run: only low-rank adapters and the rows of new pieces learn; the final models have them merged in.
 
     W' = W + 2 B A      B (out, r), A (r, in), B = 0 at first      (Hu et al. 2021, equation 3, alpha = 2 r)
 
@@ -17,7 +17,7 @@ _BASE, _A, _B = ".base_layer.weight", ".lora_A.default.weight", ".lora_B.default
 
 
 def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
-    """Puts adapters into the model; nothing else learns but, in matrices with a row for each piece, the new rows.
+    """Puts adapters into the model. Only they learn, and the new rows of matrices with a row for each piece.
 
     Raises:
         ImportError: PEFT is not installed.
@@ -39,7 +39,7 @@ def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
 
 
 def merged(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of a model without adapters that is the same function; those of one without are returned as is."""
+    """The weights of the same function without adapters; weights that have none are returned as they are."""
     plain = {}
     for name, weight in weights.items():
         if name.endswith(_BASE):

@@ -1,4 +1,4 @@
-"""Makes a folder ready to train in: for a new run, or one that goes on and must be the same run."""
+"""Makes a folder ready to train in: for a new run, or for one that goes on and must be the same."""
 
 import contextlib
 import dataclasses
@@ -61,7 +61,7 @@ def open_folder(
         folder.finished_after()  # it says so where it is damaged
         for begun in (folder.recipe, *_copy_in(checkpoints, "recipe.yaml")):
             _check_same_recipe(load_recipe(begun), recipe, begun)
-        if folder.tokenizer.exists():  # where it is gone the same is learned again
+        if folder.tokenizer.exists():  # if it is gone, the same one is learned again
             check_digests(folder.tokenizer)
             for copy in _copy_in(checkpoints, "tokenizer.json"):
                 own = folder.tokenizer / copy.name
@@ -88,7 +88,7 @@ def open_folder(
 
 
 def _copy_in(checkpoints: list[Path], name: str) -> list[Path]:
-    """The newest copy that a checkpoint has, as it was saved: the run's own may be damaged, or another run's."""
+    """The newest intact copy in a checkpoint: the run's own may be damaged, or another run's."""
     for checkpoint in reversed(checkpoints):
         with contextlib.suppress(DamagedError):
             check_digests(checkpoint, [name])
@@ -98,7 +98,7 @@ def _copy_in(checkpoints: list[Path], name: str) -> list[Path]:
 
 
 def _clear_failed_start(folder: RunFolder) -> None:
-    """A run that ended before its first checkpoint begins anew. Where anything was trained nothing is removed."""
+    """Lets a run that ended before its first checkpoint begin anew. If anything was trained, nothing is removed."""
     found = folder.checkpoint_folders()
     if len(found) > 1 or not all(map(was_cut_short, found)):
         raise none_is_whole({path: folder.fault_of(path) for path in found})
@@ -124,7 +124,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
 
 
 def _not_of_a_start(folder: RunFolder) -> list[Path]:
-    """What keeps a folder from being one in which a run has begun and saved no checkpoint."""
+    """What shows that a folder is not one in which a run has begun and saved no checkpoint."""
     found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
     found = [path for path in found if path not in (folder.chosen, folder.text, folder.search)]
     try:

@@ -1,4 +1,4 @@
-"""Several processes of one run: one begins, none waits for one that has gone, and they may share out the model."""
+"""Several processes of one run: one begins, none waits for one that is gone, and they may share out the model."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +14,12 @@ from transformers import PreTrainedModel
 from .arguments import VanillaTransformerTrainingArguments
 
 
-# What a backend says when the other end of a connection is no more; all it raises is RuntimeError.
+# What a backend says when the other end of a connection is gone; all that it raises is RuntimeError.
 _GONE = ("connection reset", "connection closed", "connection refused", "broken pipe", "timed out", "remote error")
 
 
 class ProcessLostError(OSError):
-    """Another process of the run ended, or could not be reached for as long as one waits."""
+    """Another process of the run ended, or could not be reached in time."""
 
 
 def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
@@ -61,7 +61,7 @@ def others_named_in_errors(arguments: VanillaTransformerTrainingArguments) -> It
 #
 # Fully sharded training (FSDP): every process keeps its part of each matrix, its gradient and what Adam keeps of it.
 # accelerate would do it when training begins: each layer by itself, and input and output embedding. Here encoder,
-# decoder and output share one matrix, which torch lets only one group of modules have; so it is done before.
+# decoder and output share one matrix, which torch lets only one group of modules have; so this is done before.
 
 
 def turn_on_without_gpus(accelerator: Accelerator, plugin_arguments: dict) -> None:
@@ -74,7 +74,7 @@ def turn_on_without_gpus(accelerator: Accelerator, plugin_arguments: dict) -> No
 
 
 def shard(model: PreTrainedModel, plugin: FullyShardedDataParallelPlugin) -> None:
-    """Leaves this process its part of every parameter; what belongs to a layer is gathered when it is its turn.
+    """Leaves this process its part of every parameter; a layer's parameters are gathered when it is its turn.
 
     Parameters are gathered and gradients summed in their own type, so that the same comes out as without sharding.
     """
@@ -91,7 +91,7 @@ def shard(model: PreTrainedModel, plugin: FullyShardedDataParallelPlugin) -> Non
 def whole(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
     """Gives all processes, which must all call it, a model that each can use by itself.
 
-    That is the model as it is, or of a sharded one a copy with all weights on this device: processes that translate
+    That is the model as it is, or for a sharded one a copy with all weights on this device: processes that translate
     take different numbers of steps, and would wait for each other's parts for ever.
     """
     if not isinstance(model, FSDPModule):

@@ -1,4 +1,4 @@
-"""What is seen of a training run: progress, log, learning curve, speed; and how to stop it."""
+"""What a training run shows: progress, log, learning curve, speed; and how to stop it."""
 
 import _thread
 import json
@@ -43,7 +43,7 @@ class ProgressBar(TrainerCallback):
         self.shown: dict[str, str] = {}
 
     def on_train_begin(self, args, state, control, **kwargs):
-        # Without smoothing: the time left has the validations in it that are to come, and is right after one of them.
+        # Without smoothing: the time left includes the validations to come, and is right just after one of them.
         options = {"initial": state.global_step, "unit": "update", "dynamic_ncols": True, "smoothing": 0}
         if args.max_minutes is None:
             self.bar = tqdm(total=state.max_steps, **options)
@@ -70,7 +70,7 @@ class ProgressBar(TrainerCallback):
         self.close()
 
     def close(self) -> None:
-        """Leaves the bar as it is; else one that an error cut short would be drawn once more, below the error."""
+        """Leaves the bar as it is; otherwise one that an error cut short would be drawn once more, below the error."""
         if self.bar is not None:
             self.bar.close()
 
@@ -94,7 +94,7 @@ class LearningCurve(TrainerCallback):
 
 
 class LogFile(TrainerCallback):
-    """Keeps the training log as JSON lines, without the records of updates that a resumed run does again."""
+    """Keeps the training log as JSON lines, without the records of updates that a resumed run repeats."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -203,7 +203,7 @@ def is_over(budget: Mapping, minutes: float) -> bool:
 
 
 class TokenCounter:
-    """Counts the cells of the batches that a trainer sees, and those of them that are real tokens.
+    """Counts the cells of the batches that a trainer sees, and how many of them are real tokens.
 
     Real tokens are summed on the device and read only when they are logged, so training never waits for them.
     """
@@ -219,7 +219,7 @@ class TokenCounter:
         self.real = real if self.real is None else self.real + real
 
     def record(self, seconds: float) -> dict[str, float]:
-        """Speed and `real_share` (tokens per cell of both sides) of all processes in so many seconds; begins anew."""
+        """Speed and `real_share` (tokens per cell of both sides) of all processes in this many seconds; counts anew."""
         cells, real = self.cells, self.real
         self.__init__()
         if real is None or seconds <= 0:

@@ -70,12 +70,13 @@ def train(
         command: What was typed to begin the run: its card says so.
         command_to_resume: What to type to go on with it: messages say so.
         device: Where to train, as for `chosen_device`.
-        publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something that is
-            called like it.
-        finish: Whether to average, score, translate and draw, too, when training has ended.
+        publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something called in
+            the same way.
+        finish: Whether to average, score, translate and draw as well when training has ended.
 
     Raises:
-        FileExistsError: `output` holds a run and `resume` is false, is no run folder, or another process trains in it.
+        FileExistsError: `output` holds a run and `resume` is false, it is not a run folder, or another process trains
+            in it.
         ValueError: The recipe or the data are not those that `output` was begun with, the data are bad, or what the run
             is to go on from is damaged.
         FloatingPointError: Too many updates in a row were not finite, and a checkpoint was saved; or the weights that
@@ -91,7 +92,7 @@ def train(
         raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
     try_decoding(recipe)
     for metric in recipe.evaluation.metrics:
-        build_metric(metric, recipe.data.target_language)  # what it needs is missed now, not when all is trained
+        build_metric(metric, recipe.data.target_language)  # if it lacks something, this fails now, not after training
     data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
 
@@ -121,7 +122,7 @@ def train(
 
 
 def _arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> VanillaTransformerTrainingArguments:
-    # Processes wait for one that waits for its stream; after half an hour more it is gone.
+    # Processes wait for one that waits for its stream; after half an hour more it counts as gone.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
     on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
     training = {"disable_tqdm": True, "ddp_timeout": timeout, **on_cpu, **recipe.training}
@@ -220,7 +221,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
 
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
-    """Whether there is nothing left to train: all updates are done, time is up, or patience is."""
+    """Whether there is nothing left to train: all updates are done, or time or patience is up."""
     stopping, waited = state["stateful_callbacks"].get("EarlyStoppingCallback"), -1
     budget = state["stateful_callbacks"].get("TimeBudget")
     if args.max_minutes is not None and budget is not None and is_over(budget, args.max_minutes):

@@ -120,7 +120,7 @@ class RunData:
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
         """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one.
 
-        For soft terms there is their lexicon beside it. It says how many sentences a source is read behind.
+        For soft terms their lexicon is beside it. The vocabulary says how many sentences before a source are read.
         """
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
@@ -144,7 +144,7 @@ class RunData:
     def encode(
         self, folder: RunFolder, arguments: VanillaTransformerTrainingArguments
     ) -> tuple[PreTrainedTokenizerFast, Dataset | TokenBatchStream, dict[str, Dataset]]:
-        """Tokenizer, and as ids training pairs and the sets that are measured; the account goes into the folder."""
+        """The tokenizer, and as ids the training pairs and the measured sets; the account goes into the folder."""
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
         # A pair that is too long may come after days.

@@ -102,7 +102,7 @@ def score(
 ) -> None:
     """Scores every model on every set, and makes the one that is best on the validation set the model of the run.
 
-    Best is by the recipe's first metric. The run folder becomes that model's folder and keeps its translations.
+    The recipe's first metric says which is best. The run folder becomes that model's folder and keeps its translations.
     """
     scored: dict[Path, list[dict]] = {}
     translations: dict[Path, dict[str, list[str]]] = {}
@@ -167,8 +167,9 @@ def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) ->
 def _make_model_of_the_run(folder: RunFolder, model: Path, recipe: Recipe) -> None:
     """Gives the run folder the files of one of its models, so that whatever loads a model loads the run's.
 
-    Its `config.json`, by which a model is known, goes first and comes last: a kill leaves no mixture. The list of its
-    files comes first: what has their names and is not on the list before is the user's, and gets another name.
+    A model is known by its `config.json`: this is removed first and comes last, so a kill leaves no mixture. The list
+    of files comes first. A file with one of their names that was not on the list before is the user's, and gets another
+    name.
     """
     config = folder.path / CONFIG_NAME
     made = place_beside(folder.path / MADE_MODEL)

@@ -22,13 +22,13 @@ class UpdateGuard(TrainerCallback):
 
     A skipped update changes no parameter and nothing that the optimizer keeps; the schedule and the count of updates go
     on. With several processes all decide the same. With a gradient scaler (fp16) overflows are expected and skipping
-    them is the scaler's: they are neither counted nor skipped here.
+    them is the scaler's job: they are neither counted nor skipped here.
 
-    The norm is the 2-norm, so gradients so large that their squares overflow are not finite either: Adam, which keeps
-    squares, would never recover from them.
+    The norm is the 2-norm, so gradients whose squares overflow are not finite either: Adam, which keeps squares, would
+    never recover from them.
 
     Args:
-        limit: After so many skipped updates in a row training stops, with a checkpoint.
+        limit: After this many skipped updates in a row training stops, with a checkpoint.
         path: The pairs of the last skipped update are then written here, as JSON lines.
     """
 

@@ -51,11 +51,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
-        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or something that is called like it.
+        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or something called in the same way.
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
-        limits: What augmentation or BPE-dropout would make longer stays as it is; of a stream, those that it has.
+        limits: What augmentation or BPE-dropout would make longer stays as it is. A stream uses its own limits.
         floor_datasets: Rows like those of validation for every set of `args.floors`.
         term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
         target_language: Its code, by which validation BLEU finds words.
@@ -149,8 +149,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         if self.stream is not None:
-            # Each process has its own stream, which accelerate would take for one that is to be dealt out.
-            # A loader draws a seed when it begins: not from what dropout is drawn from, or a resumed run has another.
+            # Each process has its own stream, which accelerate would take for one to deal out.
+            # A loader draws a seed when it begins: not from dropout's generator, or a resumed run has another.
             own = torch.Generator()
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
@@ -253,13 +253,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     ) -> dict[str, float]:
         """Loss per real token (nats, no label smoothing), its perplexity, and BLEU with `predict_with_generate`.
 
-        Arguments are Trainer's; `ignore_keys` has no effect, and what else is given overrides the decoding.
+        Arguments are Trainer's; `ignore_keys` has no effect, and other arguments override the decoding.
 
         Returns:
             `{prefix}_loss`, `{prefix}_perplexity`, `{prefix}_bleu` (sacreBLEU of the detokenised text, 0 to 100),
             `{prefix}_chrf` (0 to 100) if the best checkpoint is chosen by it, and `{prefix}_runtime` in seconds.
         """
-        # A loader draws a seed even if it has nothing to shuffle: how often one looks must not change what is learned.
+        # A loader draws a seed even if it has nothing to shuffle: evaluating must not change what is learned.
         with self._clock.stopped(), torch.random.fork_rng(devices=[]):
             started = time.perf_counter()
             dataset = self.eval_dataset if eval_dataset is None else eval_dataset
@@ -292,7 +292,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return nats / tokens
 
     def _floored(self, model: PreTrainedModel, bleu: float, generate_options: dict) -> dict[str, float]:
-        """BLEU of each set with a floor; and of validation, or what is missing to the floors, as a negative number."""
+        """BLEU of each set with a floor; and of validation, or if a floor is missed, the worst shortfall, negative."""
         sets = self.floor_datasets.items()
         found = {name: self._scores(model, rows, generate_options)["bleu"] for name, rows in sets}
         missing = min(found[name] - lowest for name, lowest in self.args.floors.items())
@@ -314,7 +314,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         """As in Trainer; a stream goes on where the checkpoint left it.
 
-        DamagedError if a file of that is not the one saved; FloatingPointError as `guard` says.
+        Raises DamagedError if a file of the checkpoint is not the one saved, and FloatingPointError as `guard` says.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
@@ -369,7 +369,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._save_checkpoint(self.model, trial=None)
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Of every process, before the file that makes a checkpoint complete."""
+        """Saves that of every process, before the file that makes a checkpoint complete."""
         if self.stream is not None:
             Path(output_dir).mkdir(exist_ok=True)
             write_json(Path(output_dir) / self._stream_file, self.stream_place.state)
@@ -392,13 +392,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:
         """transformers 5.17 to 5.23 writes all of a checkpoint here, and removes old ones by their time.
 
-        Which ones go is up to `remove_old_checkpoints`, so it is told to keep all.
+        Which ones go is up to `remove_old_checkpoints`, so transformers is told to keep all.
         """
         folder = Path(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             with saving(folder):
-                (folder / DIGESTS).unlink(missing_ok=True)  # of a checkpoint that is written once more
+                (folder / DIGESTS).unlink(missing_ok=True)  # from a checkpoint that is written once more
                 if self.ema is not None and self.args.should_save:
                     self.ema.save(folder)
                 super()._save_checkpoint(model, trial)
@@ -410,7 +410,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             remove_old_checkpoints(folder.parent, self.args, Path(best).name if best else None)
 
     def _list_digests(self, checkpoint: Path) -> None:
-        """Of all files, as the last of them: it makes a checkpoint complete."""
+        """Lists all files, and is written last: it makes a checkpoint complete."""
         if self.args.should_save and not (checkpoint / DIGESTS).exists():
             write_digests(checkpoint, run=self.run_id, step=self.state.global_step)
 
@@ -455,7 +455,7 @@ def _begin_worker(number: int) -> None:
 
 
 class _StreamPlace(TrainerCallback):
-    """Where a stream was after the last update; it may have given more since, of an update that never came about.
+    """Where a stream was after the last update; it may have given more since, for an update that was never made.
 
     Trainer (5.17 to 5.23) does not know how long a stream is. It logs as `epoch` the share of `max_steps` that this
     session has done; the stream knows its passes.

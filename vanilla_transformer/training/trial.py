@@ -1,7 +1,7 @@
-"""What a recipe asks of this machine, tried with a model of no size before any text is read.
+"""Tries what a recipe asks of this machine, with a tiny model and before any text is read.
 
 transformers, torch and accelerate check models, optimizers, schedules, callbacks, precisions and decodings when they
-are made. A run makes them when its text is read and its vocabulary learned, which may take hours.
+are made. A run makes them once its text is read and its vocabulary learned, which may take hours.
 """
 
 import copy
@@ -37,7 +37,7 @@ _LONG_ENOUGH = 8
 
 
 def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
-    """A recipe's training section without `bf16` where the device has no fast way to it: there float32 is far faster.
+    """A recipe's training section without `bf16` where the device is slow at it: there float32 is far faster.
 
     A run that goes on stays in its precision. `bf16` beside `fp16` stays, for transformers to refuse.
     """
@@ -59,7 +59,7 @@ def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: st
 def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str, Any]):
     """The training arguments of a recipe's sections, once a model and a trainer could be made with them.
 
-    ValueError names section and field of what cannot be had here, and the remedy if there is one.
+    ValueError names section and field of what is not possible here, and the remedy if there is one.
     """
 
     def small_model(fields: Mapping[str, Any]) -> VanillaTransformerForConditionalGeneration:
@@ -99,9 +99,9 @@ class _SoonEnough(StoppingCriteria):
 
 
 def try_decoding(recipe: Recipe) -> None:
-    """Translates with the recipe's decoding; ValueError names the field that `generate()` refuses, if it is one alone.
+    """Translates with the recipe's decoding; ValueError names the field that `generate()` refuses, if it is just one.
 
-    The paper's own, without a field that differs, needs no trial.
+    The paper's own decoding needs no trial.
     """
     config = VanillaTransformerConfig(vocab_size=recipe.tokenizer.vocab_size, **_TINY)
 

@@ -33,7 +33,7 @@ class ExportedModel:
     """A model that CTranslate2 runs.
 
     Args:
-        folder: What `to_ctranslate2` wrote; or `ct2-transformers-converter`, told to copy `generation_config.json`.
+        folder: Written by `to_ctranslate2`, or by `ct2-transformers-converter` told to copy `generation_config.json`.
         device: auto, cpu or cuda.
 
     Raises:
@@ -76,7 +76,7 @@ class ExportedModel:
         """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one).
 
         Raises:
-            ValueError: There is no such device, or several workers are not to share a CPU.
+            ValueError: There is no such device, or several workers are asked for on a GPU.
         """
         import ctranslate2
 
@@ -96,10 +96,10 @@ class Ctranslate2Engine:
     Greedy search is the same. CTranslate2's beam search ranks unfinished hypotheses by log-probability, finished ones
     by log-probability / |Y|^alpha, and stops at a number of finished ones. It is told to find twice as many as the beam
     is wide (as many with `early_stopping=True`), and these are ranked here with the penalty asked for. What ours would
-    have found beyond them is missed. Prefixes count for |Y| there and not here.
+    have found beyond them is missed. Prefixes count towards |Y| there, but not here.
 
     Raises:
-        ValueError: CTranslate2 cannot do what is asked, say with an option that [`Decoding`] has no field for.
+        ValueError: CTranslate2 cannot do what is asked, say because [`Decoding`] has no field for an option.
     """
 
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
@@ -130,7 +130,7 @@ class Ctranslate2Engine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """Loads the model for a number of threads; samples depend on torch's seed, with one worker on nothing else."""
+        """Loads the model for a number of threads. With one worker, samples depend on torch's seed alone."""
         import ctranslate2
 
         if self.decoding.do_sample:  # a worker's generator is seeded when it first draws

@@ -15,11 +15,11 @@ from .decoding import Batch, Decoding, Hypothesis
 class OnnxTranslator:
     """Greedy search, which finds the tokens that the model's `generate(num_beams=1)` finds.
 
-    Of the generation config it knows the special tokens, the limits of the length, and bad words of one token.
+    Of the generation config it knows the special tokens, the length limits, and bad words of one token.
 
     Args:
         folder: What [`to_onnx`] has written.
-        threads: For one product; None: as many as there are cores.
+        threads: Threads for one product; None: as many as there are cores.
         providers: What onnxruntime is to compute on, in its terms.
 
     Raises:
@@ -54,7 +54,7 @@ class OnnxTranslator:
         ends = saved.eos_token_id
         self.ends = {*ends} if isinstance(ends, list) else {ends}
         bad = [ids[0] for ids in saved.bad_words_ids or [] if len(ids) == 1]
-        self.bad = [token for token in bad if token not in self.ends]  # transformers forbids no end
+        self.bad = [token for token in bad if token not in self.ends]  # transformers never forbids an end
         self.decoding = Decoding.resolve({}, saved, positions=self.positions, offset=None)
 
     def translate(self, sentences: Sequence[str], *, batch_size: int = 32) -> list[str]:
@@ -72,11 +72,11 @@ class OnnxTranslator:
     def translate_ids(
         self, sources: Sequence[Sequence[int]], decoding: Decoding | None = None, prefix: Sequence[int] = ()
     ) -> list[list[int]]:
-        """The tokens of each translation, its end token included, of the tokens of each source, all in one batch.
+        """From the tokens of each source, in one batch, to those of each translation, its end token included.
 
         Args:
             sources: Token ids.
-            decoding: Whose limits hold; None: the model's own.
+            decoding: Its limits hold; None: the model's own.
             prefix: Token ids that every translation begins with.
         """
         decoding, longest = decoding or self.decoding, max(map(len, sources))
@@ -104,7 +104,7 @@ class OnnxTranslator:
 
     @staticmethod
     def _names(graph, kind: str) -> list[str]:
-        """Of what a graph returns; attention weights, which it may return too, nobody here asks for."""
+        """Names of what a graph returns; it may also return attention weights, which are not needed here."""
         return [each.name for each in graph.get_outputs() if each.name.startswith(kind)]
 
 

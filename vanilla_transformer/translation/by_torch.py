@@ -68,10 +68,10 @@ class TorchEngine:
             beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
         constrained = batch.constraints is not None and any(batch.constraints)
         if constrained:
-            # With a dictionary a sentence whose constraints cannot be met is no warning: its `terms` say so.
+            # With a dictionary there is no warning of a sentence whose constraints cannot be met: its `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            # Else transformers imports all of FSDP to see whether that is at work.
+            # Otherwise transformers imports all of FSDP to see whether that is at work.
             given = {"synced_gpus": False, **given}
         was_training = model.training
         model.eval()

@@ -58,7 +58,7 @@ def judged_translations(
         dropout_samples, seed: As for [`likelihoods`].
 
     Raises:
-        ValueError: Passes with dropout say nothing: there is one, or the model was trained without dropout.
+        ValueError: Passes with dropout say nothing: there is only one, or the model was trained without dropout.
     """
     if dropout_samples < 0 or dropout_samples == 1:
         raise ValueError(f"Passes with dropout must be 0, or 2 at least, not {dropout_samples}.")
@@ -114,7 +114,7 @@ def fitted(
     Args:
         judged: Those of [`judged_translations`].
         threshold: The sentence chrF from which a translation is good; None: their median.
-        dropout_samples, seed: With which they were judged.
+        dropout_samples, seed: Those that they were judged with.
 
     Raises:
         ValueError: All of them are good, or none is.
@@ -148,8 +148,8 @@ def calibrate(
     Args:
         judged, threshold, dropout_samples, seed: As for [`fitted`].
         held_out: The share that it is measured on, above 0 and below 1.
-        weights_sha256: Of the model that made them.
-        **record: What else the calibration's `record` is to say.
+        weights_sha256: That of the model that made them.
+        **record: More entries for the calibration's `record`.
 
     Raises:
         ValueError: There are too few translations, or as for [`fitted`].

@@ -2,7 +2,7 @@
 
     A DOG RUNS. -> A dog runs. -> Ein Hund läuft. -> EIN HUND LÄUFT.
 
-A model that has read only sentences has hardly a piece for words in capitals. So it needs not read any.
+A model that has read only sentences has hardly any pieces for words in capitals. This way it need not read any.
 """
 
 import re
@@ -21,8 +21,8 @@ class Casing:
     """Takes capitals off lines and puts them on translations.
 
     Args:
-        known: Words of the model's training text, as they are written there (`load_known_words`): "ANNA" becomes
-            "Anna" where it has "Anna" and not "anna". Without them every word but the first becomes small.
+        known: Words of the model's training text, as they are written there (`load_known_words`): "ANNA" becomes "Anna"
+            if the text has "Anna" and not "anna". Without them every word but the first is lower-cased.
 
     Example:
         >>> casing = Casing({"Anna", "sees", "a", "dog"})
@@ -36,10 +36,10 @@ class Casing:
         self.known = known or ()
 
     def take_off(self, line: str) -> tuple[str, str | None]:
-        """A line in sentence case, and the form that it had: `"upper"`, `"title"` or None, for one that stays as it is.
+        """A line in sentence case, and the form that it had: `"upper"`, `"title"`, or None if it stays as it is.
 
-        In capitals are two words or more without a small letter; a headline has three or more, each with a capital in
-        front.
+        A line in capitals has two words or more and no small letter. A headline has three or more, each with a capital
+        first.
         """
         form = self._form_of(line)
         if form is None:
@@ -60,7 +60,7 @@ class Casing:
         found, end = [], 0
         for word in words:
             start = text.find(word, end)
-            if start < 0:  # written in other characters than the text has: say, blanks within it
+            if start < 0:  # not written as in the text: say, with blanks inside
                 found.append(self.put_on(word, form))
                 continue
             end = start + len(word)

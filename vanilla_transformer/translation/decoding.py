@@ -16,7 +16,7 @@ from .likelihood import Likelihood
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
-# Behind Chinese, Japanese and full-width signs the next sentence follows without a blank.
+# After Chinese, Japanese and full-width signs the next sentence follows without a blank.
 _NO_BLANK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef][”’]*$")
 _NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given", "calibration"}
 
@@ -27,7 +27,7 @@ class Hypothesis:
 
     `score` is its log-probability divided by the length penalty, the higher the better; None where the search has none
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
-    the limit of its length ended it, or a part of it. `terms` are those of a glossary that are in the sentence.
+    the length limit ended it, or a part of it. `terms` are the glossary's terms in the sentence.
 
     `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
     both only if they were asked for, and not for a blank line.
@@ -66,7 +66,7 @@ class Batch:
 
     numbers: list[int]  # where they stand among all sentences
     texts: list[str]
-    sources: list[list[int]]  # token ids, behind their contexts
+    sources: list[list[int]]  # token ids, after their contexts
     prefix: tuple[int, ...] = ()  # what their translations begin with
     seed: int | None = None  # of the samples drawn for them
     constraints: list[list[list[list[int]]]] | None = None  # of each, as `generate` takes them
@@ -120,10 +120,10 @@ class Decoding:
             options: What the call asks for, as for `generate()`.
             saved: The model's generation config.
             positions, prefix, align, constrained, calibration: See the fields.
-            offset: The `max_length_offset` where neither the call nor the model says anything about it.
+            offset: The `max_length_offset` if neither the call nor the model sets one.
 
         Raises:
-            ValueError: Translations may have constraints, and the search is none that can meet them.
+            ValueError: Translations may have constraints, and the search cannot meet them.
         """
         asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
         found = {name: value for name, value in asked.items() if value is not None}
@@ -156,16 +156,16 @@ class Decoding:
 
     @property
     def others(self) -> list[str]:
-        """The call's options of `generate()` that are no fields here: an engine of another kind does not know them."""
+        """The call's options of `generate()` that are not fields here: an engine of another kind does not know them."""
         return sorted(self.given.keys() - self._asked() - {"return_dict_in_generate"})
 
     def longest(self, source: int, prefix: int = 0) -> int:
-        """Tokens that the translation of so many source tokens may have, its prefix included and the start token not.
+        """Tokens that the translation of this many source tokens may have, with its prefix and without the start token.
 
-        The one place that decides it: engines ask, and `generate()` of our own models, which travel to the Hub without
-        this file, follows the same rule.
+        This is the one place that decides it, and engines ask here. `generate()` of our own models repeats the rule,
+        because they travel to the Hub without this file.
         """
-        # What is as long as it may be has a forced end for its last token.
+        # A translation of the greatest length has a forced end as its last token.
         forced = 0 if self.forced_eos_token_id is None else 1
         limits = []
         if self.max_new_tokens is not None:

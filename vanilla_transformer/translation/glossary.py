@@ -1,4 +1,4 @@
-"""Glossaries: which terms of a line are to be translated how, and whether a translation does it."""
+"""Glossaries: how terms of a line are to be translated, and whether a translation does so."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from ..files import text_lines
 
 @dataclass(frozen=True)
 class Term:
-    """An entry of a glossary: what stands for `source` is one of `targets`; with none it is not to be translated."""
+    """An entry of a glossary: `source` becomes one of `targets`; without targets it is not to be translated."""
 
     source: str
     targets: tuple[str, ...] = ()
 
     @property
     def is_exact(self) -> bool:
-        """Whether only this spelling of capitals is meant: there is a capital behind the first letter."""
+        """Whether only this capitalisation is meant: there is a capital after the first letter."""
         return any(letter.isupper() for letter in self.source[1:])
 
 
@@ -57,17 +57,17 @@ class UsedTerm:
 class Glossary:
     """Terms and their translations.
 
-    A term is found in a line as whole words, in whatever normal form either is written; in scripts without spaces
-    between words it is found everywhere. Capitals do not matter, unless the term has one behind its first letter:
-    "apple" and "Apple" both find "Apple", and "iPhone" only "iPhone". Where terms overlap the longest counts; of two of
-    one length the one with such a capital.
+    A term is found in a line as whole words, whatever normal form either is in; in scripts without spaces between words
+    it is found anywhere. Capitals do not matter, unless the term has one after its first letter: "apple" and "Apple"
+    both find "Apple", and "iPhone" only "iPhone". Where terms overlap, the longest wins; of two equally long ones, the
+    one with such a capital.
 
     Args:
         entries: Pairs of a source term and its target: alternatives are separated by `|`; an empty or equal target, or
             None, means that the term is to stay as it is.
 
     Raises:
-        ValueError: A term is empty, or stands there twice.
+        ValueError: A term is empty, or is there twice.
 
     Example:
         >>> glossary = Glossary([("dog", "Hund|Hündin"), ("Anna", None)])
@@ -77,7 +77,7 @@ class Glossary:
 
     def __init__(self, entries: Iterable[tuple[str, str | None]]):
         self.terms: list[Term] = []
-        self._places: dict[str, str] = {}  # of terms, as they are looked for: where they were read
+        self._places: dict[str, str] = {}  # where each term was read, by the form that is looked for
         self._by_first_word: dict[str, list[tuple[list[str], Term]]] = {}
         for number, (source, target) in enumerate(entries, start=1):
             self._add(source, target, f"entry {number}")
@@ -86,7 +86,7 @@ class Glossary:
         return len(self.terms)
 
     def _add(self, source: str, target: str | None, place: str) -> None:
-        """Takes an entry in; errors name the place."""
+        """Adds an entry; errors name the place."""
         source, target = normalize("NFC", source), normalize("NFC", target or "")  # as the model reads and writes
         source = " ".join(source.split())
         targets = [" ".join(each.split()) for each in target.split("|")]
@@ -129,7 +129,7 @@ class Glossary:
         return {word for term in self.terms for word in WORD.findall(term.source)}
 
     def constraints(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-        """What `generate` is to be given for a line, as one of `constraints`."""
+        """The entry for a line in the `constraints` of `generate`."""
         return constraints_of(self.find(line), line, tokenizer)
 
     def annotated(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -147,15 +147,15 @@ def _spaced(text: str, words: Sequence[Match]) -> list[str]:
 def load_glossary(path: str | PathLike[str]) -> Glossary:
     """Reads a glossary: lines of source term, tab, target term, and optionally a tab and `keep`.
 
-    The text is UTF-8. Blank lines and those that begin with `#` are left out. Several targets are separated by `|`.
-    With `keep`, an empty target or an equal one the term is to stay as it stands in the source.
+    The text is UTF-8. Blank lines and those that begin with `#` are skipped. Several targets are separated by `|`. With
+    `keep`, an empty target or an equal one the term is to stay as it is in the source.
 
     Args:
-        path: A text file, which may be packed by gzip.
+        path: A text file, plain or gzipped.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: A line has another form, or a term that an earlier one has. The line is named.
+        ValueError: A line has another form, or the term of an earlier one. The message names the line.
     """
     glossary = Glossary([])
     for number, line in enumerate(text_lines(path), start=1):
@@ -178,9 +178,9 @@ def load_glossary(path: str | PathLike[str]) -> Glossary:
 def constraints_of(terms: Sequence[FoundTerm], line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
     """Token ids for each term: its targets, each as a word and, where it may begin a sentence, with a capital.
 
-    A tokenizer writes the space before a word with the word. Behind a quotation mark, a bracket or a hyphen there is
-    none, so where the term has one in the source it may stand without the space in the translation too. So may a term
-    in a script without spaces, everywhere.
+    A tokenizer writes the space before a word with the word. After a quotation mark, a bracket or a hyphen there is
+    none. So a term that follows one in the source may be without the space in the translation too. A term in a script
+    without spaces always may.
     """
     behind_signs = {each.targets for each in terms if each.start and not line[each.start - 1].isspace()}
     return [
@@ -208,7 +208,7 @@ def _token_ids(text: str, tokenizer: PreTrainedTokenizerBase, behind_sign: bool)
 
 
 def annotations_of(terms: Iterable[FoundTerm]) -> list[tuple[int, int, str]]:
-    """What `annotated_ids` takes for the terms of a line. Of alternatives a source can only have one: the first."""
+    """What `annotated_ids` takes for the terms of a line; of alternatives the first, as a source can have only one."""
     return [(each.start, each.end, each.targets[0]) for each in terms]
 
 

@@ -10,9 +10,9 @@ from transformers import PreTrainedModel
 def quantize_int8(model: PreTrainedModel) -> None:
     """Rounds the matrices of a model to 8 bits, to translate faster and in less memory on a CPU.
 
-    Each row of a matrix has a scale of its own, and so have the states of each token, which are rounded as they come:
-    what a sentence becomes does not depend on its neighbours. Embeddings, attention and norms stay float32. The model
-    itself is changed, and moved to the CPU and float32; it can neither be trained nor saved any more.
+    Each row of a matrix has a scale of its own, and so do the states of each token, which are rounded as they come: a
+    translation does not depend on its neighbours. Embeddings, attention and norms stay float32. The model itself is
+    changed, and moved to the CPU and float32; it can neither be trained nor saved any more.
 
     Args:
         model: Ours, or an ensemble of ours.
@@ -78,7 +78,7 @@ class _Matrix:
 
     def times(self, states: torch.Tensor) -> torch.Tensor:
         """The product with whole numbers from -127 to 127 (rows, in_features): float32 (rows, out_features)."""
-        # The kernels want them from 0 to 255 and told that 128 is 0. (torch makes int8 faster than uint8.)
+        # The kernels want them from 0 to 255, and to be told that 128 is 0. (torch makes int8 faster than uint8.)
         shifted = states.to(torch.int8).bitwise_xor_(-128).view(torch.uint8)
         return torch.ops.onednn.qlinear_pointwise(
             shifted, 1.0, 128, self.packed, self.scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
@@ -87,9 +87,9 @@ class _Matrix:
 
 @lru_cache
 def _largest_weight() -> int:
-    """What the largest weight of a row becomes: 127, where products are exact with it.
+    """What the largest weight of a row becomes: 127 where products are exact with it.
 
-    Processors without VNNI add two products of 8 bits in 16, where the largest do not fit: there it is 63.
+    Processors without VNNI add two products of 8 bits in 16 bits. The largest do not fit there: then it is 63.
     """
     states = torch.full((1, 64), _LARGEST_STATE)
     try:

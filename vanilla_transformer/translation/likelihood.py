@@ -60,10 +60,10 @@ def likelihoods(
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode.
         tokenizer: The model's tokenizer.
         pairs: Sources and translations.
-        contexts: For each the sentences before its source, of a model that reads these; None: the sources are in the
-            order of their documents, of which a blank one ends each.
+        contexts: The sentences before each source, for a model that reads these; None: the sources are in document
+            order, and a blank one ends a document.
         dropout_samples: Passes with dropout for each pair; 0 for none.
-        seed: Of these passes: they are the same each time, whatever other pairs there are.
+        seed: Seed of these passes: they are the same each time, whatever other pairs there are.
 
     Returns:
         One for each pair, in the order given.

@@ -59,7 +59,7 @@ def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
 
 
 class Pieces:
-    """Cuts lines into what is translated at a time, and counts them.
+    """Cuts lines into what is translated at a time, and counts the lines.
 
     Args:
         tokenizer: The model's tokenizer.
@@ -81,7 +81,7 @@ class Pieces:
             self._segment = segment
 
     def __call__(self, line: str) -> list[str]:
-        """The pieces of the next line; a blank line is one."""
+        """The pieces of the next line; a blank line is one piece."""
         self.lines += 1
         if not line.strip():
             return [line]
@@ -107,10 +107,11 @@ class Pieces:
 
 
 def in_pieces(text: str, tokens_of: Callable[[str], int], longest: int) -> list[str]:
-    """A text that has more than `longest` tokens, in pieces that do not.
+    """Cuts a text of more than `longest` tokens into pieces that have no more.
 
     It is halved until it fits: at the end of a sentence if there is one in its middle half, else at a space or at a
-    comma that needs none, else in the middle, but not in front of a combining mark. Spaces between pieces are left out.
+    comma that needs no space, else in the middle, but not in front of a combining mark. Spaces between pieces are left
+    out.
 
     Args:
         text: A line.
@@ -157,7 +158,7 @@ def one_line(text: str) -> str:
 
 
 class UnknownWordsWarnings:
-    """Warns of each line in which `unknown` finds words, as [`UnknownWords`] does; later ones it only counts.
+    """Warns of the first lines in which `unknown` finds words, as [`UnknownWords`] does; it only counts the others.
 
     `corrections` says what some of them are read as, as a [`Spelling`] does.
     """
@@ -187,7 +188,7 @@ class UnknownWordsWarnings:
             logger.warning("Further lines with words that the model has not learned are only counted.")
 
     def sum_up(self) -> None:
-        """Says how many lines had such words, if not each was named."""
+        """Says how many lines had such words, if not all were named."""
         if self.with_unknown > MOST_LINES:
             logger.warning(
                 f"{self.with_unknown:,} of {self.lines:,} lines have words that the model has not learned: their "
@@ -197,4 +198,4 @@ class UnknownWordsWarnings:
 
 def _quoted(word: str) -> str:
     word = word if len(word) <= LONGEST else f"{word[:LONGEST]}…"
-    return f'"{word}"' if word.isprintable() else ascii(word)  # or it could command the terminal
+    return f'"{word}"' if word.isprintable() else ascii(word)  # otherwise it could control the terminal

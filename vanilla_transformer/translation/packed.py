@@ -11,7 +11,7 @@ from ..environment import machine
 
 
 def pack_linear(model: PreTrainedModel) -> None:
-    """Lays out the large matrices of a model anew, to translate faster on a CPU, in float32 and in more memory.
+    """Rearranges the large matrices of a model, to translate faster on a CPU in float32. This takes more memory.
 
     The results are the same but for the order of sums. The model itself is changed: it can be saved and read, but no
     longer trained. Nothing happens where torch lacks these kernels, or the model is not one of float32 on a CPU.
@@ -58,7 +58,7 @@ class PackedLinear(nn.Linear):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     def is_plain(self, rows: int) -> bool:
-        """Whether so many rows are multiplied as any linear layer multiplies them."""
+        """Whether this many rows are multiplied as any linear layer multiplies them."""
         return not _pays(self.weight, rows) or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:

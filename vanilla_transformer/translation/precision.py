@@ -16,7 +16,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def in_precision(model: PreTrainedModel, precision: str = "auto") -> PreTrainedModel:
-    """The model, ready to translate in a precision as fast as it can; the one that was given is used up.
+    """The model, ready to translate in a precision as fast as it can. Do not use the given one any more.
 
     In bfloat16 weights and states have 8 significant bits. The search adds up its log-probabilities in float32 all the
     same. In float32 large matrices are laid out for the processor, see [`pack_linear`].
@@ -50,7 +50,7 @@ def in_precision(model: PreTrainedModel, precision: str = "auto") -> PreTrainedM
 
 
 def _seconds(model: PreTrainedModel) -> float:
-    """The shorter time of two for 4 tokens of each of 32 sentences, the first try left out."""
+    """The shorter of two times for 4 tokens of each of 32 sentences, after a first try that does not count."""
     vocabulary = model.get_input_embeddings().num_embeddings
     ids = torch.arange(32 * 12, device=model.device).view(32, 12) * 31 % vocabulary
     times = []

@@ -63,21 +63,22 @@ def translate(
         model: Any sequence-to-sequence model of transformers, in whatever mode; it is left in that mode. Or one that
             CTranslate2 or onnxruntime runs.
         tokenizer: The model's tokenizer.
-        sentences: Source texts. If the model reads the sentences before, they are in the order of their documents, of
-            which a blank one ends each.
-        contexts: For each the sentences before it, if that is not so; empty ones for none. Other models read none.
-        glossary: Terms that are to be translated so. Where a translation lacks one, a warning says so.
-        terms: How the glossary is kept to. `"hard"`: by the beam search of one of our models, which looks only for
-            translations that have the terms. `"soft"`: the model reads the terms beside the words, and mostly follows,
-            by any search and engine; it must have been trained with `augmentation: {terms: ...}`.
-        markup: `"xml"`, `"html"` or `"placeholders"`: what this is in a sentence is taken out, and put back into its
-            translation by the alignment of words, which models of torch have. See `translation.markup`. Markup that is
-            broken is translated as text, with a warning.
+        sentences: Source texts. If the model reads preceding sentences, they are in document order, and a blank one
+            ends a document.
+        contexts: The sentences before each one, if they are not in that order; empty ones for none. Other models read
+            none.
+        glossary: Terms, and how to translate them. Where a translation lacks one, a warning says so.
+        terms: How to follow the glossary. `"hard"`: the beam search of one of our models looks only for translations
+            that have the terms. `"soft"`: the model reads the targets beside the terms, and mostly follows them, with
+            any search and engine. It must have been trained with `augmentation: {terms: ...}`.
+        markup: `"xml"`, `"html"` or `"placeholders"`: such markup is taken out of a sentence, and put back into its
+            translation by word alignment, which models of torch have. See `translation.markup`. Broken markup is
+            translated as text, with a warning.
         keep_numbers: With markup: whether numbers are placeholders too.
-        casing: By which sentences in capitals, and headlines, are translated in sentence case and get their capitals
-            back; with neither markup nor alignments.
-        spelling: By which mistyped words are corrected first; without markup. Words of the glossary stay as they are.
-        to: With a model of several target languages: which one, say "fr".
+        casing: Translates sentences in capitals, and headlines, in sentence case, and gives them their capitals back;
+            with neither markup nor alignments.
+        spelling: Corrects mistyped words first; without markup. Words of the glossary stay as they are.
+        to: With a model of several target languages: the one to translate into, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
@@ -123,7 +124,7 @@ def translate_lines(
     """Translates blocks of lines as they come; only one block is in memory.
 
     Args:
-        model, tokenizer: As for [`translate`], like all that is not named here. With a glossary hypotheses have
+        model, tokenizer: As for [`translate`], like all arguments not named here. With a glossary, hypotheses have
             `terms`; their `alignment` and `likelihood` are of the text without markup, and with corrected spelling.
         blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
             may go on from one block to the next.
@@ -134,14 +135,14 @@ def translate_lines(
             one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
             number.
         align: Whether hypotheses are to have an `alignment`.
-        calibration: The model's own, by which hypotheses are to have a `confidence`; see `load_calibration`.
+        calibration: The model's own, which gives hypotheses a `confidence`; see `load_calibration`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
             they share the weights.
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
 
     Yields:
-        For each line, in order, its translations, best first. A blank line has a single blank one. Of a line in several
-        pieces the best consists of the best of each, and so on.
+        For each line, in order, its translations, best first. A blank line has a single blank one. For a line in
+        several pieces the best joins the best of each, and so on.
 
     Raises:
         ValueError: The engine or the model cannot do what is asked of it, or not with this number of workers.
@@ -150,7 +151,7 @@ def translate_lines(
     if terms not in ("hard", "soft"):
         raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
     if soft := glossary is not None and terms == "soft":
-        marker_ids(tokenizer)  # that it has them
+        marker_ids(tokenizer)  # raises if it has none
     tokenizer = towards(tokenizer, to)
     if spelling is not None and glossary is not None:
         spelling = spelling.keeping(glossary.source_words())
@@ -199,7 +200,7 @@ class _Changes:
     """What is changed in a line before it is translated, and changed back in its translations.
 
     Raises:
-        ValueError: They do not go together.
+        ValueError: The changes do not go together.
     """
 
     markup: "Markup | None"
@@ -240,7 +241,7 @@ class _Changes:
 
 
 def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | None":
-    """What takes markup out of lines and puts it back; None if there is to be no such thing."""
+    """What takes markup out of lines and puts it back; None if that is not asked for."""
     if kind is None:
         if keep_numbers:
             raise ValueError('Numbers are kept as placeholders are: ask for markup="placeholders" too, or another.')
@@ -272,8 +273,8 @@ def _translations(
 ) -> list[list[Hypothesis]]:
     """Translations of each sentence by an engine that is at work.
 
-    `contexts` are the sentences before each, `begin` says which of them begin with the prefix, `terms` are those of
-    each that a glossary has.
+    `contexts` are the sentences before each, `begin` says which of them begin with the prefix, and `terms` are the
+    glossary's terms in each.
     """
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
@@ -334,7 +335,7 @@ class PairScore:
 
     @property
     def per_token(self) -> float:
-        """Log-probability of a token, on average."""
+        """Mean log-probability of a token."""
         return self.log_probability / self.tokens
 
 

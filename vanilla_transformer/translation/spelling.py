@@ -1,8 +1,8 @@
-"""Mistyped words: read as the words of the training text that they are closest to, before they are translated.
+"""Mistyped words: read as the closest words of the training text, before they are translated.
 
     The dgo sees teh hosue. -> The dog sees the house. -> Der Hund sieht das Haus.
 
-A model that has hardly met typos makes something else of each piece of a mistyped word. So it need not meet any.
+A model that has hardly met typos makes something else of each piece of a mistyped word. This way it need not meet any.
 """
 
 import re
@@ -21,19 +21,19 @@ from ..data.scripts import is_unspaced
 _STRING, _ODD = re.compile(r"\S+"), re.compile(r"[\d@#/\\&=%_<>{}$]|[.:]\w")
 _APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
 _FEWEST = 3  # a rarer word may itself be a typo of the training text
-_LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have so many; a shorter one has too many neighbours
+_LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have this many; a shorter one has too many neighbours
 _REMEMBERED = 2**16  # mistyped words: the same ones come again
 
 
 class Spelling:
     """Corrects the words of a line that the training text did not have.
 
-    A word is read as the one of the training text at the smallest distance (of optimal string alignment: letters left
-    out, added, changed, or swapped with the next one), of several at one distance as the most frequent. One mistake
-    is allowed, two in words of six letters and more. What has no such neighbour stays as it is; and so do addresses,
-    words with digits or in capitals alone, and scripts without spaces between words. Inside a sentence a word with a
-    capital is only read as one that the training text has with a capital alone. Still a name that it did not have may
-    be taken for a typo.
+    A word is read as the closest one of the training text; of several equally close words, as the most frequent. The
+    distance is that of optimal string alignment: letters left out, added, changed, or swapped with the next one. One
+    mistake is allowed, or two in words of six letters or more. A word without such a neighbour stays as it is. So do
+    addresses, words with digits, words in capitals, and scripts without spaces between words. Inside a sentence a word
+    with a capital is only read as one that the training text always writes with a capital. Still, a name that the text
+    did not have may be taken for a typo.
 
     Args:
         tokenizer: The model's, which says what a word is.
@@ -61,7 +61,7 @@ class Spelling:
         self.tokenizer = tokenizer
         self.kept = frozenset(word.casefold() for word in kept)
         totals: Counter[str] = Counter()
-        self._spelt: dict[str, str] = {}  # by small letters: in these if the text has it so, else as it mostly is
+        self._spelt: dict[str, str] = {}  # by small letters: so written if the text has that, else as it mostly is
         for word, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
             if _is_word(word):
                 totals[word.lower()] += count
@@ -94,7 +94,7 @@ class Spelling:
         return other
 
     def _read(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
-        """A line as the tokenizer normalizes it, and what is read instead of its words from one place to another."""
+        """A line as the tokenizer normalizes it, and the corrections: what is read, and from which place to which."""
         normalized, words = cut_words(self.tokenizer, line)
         found, begins = [], True
         odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}

@@ -1,8 +1,8 @@
-"""Parallel text of which one side is made by a model, for training; whatever ends the work, it goes on.
+"""Parallel text for training, one side of it made by a model; interrupted work can be continued.
 
     text -> chunks of lines -> translations -> pairs that are kept -> a piece of either file, and the report
 
-With y' what the search finds for x, or what is drawn from p(y | x), trained on are
+Let y' be what the search finds for x, or what is drawn from p(y | x). Then training uses
 
 - back-translation (Sennrich et al. 2016, arXiv:1511.06709): pairs (x'(y), y) for y in the target language, x' by a
   model of the reverse direction, argmax_x p(x | y). Samples x' ~ p(x | y) are often the better sources (Edunov et al.
@@ -43,15 +43,15 @@ LIMITS = PairLimits(max_source_length=256, max_target_length=256, max_length_rat
 
 @dataclass
 class SyntheticReport:
-    """What was made so far, and of what: the JSON file beside the text.
+    """What was made so far, and from what: the JSON file beside the text.
 
     Attributes:
         begun_with: Digests of text and models, languages, and all options that decide what is written.
-        complete: Whether the files have their names.
+        complete: Whether the files have their final names.
         lines: Lines of the text that are done.
         kept: Pairs that were written.
         dropped: Lines that were left out, by reason.
-        seconds: What the translations took.
+        seconds: How long the translations took.
         files: Size and SHA-256 of the source side and of the target side, by name.
     """
 
@@ -65,7 +65,7 @@ class SyntheticReport:
 
     @classmethod
     def load(cls, path: Path) -> "SyntheticReport":
-        """Reads a report; ValueError if the file is none."""
+        """Reads a report; ValueError if the file is not one."""
         remedy = "Remove it to begin anew, or choose another folder."
         content = read_json(path, remedy)
         content.pop("lines_per_second", None)
@@ -104,30 +104,29 @@ def synthesize(
 ) -> SyntheticReport:
     """Translates a text into two line-aligned files, `NAME.LANGUAGE.gz`, and a report, `NAME.report.json`.
 
-    Line n of one file belongs to line n of the other. Pairs are left out whose given line is blank or too long, and
-    those whose translation is empty, was cut at the limit of its length, or is out of the limits.
+    Line n of one file belongs to line n of the other. A pair is left out if its given line is blank or too long, or if
+    its translation is empty, was cut at the length limit, or is out of the limits.
 
-    The same arguments give the same two files, however often the work was interrupted: what is complete when a process
-    ends is whole chunks, and the random numbers of a chunk depend on nothing but the seed and the chunk's number.
+    The same arguments give the same two files, however often the work was interrupted: only whole chunks are kept when
+    a process ends, and the random numbers of a chunk depend only on the seed and the chunk's number.
 
     Args:
-        model, tokenizer, workers, batch_tokens: As for [`translate_lines`]; any number of workers may go on.
+        model, tokenizer, workers, batch_tokens: As for [`translate_lines`]; another number of workers may go on.
         text: A file of lines, plain or `.gz`. It is read twice.
         output: A folder, in which one process works at a time; it is made if it is missing.
-        languages: What the model translates from, and to: codes, for the names of the files.
-        forward: Whether the text is to be the source of what is trained on. Otherwise it is the target.
-        made_by: Facts on the model, say its digest, which are kept in the report and must stay as they are. ("path" in
-            them may change.)
+        languages: Codes of what the model translates from and to, for the names of the files.
+        forward: Whether the text becomes the source of the training pairs. Otherwise it becomes the target.
+        made_by: Facts about the model, say its digest. They are kept in the report and must not change. ("path" may.)
         limits: Which pairs are kept, by their tokens. A given line over its limit is not translated.
-        seed: Of samples.
-        chunk_lines: Lines that are translated before they are saved; what an interrupt costs at most.
-        on_progress: Called with the number of lines that are done now and were not before, and of all that there are.
+        seed: Seed of samples.
+        chunk_lines: Lines to translate between saves: what an interruption costs at most.
+        on_progress: Called with the number of lines done since the last call, and the number of all lines.
         **generate_options: As for [`translate_lines`].
 
     Raises:
         FileNotFoundError, IsADirectoryError: There is no such text.
         FileExistsError: There are other files of these names, or another process works in the folder.
-        ValueError: The text is malformed, or names another language; what was begun there was begun with something
+        ValueError: The text is malformed, or names another language; the work in the folder was begun with something
             else, or is damaged; no pair is left.
     """
     if chunk_lines < 1:
@@ -167,7 +166,7 @@ def synthesize(
         with ExitStack() as stack, torch.random.fork_rng(devices=[]):
             files = {side.name: stack.enter_context(_growing(side, report.files.get(side.name))) for side in sides}
             chunks = work.chunks(text_lines(text, digests=digests), files, found)
-            # Some lines are left out, and a chunk may be done already: there is nothing that stands before each line.
+            # Some lines are left out, and a chunk may be done already: so no line has a context.
             for best, *_ in translate_lines(model, tokenizer, chunks, contexts=repeat(()), **options):
                 found.append(best)
         if digests[text] != digest:
@@ -185,7 +184,7 @@ def synthesize(
 
 
 def _name_of(text: Path, languages: tuple[str, str]) -> str:
-    """What the files are called: the text's name without what says its form and its language."""
+    """What the files are called: the text's name without the endings for form and language."""
     name = text.name.removesuffix(".gz").removesuffix(".txt")
     if name.endswith(f".{languages[1]}"):
         raise ValueError(
@@ -217,7 +216,7 @@ def _decoding_facts(decoding: Decoding) -> dict:
 
 
 def _opened(path: Path, begun_with: dict, sides: list[Path]) -> SyntheticReport:
-    """How far the work is, if it was begun with the same; a new report where there is none."""
+    """The report of the work, if it was begun with the same arguments; a new one where there is none."""
     if not path.exists():
         for side in sides:
             check_free(side)
@@ -243,7 +242,7 @@ class _GrowingFile:
         self.file, self.size, self.digest = file, size, digest
 
     def append(self, lines: list[str]) -> None:
-        """Adds lines, which are on the disk when this returns."""
+        """Adds lines; they are on the disk when this returns."""
         if not lines:
             return
         member = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
@@ -260,7 +259,7 @@ class _GrowingFile:
 
 @contextmanager
 def _growing(path: Path, entry: dict | None) -> Iterator[_GrowingFile]:
-    """Opens what is to become `path`, without what a process that was killed has written behind the last chunk."""
+    """Opens the file that becomes `path`, without what a killed process wrote after the last chunk."""
     place = _unfinished(path)
     entry = entry or {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
     if entry["bytes"] and not place.exists() and path.exists():
@@ -282,7 +281,7 @@ def _growing(path: Path, entry: dict | None) -> Iterator[_GrowingFile]:
 
 @dataclass
 class _Work:
-    """How pairs are made of a text, and how far that is."""
+    """How pairs are made from a text, and how far that is."""
 
     tokenizer: PreTrainedTokenizerFast
     forward: bool
@@ -296,10 +295,10 @@ class _Work:
     def chunks(
         self, lines: Iterator[str], files: dict[str, _GrowingFile], found: list[Hypothesis]
     ) -> Iterator[list[str]]:
-        """What is to be translated of each chunk that is left.
+        """What is to be translated of each remaining chunk.
 
-        When the next is asked for, `found` must have the best translation of each line. Then the pairs that are kept
-        are written to the files, the source side and the target side, and the report is saved.
+        When the next one is asked for, `found` must have the best translation of each line. Then the kept pairs are
+        written to the files of both sides, and the report is saved.
         """
         report = self.report
         for chunk in in_blocks(islice(lines, report.lines, None), self.chunk_lines):

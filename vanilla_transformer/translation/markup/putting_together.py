@@ -15,8 +15,8 @@ def put_together(marked: MarkedLine, text: str, alignment: WordAlignment) -> str
     Args:
         marked: The line in its parts.
         text: The translation of its text.
-        alignment: Which words of the one were made from which of the other. Whatever it says, every tag and placeholder
-            of the line is in the result once, and the elements are in one another as they were.
+        alignment: Which words of the translation were made from which words of the text. Whatever it says, every tag
+            and placeholder of the line is in the result once, and elements are nested as they were.
     """
     if not marked.text.strip():
         return marked.line
@@ -24,7 +24,7 @@ def put_together(marked: MarkedLine, text: str, alignment: WordAlignment) -> str
     layout.lay(marked.root, 0, len(layout.words))
     found = written(layout.parts, marked.kind)
     if Counter(PLACEHOLDER.findall(found)) != Counter(PLACEHOLDER.findall(marked.line)):
-        # The translation itself has something that looks like a placeholder, or is so beside one.
+        # The translation itself has something that looks like a placeholder, or does so beside one.
         found = written(layout.parts, marked.kind, apart=True)
     return found
 
@@ -46,7 +46,7 @@ class Layout:
         self.blanks = 0  # words whose blank has been written
 
     def lay(self, node: Node, low: int, high: int) -> None:
-        """Writes the words low to high, which are a node's, with its children among them."""
+        """Writes the words of a node, low to high, with its children among them."""
         at = low
         for begin, end, child in self._places(node, low, high):
             self._write(at, begin)
@@ -73,7 +73,7 @@ class Layout:
         self.blanks = max(self.blanks, word + 1)
 
     def _places(self, node: Node, low: int, high: int) -> list[tuple[int, int, Node]]:
-        """Words begin to end of each child, one behind the other; of points and empty elements these are equal."""
+        """The words of each child, from begin to end, in order; for points and empty elements these are equal."""
         children = [child for child in node.children if child.start < child.end]
         starts = [child.start for child in children]
         owned: list[list[int]] = [[] for _ in children]

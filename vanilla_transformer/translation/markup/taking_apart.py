@@ -10,7 +10,7 @@ from ...data.scripts import UNSPACED, is_unspaced
 
 
 KINDS = ("xml", "html", "placeholders")
-DEEPEST = 100  # elements in one another
+DEEPEST = 100  # nested elements
 _LONGEST = 100  # characters of a message
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[^\W\d][^\s<>/\"'=]*)(?P<rest>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
@@ -26,8 +26,8 @@ _BREAKING = {
     "main", "nav", "ol", "option", "p", "pre", "section", "select", "table", "tbody", "td", "tfoot", "th", "thead",
     "tr", "ul",
 }  # fmt: skip
-# Letters that stand beside a placeholder without a blank: those of scripts without spaces, and Korean particles; with
-# their punctuation these are in no address either.
+# Letters beside a placeholder without a blank: those of scripts without spaces, and Korean particles. Neither they nor
+# their punctuation are part of an address.
 _BESIDE = UNSPACED + "\uac00-\ud7a3"
 _NOT_IN_ADDRESS = _BESIDE + "\u3000-\u303f\uff00-\uff65"
 _IN_MAIL = f"(?![{_BESIDE}])"
@@ -53,7 +53,7 @@ class BrokenMarkupError(ValueError):
     """A line whose tags do not fit together; the message is short and printable, whatever the line holds."""
 
     def __init__(self, message: str):
-        message = message if message.isprintable() else ascii(message)[1:-1]  # or it could command the terminal
+        message = message if message.isprintable() else ascii(message)[1:-1]  # otherwise it could control the terminal
         super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…")
 
 
@@ -93,7 +93,7 @@ def take_apart(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
         keep_numbers: Whether numbers are placeholders too.
 
     Raises:
-        BrokenMarkupError: Elements cross or are not closed in this line, or a `<` or `&` may not be there.
+        BrokenMarkupError: Elements cross or are not closed in this line, or a `<` or `&` may not be where it is.
     """
     root = Node("")
     atoms, stack, names, partial = [], [root], [""], ""
@@ -194,7 +194,7 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
     """The text of a line; every node gets its place in it, and every point the characters beside it.
 
     Args:
-        atoms: In their order texts, points, elements where they begin, and `(element,)` where they end.
+        atoms: In order: texts, points, elements where they begin, and `(element,)` where they end.
     """
     text, last = "", ""
     between: list[Node | tuple[Node]] = []  # what has come since the last text

@@ -62,7 +62,7 @@ def _beside(parts: list[tuple[str, str | Node]], i: int, step: int) -> tuple[str
         if name == "blank" and value:
             blank = at
         outside = outside or name != only
-        if not outside:  # a blank goes outside tags that have the point alone
+        if not outside:  # a blank goes outside tags that hold only the point
             place = at
         at += step
     return "", blank, place if step < 0 else place + 1
