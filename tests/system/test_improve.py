@@ -129,7 +129,7 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
     del plan["improve"]["teacher"], plan["improve"]["diversify"]
     (tmp_path / "older" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     _begin(tmp_path / "older", recipe, ImproveSettings())
-    with pytest.raises(ValueError, match="was begun with .*diversify = False, not True"):
+    with pytest.raises(ValueError, match=r"was begun with .*diversify = False, not True"):
         _begin(tmp_path / "older", recipe, ImproveSettings(diversify=True))
 
 
