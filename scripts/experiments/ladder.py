@@ -10,7 +10,8 @@ interrupted or killed goes on. All rungs get their first seed before any gets it
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
 in the rung's overrides. Its minutes include its teachers' and the translation's. A rung that begins with the weights
-of the one below it has `initial_model: "{below}"`, and that one's minutes are its own, too.
+of the one below it has `initial_model: "{below}"`, and that one's minutes are its own, too. Minutes are those of one
+core, as they were and as they would have been with nothing else on the machine ("quiet").
 
 Rungs are chosen on the validation set. Test sets are read only with --test: every run that is done and was not tested
 yet then translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of the
@@ -26,11 +27,11 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 
 import yaml
@@ -215,14 +216,24 @@ def training_minutes(folder: RunFolder) -> float:
     return max(record.get("elapsed_seconds", 0) for record in folder.log_records()) / 60
 
 
-def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path) -> float:
+def quiet_minutes(folder: RunFolder) -> float:
+    """What training takes where nothing else runs: all updates at the pace of the fastest tenth of the records."""
+    records = [record for record in folder.log_records() if "loss" in record]
+    paces = [
+        (after["elapsed_seconds"] - before["elapsed_seconds"]) / (after["step"] - before["step"])
+        for before, after in pairwise(records)
+    ]
+    return records[-1]["step"] * sorted(paces)[len(paces) // 10] / 60 if paces else training_minutes(folder)
+
+
+def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_training: Callable) -> float:
     """Of training and translating on one core, a rung's and its teachers', each once; not of validation."""
     needed, spent = [rung.name], 0.0
     for name in needed:  # it grows
         needed += [teacher for teacher in rungs[name].teachers if teacher not in needed]
         reports = texts_of(output, rungs[name], seed).glob("*/*.report.json")
         spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
-        spent += training_minutes(folder_of(output, rungs[name], seed))
+        spent += of_training(folder_of(output, rungs[name], seed))
     return spent
 
 
@@ -267,15 +278,29 @@ def spread(values: Sequence[float]) -> str:
 def table(rungs: dict[str, Rung], found: dict[str, Result], tests: Sequence[dict], output: Path) -> Iterator[str]:
     """Mean and standard deviation over the seeds."""
     names = sorted({test["test_set"] for test in tests})
-    heads = ["rung", "adds", "parameters", "minutes", "seeds", "validation", "against the rung below", "p", *names]
+    heads = [
+        "rung",
+        "adds",
+        "parameters",
+        "minutes",
+        "quiet",
+        "seeds",
+        "validation",
+        "against the rung below",
+        "p",
+        *names,
+    ]
     yield f"| {' | '.join(heads)} |"
     yield "| --- | --- |" + " ---: |" * (len(heads) - 2)
     for name, result in found.items():
         below = found.get(result.rung.below)
         against = below and result.against(below)
-        spent = statistics.mean(minutes(rungs, result.rung, seed, output) for seed in result.runs)
+        spent = [
+            statistics.mean(minutes(rungs, result.rung, seed, output, way) for seed in result.runs)
+            for way in (training_minutes, quiet_minutes)
+        ]
         cells = [name, result.rung.adds, f"{parameters(next(iter(result.runs.values()))):,}"]
-        cells += [f"{spent:.0f}", str(len(result.runs)), spread(result.scores.values())]
+        cells += [*(f"{each:.0f}" for each in spent), str(len(result.runs)), spread(result.scores.values())]
         cells += [f"{against[0]:+.2f}", f"{against[1]:.4f}"] if against else ["", ""]
         for test_set in names:
             values = [each["bleu"] for each in tests if (each["rung"], each["test_set"]) == (name, test_set)]
