@@ -50,6 +50,17 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
         ladder.read_ladder(path)
 
 
+def test_quiet_minutes_leave_pauses_out(tmp_path):
+    folder = ladder.RunFolder(tmp_path)
+    times = [number + (600 if number > 7 else 0) for number in range(1, 21)]  # a pause of ten minutes
+    records = [
+        {"step": 50 * number, "loss": 1.0, "elapsed_seconds": time} for number, time in enumerate(times, start=1)
+    ]
+    folder.log.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    assert ladder.training_minutes(folder) == pytest.approx(620 / 60)
+    assert ladder.quiet_minutes(folder) == pytest.approx(20 / 60)
+
+
 @pytest.mark.slow
 def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 40})
