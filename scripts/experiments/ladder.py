@@ -4,8 +4,8 @@
     python scripts/experiments/ladder.py --data multi30k --output runs/ladder --rungs --test --picture ladder.png
 
 The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_en_de` with the overrides of its rung and
-of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. What is done is not done again, and what was
-interrupted or killed goes on. All rungs get their first seed before any gets its second.
+of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. Finished work is not repeated, and interrupted or
+killed work is continued. All rungs get their first seed before any gets its second.
 
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
@@ -13,10 +13,10 @@ in the rung's overrides. Its minutes include its teachers' and the translation's
 of the one below it has `initial_model: "{below}"`, and that one's minutes are its own, too. Minutes are those of one
 core, as they were and as they would have been with nothing else on the machine ("quiet").
 
-Rungs are chosen on the validation set. Test sets are read only with --test: every run that is done and was not tested
-yet then translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of the
-published results. "Against the rung below" is the difference of the means of the seeds that both have, and the p-value
-of approximate randomisation over the translations of all those seeds.
+Rungs are chosen on the validation set. Test sets are read only with --test: then every finished run that has not been
+tested yet translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of
+the published results, with half of the 95 % interval by bootstrap. "Against the rung below" is the difference of the
+means of the seeds that both have, with the p-value of approximate randomisation over all translations of those seeds.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,7 +37,7 @@ from pathlib import Path
 import yaml
 
 from vanilla_transformer.evaluation.scores import compare_systems, score_translations
-from vanilla_transformer.files import text_lines
+from vanilla_transformer.files import text_lines, write_text
 from vanilla_transformer.plots.figures import COLORS, finish_axes, new_figure, save
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
@@ -77,7 +77,7 @@ class Rung:
 
 
 def read_ladder(path: Path) -> dict[str, Rung]:
-    """All rungs by name; each stands in the file behind the one below it."""
+    """All rungs by name; in the file, each comes after the one below it."""
     rungs: dict[str, Rung] = {}
     if not path.is_file():
         raise SystemExit(f"There is no file {path}.")
@@ -152,11 +152,11 @@ def stop(number: int, frame) -> None:
             process.terminate()
     for process in RUNNING:
         process.wait()
-    os._exit(128 + number)  # threads that wait for the next core would begin the next run
+    os._exit(128 + number)  # threads waiting for a core would begin the next run
 
 
 def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
-    """Trains what is not done yet; says whether all of it succeeded."""
+    """Trains what is not done yet; returns whether all of it succeeded."""
     jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
@@ -165,7 +165,7 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
     def climb(rung: Rung, seed: int) -> None:
         for teacher in rung.teachers:
-            if waiting := running.get((teacher, seed)):  # it stands before this rung, so it has a thread already
+            if waiting := running.get((teacher, seed)):  # it comes before this rung, so it already has a thread
                 waiting.result()
         core = cores.get()
         try:
@@ -192,7 +192,7 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
 
 def translations(folder: RunFolder, test_set: str = "validation") -> tuple[list[str], list[str]]:
-    """Hypotheses and references of a run that is done."""
+    """Hypotheses and references of a finished run."""
     path = folder.translations / f"{test_set}.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [row["hypothesis"] for row in rows], [row["reference"] for row in rows]
@@ -205,7 +205,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], metric: str = MET
 def paired_p(
     below: Sequence[list[str]], this: Sequence[list[str]], references: Sequence[list[str]], metric: str = METRIC
 ) -> float:
-    """The p-value of approximate randomisation over the translations of several seeds, a list for each."""
+    """The p-value of approximate randomisation over the translations of several seeds, one list for each."""
     systems = {"below": list(chain(*below)), "this": list(chain(*this))}
     [found] = compare_systems(systems, list(chain(*references)), [metric], target_language="de")
     return found.randomization_p
@@ -217,7 +217,7 @@ def training_minutes(folder: RunFolder) -> float:
 
 
 def quiet_minutes(folder: RunFolder) -> float:
-    """What training takes where nothing else runs: all updates at the pace of the fastest tenth of the records."""
+    """What training takes if nothing else runs: all updates at the pace of the fastest tenth of the records."""
     records = [record for record in folder.log_records() if "loss" in record]
     paces = [
         (after["elapsed_seconds"] - before["elapsed_seconds"]) / (after["step"] - before["step"])
@@ -227,9 +227,9 @@ def quiet_minutes(folder: RunFolder) -> float:
 
 
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_training: Callable) -> float:
-    """Of training and translating on one core, a rung's and its teachers', each once; not of validation."""
+    """For training and translating on one core, a rung's and its teachers', each once; without validation."""
     needed, spent = [rung.name], 0.0
-    for name in needed:  # it grows
+    for name in needed:  # the list grows
         needed += [teacher for teacher in rungs[name].teachers if teacher not in needed]
         reports = texts_of(output, rungs[name], seed).glob("*/*.report.json")
         spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
@@ -241,79 +241,80 @@ def parameters(folder: RunFolder) -> int:
     return load_model(folder.path, "cpu")[0].num_parameters()
 
 
+Texts = dict[int, tuple[list[str], list[str]]]  # by seed: hypotheses and references
+
+
 @dataclass
 class Result:
-    """What is known of a rung: by seed the folder, and the BLEU of its run."""
+    """What is known about a rung: for each seed the folder, and by test set the texts of each seed."""
 
     rung: Rung
     runs: dict[int, RunFolder]
-    scores: dict[int, float]
+    texts: dict[str, Texts]
 
-    def against(self, other: "Result") -> tuple[float, float] | None:
-        """Difference from another rung on the seeds of both, and its p-value; None if they have no seed in common."""
-        if not (seeds := [seed for seed in self.runs if seed in other.runs]):
-            return None
-        these, references = zip(*(translations(self.runs[seed]) for seed in seeds), strict=True)
-        below = [translations(other.runs[seed])[0] for seed in seeds]
-        difference = statistics.mean(self.scores[seed] - other.scores[seed] for seed in seeds)
-        return difference, paired_p(below, these, references)
+    def scores(self, test_set: str = "validation") -> dict[int, float]:
+        return {seed: bleu(*texts) for seed, texts in self.texts.get(test_set, {}).items()}
+
+    def cells(self, test_set: str, below: "Result | None") -> list[str]:
+        """Mean and standard deviation over the seeds, half of a 95 % interval, the difference from `below`, its p."""
+        if not (scores := self.scores(test_set)):
+            return [""] * 4
+        intervals = [
+            score_translations(*texts, [METRIC], target_language="de", resamples=1000)[0].confidence
+            for texts in self.texts[test_set].values()
+        ]
+        cells = [spread(scores.values()), f"{statistics.mean(intervals):.2f}", "", ""]
+        others = below.scores(test_set) if below else {}
+        if seeds := [seed for seed in scores if seed in others]:
+            these, references = zip(*(self.texts[test_set][seed] for seed in seeds), strict=True)
+            texts_below = [below.texts[test_set][seed][0] for seed in seeds]
+            difference = statistics.mean(scores[seed] - others[seed] for seed in seeds)
+            cells[2:] = [f"{difference:+.2f}", f"{paired_p(texts_below, these, references):.4f}"]
+        return cells
 
 
 def results(rungs: dict[str, Rung], output: Path) -> dict[str, Result]:
     found = {}
     for name, rung in rungs.items():
-        if "data.source_language" in rung.overrides:  # a teacher of the other direction
+        if "data.source_language" in rung.overrides:  # a teacher in the other direction
             continue
         folders = [RunFolder(path) for path in sorted((output / name).glob("*/")) if path.name.isdigit()]
         runs = {int(folder.path.name): folder for folder in folders if folder.scores.exists()}
         if runs:
-            found[name] = Result(rung, runs, {seed: bleu(*translations(run)) for seed, run in runs.items()})
+            found[name] = Result(rung, runs, {"validation": {seed: translations(run) for seed, run in runs.items()}})
     return found
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Iterable[float]) -> str:
+    values = list(values)
     return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def table(rungs: dict[str, Rung], found: dict[str, Result], tests: Sequence[dict], output: Path) -> Iterator[str]:
-    """Mean and standard deviation over the seeds."""
-    names = sorted({test["test_set"] for test in tests})
-    heads = [
-        "rung",
-        "adds",
-        "parameters",
-        "minutes",
-        "quiet",
-        "seeds",
-        "validation",
-        "against the rung below",
-        "p",
-        *names,
-    ]
+def table(rungs: dict[str, Rung], found: dict[str, Result], output: Path) -> Iterator[str]:
+    """A row for each rung."""
+    sets = list(dict.fromkeys(test_set for result in found.values() for test_set in result.texts))
+    heads = ["rung", "adds", "parameters", "minutes", "quiet", "seeds"]
+    for test_set in sets:
+        heads += [test_set, "± 95 %", "against the rung below", "p"]
     yield f"| {' | '.join(heads)} |"
     yield "| --- | --- |" + " ---: |" * (len(heads) - 2)
     for name, result in found.items():
-        below = found.get(result.rung.below)
-        against = below and result.against(below)
-        spent = [
-            statistics.mean(minutes(rungs, result.rung, seed, output, way) for seed in result.runs)
-            for way in (training_minutes, quiet_minutes)
-        ]
         cells = [name, result.rung.adds, f"{parameters(next(iter(result.runs.values()))):,}"]
-        cells += [*(f"{each:.0f}" for each in spent), str(len(result.runs)), spread(result.scores.values())]
-        cells += [f"{against[0]:+.2f}", f"{against[1]:.4f}"] if against else ["", ""]
-        for test_set in names:
-            values = [each["bleu"] for each in tests if (each["rung"], each["test_set"]) == (name, test_set)]
-            cells.append(spread(values) if values else "")
+        for way in (training_minutes, quiet_minutes):
+            spent = [minutes(rungs, result.rung, seed, output, way) for seed in result.runs]
+            cells.append(f"{statistics.mean(spent):.0f}")
+        cells.append(str(len(result.runs)))
+        for test_set in sets:
+            cells += result.cells(test_set, found.get(result.rung.below))
         yield f"| {' | '.join(cells)} |"
 
 
 def draw(found: dict[str, Result], path: Path) -> None:
-    """A dot for each seed, a line at each mean, from the first rung below to the last one above."""
+    """Draws a dot for each seed and a line at each mean, from the first rung at the bottom to the last at the top."""
     figure = new_figure(9, 1.5 + 0.4 * len(found), "Multi30k English-German, validation")
     axes = figure.subplots()
     for place, result in enumerate(found.values()):
-        scores = list(result.scores.values())
+        scores = list(result.scores().values())
         axes.plot(scores, [place] * len(scores), "o", color=COLORS[0], alpha=0.5, markeredgewidth=0)
         axes.plot([statistics.mean(scores)], [place], "|", color=COLORS[1], markersize=18, markeredgewidth=2)
     finish_axes(axes, whole_numbers=False)
@@ -322,26 +323,28 @@ def draw(found: dict[str, Result], path: Path) -> None:
     save(figure, path)
 
 
-def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequence[str]) -> list[dict]:
-    """Lets every run that was not tested yet translate the test sets; returns the record of all tests."""
-    path = output / "tests.jsonl"
-    tests = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    done = {(test["rung"], test["seed"], test["test_set"]) for test in tests}
+def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequence[str]) -> None:
+    """Has every run that is not tested yet translate the test sets, and gives the results their texts.
+
+    OUTPUT/tests/RUNG/SEED.TEST_SET.jsonl has them, and OUTPUT/tests.jsonl says when each was read.
+    """
     for name, result in found.items():
-        for seed, folder in result.runs.items():
-            for test_set in names:
-                if (name, seed, test_set) in done:
-                    continue
-                files = (plain_or_packed(data / f"{test_set}.{language}") for language in ("en", "de"))
-                sources, references = map(list, map(text_lines, files))
+        for (seed, folder), test_set in product(result.runs.items(), names):
+            files = (plain_or_packed(data / f"{test_set}.{language}") for language in ("en", "de"))
+            sources, references = map(list, map(text_lines, files))
+            path = output / "tests" / name / f"{seed}.{test_set}.jsonl"
+            if not path.exists():
                 model, tokenizer = load_model(folder.path, "cpu")
-                score = bleu(translate(model, tokenizer, sources), references)
-                now = datetime.now().astimezone().isoformat(timespec="seconds")
-                tests.append({"rung": name, "seed": seed, "test_set": test_set, "bleu": score, "read": now})
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(tests[-1]) + "\n")
+                hypotheses = translate(model, tokenizer, sources)
+                now, score = datetime.now().astimezone().isoformat(timespec="seconds"), bleu(hypotheses, references)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, "".join(f"{json.dumps(text)}\n" for text in hypotheses))
+                with (output / "tests.jsonl").open("a", encoding="utf-8") as file:
+                    read = {"rung": name, "seed": seed, "test_set": test_set, "bleu": score, "read": now}
+                    file.write(json.dumps(read) + "\n")
                 print(f"{now}: {name} seed {seed} has translated {test_set}: {score:.2f}", flush=True)
-    return tests
+            hypotheses = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            result.texts.setdefault(test_set, {})[seed] = hypotheses, references
 
 
 def plain_or_packed(path: Path) -> Path:
@@ -351,10 +354,10 @@ def plain_or_packed(path: Path) -> Path:
 def parse_rungs(
     parser: argparse.ArgumentParser, rungs_file: Path, option: str
 ) -> tuple[argparse.Namespace, dict[str, Rung]]:
-    """Adds the options of every script that trains rungs, parses the command line, and reads the file of rungs.
+    """Adds the options common to scripts that train rungs, parses the command line, and reads the file of rungs.
 
     Args:
-        parser: It has the script's own options.
+        parser: The parser, with the script's own options.
         rungs_file: Where the rungs are, unless `option` names another file.
         option: The option's name.
     """
@@ -382,7 +385,7 @@ def parse_rungs(
 
 
 def train_rungs(arguments: argparse.Namespace, rungs: dict[str, Rung]) -> bool:
-    """Trains what the command line asks for and is not done yet; says whether all of it succeeded."""
+    """Trains what the command line asks for and is not done yet; returns whether all of it succeeded."""
     chosen = [rung for name, rung in rungs.items() if name in arguments.rungs]  # teachers first
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     succeeded = train_missing(chosen, arguments.seeds, arguments.data, arguments.output, arguments.workers)
@@ -399,8 +402,9 @@ def main() -> None:
     arguments, rungs = parse_rungs(parser, LADDER, "--ladder")
     succeeded, output = train_rungs(arguments, rungs), arguments.output
     found = results(rungs, output)
-    tests = test_once(found, arguments.data, output, arguments.test_sets) if arguments.test else []
-    print("\n".join(table(rungs, found, tests, output)))
+    if arguments.test:
+        test_once(found, arguments.data, output, arguments.test_sets)
+    print("\n".join(table(rungs, found, output)))
     if arguments.picture and found:
         draw(found, arguments.picture)
     sys.exit(0 if succeeded else 1)

@@ -138,13 +138,15 @@ def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, c
     assert (tmp_path / "ladder.png").stat().st_size > 5000
     [today, wider] = [line.split(" | ") for line in printed[-2:]]
     assert "test_2016_flickr" not in printed[-4]  # not looked at yet
-    assert 0 <= float(wider[7].strip(" |")) <= 1
-    assert float(wider[6]) == pytest.approx(float(wider[5]) - float(today[5]), abs=0.011)
+    assert 0 <= float(wider[9].strip(" |")) <= 1
+    assert float(wider[8]) == pytest.approx(float(wider[6]) - float(today[6]), abs=0.011)
 
     printed = climb("--rungs", "--test")
     read = [line for line in printed if "has translated test_2016_flickr" in line]
     assert len(read) == 2
     assert not any("done" in line for line in printed)
+    assert 0 <= float(printed[-1].split(" | ")[13].strip(" |")) <= 1
+    assert climb("--rungs", "--test") == printed[-4:]
     printed = climb("--test")
     assert not any("done" in line or "has translated" in line for line in printed)
     assert len((tmp_path / "runs/tests.jsonl").read_text(encoding="utf-8").splitlines()) == 2
