@@ -241,3 +241,33 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
     search.file.write_text("{}")
     with pytest.raises(ValueError, match="begun for something else"):
         searched()
+
+
+def test_what_is_impossible_is_left_out_of_a_search(tmp_path):
+    choices = choose(facts(30_000), 15, SPEEDS, bf16=True)
+
+    def recipe_of(changes, path):
+        path.write_text(json.dumps(changes))
+        if changes.get("tokenizer.vocab_size") == 16000:
+            raise ValueError("asked for too many pieces")
+        return load_recipe("phrasebook", {"training.metric_for_best_model": "null"})
+
+    def train(recipe, output, *, resume, finish):
+        changes = json.loads(output.with_suffix(".yaml").read_text())
+        if "training.noam_factor" in changes and output.name == impossible:
+            raise ValueError("max_tokens allows no such pair")
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "log.jsonl").write_text('{"step": 1, "elapsed_seconds": 1, "eval_loss": 3.0}\n')
+
+    for impossible in ("smaller_batches", "as_chosen"):
+        search = Search(RunFolder(tmp_path / impossible), "so")
+        search.begin(choices, {})
+        if impossible == "as_chosen":
+            with pytest.raises(ValueError, match="no such pair"):
+                search.run(16, recipe_of, train)
+            continue
+        assert search.run(16, recipe_of, train) == choices
+        report = "\n".join(search.report())
+        assert "impossible (asked for too many pieces)" in report
+        assert "impossible (max_tokens allows no such pair)" in report
+        assert "as chosen: 3.00, 3.00, 3.00" in report

@@ -56,7 +56,8 @@ LANGUAGES = {
 STYLE = """
 #text textarea, #translation textarea { min-height: 5.5rem }  /* the text's has one line, so that Enter translates */
 /* each text in its own direction, Arabic from the right */
-#text textarea, #translation textarea, #translations :is(td, [role=gridcell], td *, [role=gridcell] *), .words {
+#text textarea, #translation textarea, #read textarea, .words,
+#translations :is(td, [role=gridcell], td *, [role=gridcell] *) {
   unicode-bidi: plaintext; text-align: start
 }
 #translate.busy { opacity: .5 }
@@ -149,7 +150,7 @@ class Demo:
             casing = Casing(self._word_counts)
             read, form = casing.take_off(text) if recase else (text, None)
             if respell:
-                read = self._spelling.keeping(() if glossary is None else glossary.source_words()).correct(read)
+                read = self._spelling.keeping(() if glossary is None else glossary.sources()).correct(read)
             [found] = translate_lines(self.model, self.tokenizer, [[read]], markup=kind, to=to, **options)
         except (ImportError, ValueError) as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error

@@ -31,13 +31,15 @@ from pathlib import Path
 from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
 from .data.corpora import load_corpus, naming_in_errors
+from .environment import has_bfloat16
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
-from .run.loading import load_engine
+from .run.loading import chosen_device, load_engine
 from .run.recipe import Recipe, load_recipe_with
 from .signals import first_signal
+from .training.trial import tried_arguments, with_usable_precision
 from .translation import translate_lines
 from .worker_processes import end_with_parent
 
@@ -76,6 +78,8 @@ class ImproveSettings:
     quantization: str | None = "int8"
 
     def __post_init__(self):
+        if not self.pairs_weight > 0:
+            raise ValueError(f"improve.pairs_weight must be above 0, not {self.pairs_weight}")
         if self.teachers < 1:
             raise ValueError(f"improve.teachers must be at least 1, not {self.teachers}")
         for name in ("teacher", "student"):
@@ -172,8 +176,12 @@ def improve(
     for name in ("target_text", "source_text"):
         if (path := getattr(settings, name)) is not None:
             text_lines(path)  # says now if there is no such file
-    for fields in (settings.teacher, settings.student):  # says now what is wrong with them
-        load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
+    on_cpu = chosen_device(device).type == "cpu"
+    for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
+        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
+        training = {"disable_tqdm": True, "use_cpu": on_cpu, **tried.training}
+        training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]))
+        tried_arguments(str(output / "first"), tried.model, training)
     plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     with alone_in(output):
         _begin(output, plan, settings)
@@ -320,11 +328,15 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         learned = [*({**each, "weight": settings.pairs_weight} for each in genuine), *back]
     for number, name in enumerate(teachers := teachers_of(settings)):
         if name != "first":
-            seed = {"training.seed": plan.training.get("seed", 42) + number}
-            yield training(name, {"data.train": learned, **seed, **dotted(settings.teacher)})
+            own = {"training.seed": plan.training.get("seed", 42), **dotted(settings.teacher)}
+            own["training.seed"] += number  # each teacher is to be another model
+            yield training(name, {"data.train": learned, **own})
     distilled = []
-    for text in filter(None, (pairs[0], settings.source_text)):
-        stage, files = translating("distilled", teachers, text, source, "--forward")
+    # Folders of their own: both texts may have the same name.
+    for text, folder in ((pairs[0], "distilled"), (settings.source_text, "distilled/source_text")):
+        if text is None:
+            continue
+        stage, files = translating("distilled", teachers, text, source, "--forward", folder=folder)
         yield stage
         distilled.append({"corpus": files})
     yield training("student", {"data.train": distilled, **dotted(settings.student)})

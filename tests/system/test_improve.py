@@ -77,9 +77,9 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
     assert "--forward" in words["distilled"]
     assert "--forward" not in words["back"]
     assert "/out/reverse --input news.de.gz" in words["back"]
-    assert [stage.product.name for stage in stages if stage.name == "distilled"] == [
-        "clean.report.json",
-        "web.report.json",
+    assert [str(stage.product.relative_to(tmp_path)) for stage in stages if stage.name == "distilled"] == [
+        "out/distilled/clean.report.json",
+        "out/distilled/source_text/web.report.json",
     ]
 
     trained = {}
@@ -106,11 +106,15 @@ def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
 
 
 def test_teachers_read_every_pair_in_three_versions(tmp_path):
-    improve = {"diversify": True, "teachers": 1, "quantization": None, "teacher": {"training": {"max_steps": 90}}}
+    teacher = {"training": {"max_steps": 90, "seed": 8}}
+    improve = {"diversify": True, "teachers": 2, "quantization": None, "teacher": teacher}
     path = recipe_of(tmp_path, **improve)
     recipe, settings = load_recipe_with(path, improve=ImproveSettings)
     stages = list(stages_of(tmp_path, recipe, settings))
-    assert [each.name for each in stages] == ["first", "reverse", *["diverse"] * 2, "teacher-1", "distilled", "student"]
+    teachers = ["teacher-1", "teacher-2"]
+    assert [each.name for each in stages] == ["first", "reverse", *["diverse"] * 2, *teachers, "distilled", "student"]
+    seeds = [stage.words[stage.words.index("--training.seed") + 1] for stage in stages[4:6]]
+    assert seeds == ["8", "9"]
     forward, backward = (" ".join(stage.words) for stage in stages[2:4])
     assert re.search("/first --input .*/pairs/train.en.gz .*--forward", forward)
     assert re.search("/reverse --input .*/pairs/train.de.gz (?!.*--forward)", backward)
@@ -137,6 +141,8 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     path = recipe_of(tmp_path)
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
+        (["--improve.pairs_weight", "-1"], "improve.pairs_weight must be above 0"),
+        (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),

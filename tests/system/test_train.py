@@ -1,5 +1,6 @@
 """`train` and `prepare` as processes: what lies in a run folder, and which mistakes are found when."""
 
+import dataclasses
 import gzip
 import json
 import shutil
@@ -276,9 +277,18 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf"}
     assert "tried on the validation pairs: chrf" in (tmp_path / "run" / "chosen.yaml").read_text()
     decoding = json_of(tmp_path / "run" / "generation_config.json")
-    chosen = load_recipe(tmp_path / "run" / "chosen.yaml").decoding
+    to_begin_with, chosen = chosen, load_recipe(tmp_path / "run" / "chosen.yaml").decoding
     assert {name: decoding[name] for name in chosen} == chosen
     assert 0 < chosen["max_length_offset"] < 50  # unless it is chosen, it is the paper's 50
+    recipe = load_recipe(tmp_path / "run" / "recipe.yaml")
+    assert recipe.decoding == chosen
+    # One that was interrupted before it chose its decoding chooses when it goes on.
+    (tmp_path / "run" / "chosen.yaml").write_text(to_begin_with)
+    before = dataclasses.replace(recipe, decoding=load_recipe(tmp_path / "run" / "chosen.yaml").decoding)
+    (tmp_path / "run" / "recipe.yaml").write_text(before.to_yaml())
+    finished("train", "--resume", tmp_path / "run")
+    assert load_recipe(tmp_path / "run" / "recipe.yaml").decoding == chosen
+    assert "tried on the validation pairs" in (tmp_path / "run" / "chosen.yaml").read_text()
     assert "add --resume" in refused(*words, *small)
     again = finished(*words, *small, "--resume").stderr
     assert "Going on from" not in again  # its time is over

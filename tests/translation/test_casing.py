@@ -39,6 +39,12 @@ BY_HAND = [
 ]
 
 
+def test_sharp_s_among_capitals_and_slips_of_the_training_text():
+    assert Casing().take_off("DIE STRAßE IST LANG") == ("Die straße ist lang", "upper")
+    counts = {"China": 11, "china": 2, "two": 20, "Two": 90, "dogs": 3, "in": 9}
+    assert Casing(counts).take_off("TWO DOGS IN CHINA, TWO") == ("Two dogs in China, two", "upper")
+
+
 def test_by_hand():
     casing = Casing(KNOWN)
     for line, plain, form in BY_HAND:

@@ -21,13 +21,20 @@ from vanilla_transformer.translation.lines import UnknownWordsWarnings
 
 COUNTS = {
     "the": 90, "The": 60, "dog": 40, "dig": 30, "Dog": 5, "house": 20, "horse": 10, "hoarse": 2, "Anna": 9, "Berlin": 4,
-    "Camp": 2, "camp": 7, "Hund": 3, "sees": 5, "isn": 8, "'t": 8, "0": 50, ".": 80, "beautiful": 6,
+    "Camp": 2, "camp": 7, "Hund": 3, "sees": 5, "isn": 8, "'t": 8, "0": 50, ".": 80, "beautiful": 6, "Asian": 30,
+    "asian": 5, "he": 9, "किताब": 9,
 }  # fmt: skip
 BY_HAND = [
     # line, as it is read
     ("The dgo sees teh hosue.", "The dog sees the house."),
     ("Teh doog. Hte hors!", "The dog. The horse!"),
     ("Annna, annna and dgoo", "Anna, Anna and dgoo"),  # two mistakes are for long words
+    ("the man, Dgo, and - Hte (Dgo)", "the man, Dgo, and - Hte (Dgo)"),  # names after a comma are names
+    ('"Dgo! (Teh dgo: Dgo', '"Dog! (The dog: Dog'),
+    ("the Asain man, asain", "the Asian man, Asian"),  # mostly written so, but for a slip
+    ("I’ve isn’t a dgo’s house’re ’dgo", "I’ve isn’t a dgo’s house’re ’dog"),
+    ("किताबब और हगरी", "किताब और हगरी"),
+    ("wom\u00adan dgo", "wom\u00adan dog"),
     ("a beuatifull house", "a beautiful house"),
     ("a beuattifull house", "a beuattifull house"),
     ("the Cammp, the cammp, the Berlinn", "the Cammp, the camp, the Berlin"),  # a capital inside is that of a name
@@ -35,7 +42,7 @@ BY_HAND = [
     ("hoarsee", "horse"),  # `hoarse` is closer, but it came twice alone
     ("dxg", "dog"),  # rather than `dig`, for it came more often
     ("isnn't and isnn", "isnn't and isn"),
-    ("e\u0301 dgo", "é dog"),
+    ("e\u0301 dgo", "e\u0301 dog"),
     ('(dgo) "dgo": dgo-hosue.', '(dog) "dog": dog-house.'),
     # as they are
     ("The dog sees Anna.", "The dog sees Anna."),
@@ -67,7 +74,7 @@ def test_by_hand():
     for line, read in BY_HAND:
         assert spelling.correct(line) == read, line
     assert spelling.corrections("The dgo sees teh hosue, Dgo.") == {
-        "dgo": "dog", "teh": "the", "hosue": "house", "Dgo": "Dog",
+        "dgo": "dog", "teh": "the", "hosue": "house",
     }  # fmt: skip
     assert spelling.corrections("The dog.") == {}
 
@@ -100,6 +107,16 @@ def test_any_text_keeps_all_but_its_words(text):
 def test_a_list_without_numbers_will_do():
     assert Spelling(TOKENIZER, dict.fromkeys(COUNTS, 10)).correct("teh hoarsee") == "the hoarse"
     assert Spelling(TOKENIZER, {}).correct("dxg") == "dxg"
+
+
+def test_terms_are_kept_as_the_tokenizer_cuts_them_and_what_is_not_corrected_stays():
+    guarani = learn_tokenizer(["ha'e porã"], TokenizerSettings(vocab_size=262, apostrophe_as_letter=True))
+    spelling = Spelling(guarani, {"porã": 9, "ha\u02bce": 9})
+    assert spelling.correct("ha'e prã") == "ha'e porã"
+    assert spelling.correct("haa'e prã") == "ha\u02bce porã"
+    assert spelling.keeping(["haa'e"]).correct("haa'e prã") == "haa'e porã"
+    small = learn_tokenizer(["the dog"], TokenizerSettings(vocab_size=262, lowercase=True))
+    assert Spelling(small, {"the": 9, "dog": 9}).correct("The iPhone dgo") == "The iPhone dog"
 
 
 def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):

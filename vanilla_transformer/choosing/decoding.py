@@ -11,7 +11,7 @@ from ..evaluation.scores import score_translations
 from ..files import json_rows, text_lines, write_text
 from ..run.folder import RunFolder
 from ..run.loading import load_model
-from ..run.recipe import Recipe
+from ..run.recipe import Recipe, load_recipe
 from ..translation import translate
 
 
@@ -29,7 +29,8 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
 
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
     decoding has a limit close to the usual length, and some forbid repeating three tokens. The choice is written to
-    `chosen.yaml`, and is not made again.
+    `chosen.yaml`, and is not made again. Nor is it made where the recipe has another decoding than was chosen to begin
+    with: that was typed.
 
     Args:
         output: The run folder.
@@ -38,7 +39,7 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     """
     folder = RunFolder(output)
     text = folder.chosen.read_text(encoding="utf-8")
-    if _TRIED in text:
+    if _TRIED in text or load_recipe(folder.chosen).decoding != recipe.decoding:
         return recipe
     model, tokenizer = load_model(output, device)
     metric, language = recipe.evaluation.metrics[0], recipe.data.target_language

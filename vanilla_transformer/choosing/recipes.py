@@ -94,7 +94,7 @@ def chosen_recipe(
     if data.validation == _HELD_OUT:
         texts = _hold_out(pairs, data, folder)
     logger.info("The text: %s.", facts)
-    searching = Search(folder, asked) if search else None
+    searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
     if searching and searching.choices:
         choices = searching.choices
     else:
@@ -111,7 +111,9 @@ def chosen_recipe(
         if not searching.choices:
             searching.begin(choices, rest)
         few = section | _few_to_validate(section, data, folder)
-        typed = {name: text for name, text in rest.items() if name != "training.max_minutes"}  # each round has its own
+        # Each round has its own time, and no candidate is published.
+        without = ("training.max_minutes", "training.push_to_hub", "training.hub_")
+        typed = {name: text for name, text in rest.items() if not name.startswith(without)}
 
         def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
             write_text(path, _as_yaml(few, with_changes(choices, changes), held_out=texts is not None))
@@ -127,6 +129,14 @@ def chosen_recipe(
         if choice.reason and choice.field not in rest:
             logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
     return recipe
+
+
+def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:
+    """What a search is for: the command with all that was typed, and the text."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update(repr(pair).encode())
+    return f"{asked} {json.dumps(dict(rest), sort_keys=True)} {digest.hexdigest()}"
 
 
 def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:

@@ -38,11 +38,13 @@ class Candidate:
     Attributes:
         changes: The fields that differ from what was chosen.
         scores: The best validation score so far after each round that it took part in, a loss as a negative number;
-            None where the loss was not finite.
+            None where it failed.
+        failure: Why it failed, if it did.
     """
 
     changes: dict[str, Any]
     scores: list[float | None] = field(default_factory=list)
+    failure: str = ""
 
     def score_after(self, rounds: int) -> float:
         score = self.scores[rounds - 1]
@@ -158,7 +160,8 @@ class Search:
         if scored:
             logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
             plot_runs(logs, self.folder.search / "search.png")
-        told = f"tried: {abs(last[best]):.2f} on validation, and {abs(last[AS_CHOSEN]):.2f} as chosen at first"
+        before = "not finite" if last[AS_CHOSEN] == -math.inf else f"{abs(last[AS_CHOSEN]):.2f}"
+        told = f"tried: {abs(last[best]):.2f} on validation, and {before} as chosen at first"
         return with_changes(self.choices, self.candidates[best].changes, told)
 
     def report(self) -> list[str]:
@@ -166,7 +169,7 @@ class Search:
         lines = []
         for name, each in self.candidates.items():
             changes = ", ".join(f"{field} {json.dumps(value)}" for field, value in each.changes.items())
-            scores = ", ".join("not finite" if score is None else f"{abs(score):.2f}" for score in each.scores)
+            scores = ", ".join(each.failure if score is None else f"{abs(score):.2f}" for score in each.scores)
             lines.append(f"{name}{f' ({changes})' if changes else ''}: {scores}")
         return lines
 
@@ -188,19 +191,24 @@ class Search:
             "training.early_stopping_patience": None,
         }
         place = self._place(name)
-        recipe = recipe_of(changes, place.with_suffix(".yaml"))
-        metric = recipe.training["metric_for_best_model"].removeprefix("eval_")
-        sign = -1 if metric.endswith(("loss", "perplexity")) else 1
         try:
+            recipe = recipe_of(changes, place.with_suffix(".yaml"))
+            metric = (recipe.training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+            sign = -1 if metric.endswith(("loss", "perplexity")) else 1
             train(recipe, place, resume=True, finish=False)
             found = [record.get(f"eval_{metric}") for record in RunFolder(place).log_records()]
             score = max((sign * value for value in found if value is not None), default=None)
-        except FloatingPointError as error:
+            candidate.failure = "not scored in time" if score is None else ""
+        except (FloatingPointError, ValueError) as error:
+            # A text may be too small for a vocabulary, or its pairs too long for a batch. What was chosen must do.
+            if name == AS_CHOSEN and isinstance(error, ValueError):
+                raise
             logger.warning("%s: %s", name, error)
             score = None
+            candidate.failure = "not finite" if isinstance(error, FloatingPointError) else f"impossible ({error})"
         candidate.scores.append(score)
         self._save()
-        logger.info("%s: %s %s after %.3g minutes.", name, metric, "none" if score is None else f"{score:.2f}", minutes)
+        logger.info("%s: %s after %.3g minutes.", name, candidate.failure or f"{metric} {abs(score):.2f}", minutes)
 
     def _remove_checkpoints(self, name: str) -> None:
         shutil.rmtree(RunFolder(self._place(name)).checkpoints, ignore_errors=True)

@@ -61,7 +61,8 @@ def train(
             raise UsageError(f"--resume {run} goes on in that folder: leave --output out.")
         recipe, output = run / "recipe.yaml", run
         if not recipe.is_file():
-            raise FileNotFoundError(f"{run} is no run folder to go on with: it has no recipe.yaml.")
+            searching = "type the command that began its search again" if RunFolder(run).search.is_dir() else ""
+            raise FileNotFoundError(f"{run} is no run folder to go on with: {searching or 'it has no recipe.yaml'}.")
     output = output or Path("runs") / Path(recipe).stem
     if recipe != AUTO and (only_choose or minutes is not None or search is not None):
         raise UsageError(
@@ -81,7 +82,7 @@ def train(
         return
     options = {"show_progress": True, "device": device, "publish": publish, **commands}
     folder = train_recipe(settings, output, resume=resume, **options)
-    if recipe == AUTO and not any(name.startswith("decoding.") for name in overrides or {}):
+    if RunFolder(output).chosen.is_file() and os.environ.get("WORLD_SIZE", "1") == "1":  # also when it is resumed
         settings, before = choose_decoding(output, settings, device), settings
         if settings.decoding != before.decoding:  # nothing is trained any more: it translates and scores
             train_recipe(settings, output, resume=True, **options)

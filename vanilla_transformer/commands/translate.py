@@ -151,7 +151,7 @@ def translate(
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell)}
     if entries and respell:
-        reading["spelling"] = reading["spelling"].keeping(entries.source_words())
+        reading["spelling"] = reading["spelling"].keeping(entries.sources())
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
@@ -383,14 +383,9 @@ def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", C
 def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
     """What finds words that the models cannot know."""
     from ..data.known_words import UnknownWords
-    from ..run.loading import known_words_of
+    from ..run.loading import word_counts_of
 
-    try:
-        known = known_words_of(models)
-    except ValueError as error:  # a damaged list of words does not stop the translation
-        logger.warning("%s Words that the model has not learned are not looked for.", error)
-        known = None
-    return UnknownWords(tokenizer, known)
+    return UnknownWords(tokenizer, word_counts_of(models))
 
 
 def reading_options(models: list[Path], recase: bool, respell: bool) -> dict[str, Any]:

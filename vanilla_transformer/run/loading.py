@@ -1,5 +1,6 @@
 """Models, tokenizers and ensembles: from a run, from any folder, from the Hub."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -21,6 +22,9 @@ from ..translation.by_ctranslate2 import ExportedModel
 from ..translation.int8 import quantize_int8
 from ..translation.precision import in_precision
 from .folder import RunFolder
+
+
+logger = logging.getLogger(__name__)
 
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -154,15 +158,16 @@ def load_engine(
     return in_precision(model, precision), tokenizer
 
 
-def known_words_of(paths: Sequence[str | Path]) -> frozenset[str] | None:
-    """The words that at least one of several models has learned; None if one of them came without a list."""
-    counts = word_counts_of(paths)
-    return None if counts is None else frozenset(counts)
-
-
 def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
-    """How often each word comes in the training text of several models, in the one that has it most; None as above."""
-    lists = [load_word_counts(find_model(path)) for path in paths]
+    """How often each word comes in the training text of several models, in the one that has it most.
+
+    None if a model came without a list, or with a damaged one: a warning says so, for it translates all the same.
+    """
+    try:
+        lists = [load_word_counts(find_model(path)) for path in paths]
+    except ValueError as error:
+        logger.warning("%s Nobody knows which words the model has learned.", error)
+        return None
     return None if None in lists else dict(reduce(or_, map(Counter, lists)))
 
 

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from ..data.context import Context, context_settings
-from ..data.known_words import KNOWN_WORDS, UnknownWords
+from ..data.known_words import UnknownWords
 from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
-from ..run.loading import calibration_of, find_model, known_words_of, load_engine, word_counts_of
+from ..run.loading import calibration_of, load_engine, word_counts_of
 from ..translation import Casing, Glossary, Spelling, translate_lines
 
 
@@ -80,11 +80,11 @@ def load_backend(
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
-    counts = cache(lambda: _word_counts(model))  # read when they are first asked for
-    casing, spelling = cache(lambda: Casing(counts())), cache(lambda: Spelling(tokenizer, counts() or {}))
+    counts = word_counts_of([model])
+    casing, spelling = cache(lambda: Casing(counts)), cache(lambda: Spelling(tokenizer, counts or {}))
     if kind == "torch":
         try:
-            calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, known_words_of([model]))
+            calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, counts)
         except FileNotFoundError as error:
             logger.debug("%s", error)
         except ValueError as error:
@@ -96,7 +96,7 @@ def load_backend(
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
         capitals, corrected = casing() if wish.recase else None, spelling() if wish.respell else None
         if corrected is not None and wish.glossary is not None:
-            corrected = corrected.keeping(wish.glossary.source_words())
+            corrected = corrected.keeping(wish.glossary.sources())
         asked |= {"casing": capitals, "spelling": corrected}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
@@ -108,7 +108,8 @@ def load_backend(
                 answer["terms"] = [asdict(term) for term in best.terms or ()]
             if wish.confidence:
                 words = best.likelihood.words if best.likelihood else ()
-                read = text if wish.markup is None else text_of(text, wish.markup, wish.keep_numbers)
+                read = text if capitals is None else capitals.take_off(text)[0]
+                read = read if wish.markup is None else text_of(text, wish.markup, wish.keep_numbers)
                 answer["confidences"], answer["unknown_words"] = best.confidence, unknown(read)
                 answer["words"] = [(each.word, each.probability) for each in words]
             if wish.markup is not None:
@@ -123,17 +124,8 @@ def load_backend(
     can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
     can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
     can["context_sentences"] = context_settings(tokenizer).sentences
-    can["has_words"] = (find_model(model) / KNOWN_WORDS).is_file() and find_spec("rapidfuzz") is not None
+    can["has_words"] = find_spec("rapidfuzz") is not None and counts is not None
     return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
-
-
-def _word_counts(model: str) -> dict[str, int] | None:
-    """How often the model's training text had each word; None where there is no list, or a damaged one."""
-    try:
-        return word_counts_of([model])
-    except (FileNotFoundError, ValueError) as error:
-        logger.debug("%s", error)
-        return None
 
 
 class _Text(NamedTuple):

@@ -176,6 +176,7 @@ def _make_model_of_the_run(folder: RunFolder, model: Path, recipe: Recipe) -> No
     try:
         copy_model(model, made)
         _set_decoding(made, recipe)
+        write_text(made / folder.recipe.name, recipe.to_yaml())  # a checkpoint's may have an earlier decoding
         write_digests(made)
         ours = _listed(folder.path)
         ours |= {DIGESTS, folder.recipe.name} if ours else {folder.recipe.name}

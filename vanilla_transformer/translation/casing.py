@@ -6,12 +6,13 @@ A model that has read only sentences has hardly any pieces for words in capitals
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ..data.forms import FORMS
 
 
 UPPER, TITLE = "upper", "title"
+_RATHER = 5
 _FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is no headline
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")  # letters with their combining marks
 _FIRST = re.compile(r"(?:^|[.!?…][\"'”’»)\]]*\s+)[^\w]*([^\W\d_])")  # the first letter of each sentence
@@ -21,8 +22,9 @@ class Casing:
     """Takes capitals off lines and puts them on translations.
 
     Args:
-        known: Words of the model's training text, as they are written there (`load_known_words`): "ANNA" becomes "Anna"
-            if the text has "Anna" and not "anna". Without them every word but the first is lower-cased.
+        known: Words of the model's training text, as they are written there, with their counts (`load_word_counts`) or
+            without (`load_known_words`): "ANNA" becomes "Anna" if the text has that and not "anna", or much more often.
+            Without them every word but the first is lower-cased.
 
     Example:
         >>> casing = Casing({"Anna", "sees", "a", "dog"})
@@ -71,6 +73,7 @@ class Casing:
         words = [word for word in _WORD.findall(line) if word.upper() != word.lower()]
         if not words:
             return None
+        line = line.replace("ß", "ẞ")  # many write it so among capitals, and Python would make it SS
         form = UPPER if line == line.upper() else TITLE
         if len(words) < _FEWEST_WORDS[form] or self.put_on(line, form) != line:
             return None
@@ -78,4 +81,15 @@ class Casing:
 
     def _usual(self, word: str) -> str:
         small = word.lower()
-        return next((each for each in (small, small.title(), word) if each in self.known), small)
+        return usual_case(small, (small.title(), word), self.known)
+
+
+def usual_case(small: str, others: Iterable[str], known: Collection[str]) -> str:
+    """How a word is mostly written inside a sentence: in small letters or like one of the others, if that is known.
+
+    With counts a word is written with a capital that came so more than five times as often as without: sentences begin
+    with capitals, and text has slips.
+    """
+    counts = known if isinstance(known, Mapping) else dict.fromkeys((small, *others), 1)
+    best = next((each for each in others if each in known), small)
+    return best if small not in known or counts.get(best, 0) > _RATHER * counts[small] else small

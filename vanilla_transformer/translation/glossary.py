@@ -124,9 +124,9 @@ class Glossary:
                 chosen.append(each)
         return sorted(chosen, key=lambda each: each.start)
 
-    def source_words(self) -> set[str]:
-        """The words of all source terms."""
-        return {word for term in self.terms for word in WORD.findall(term.source)}
+    def sources(self) -> list[str]:
+        """All source terms."""
+        return [term.source for term in self.terms]
 
     def constraints(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
         """The entry for a line in the `constraints` of `generate`."""

@@ -154,7 +154,7 @@ def translate_lines(
         marker_ids(tokenizer)  # raises if it has none
     tokenizer = towards(tokenizer, to)
     if spelling is not None and glossary is not None:
-        spelling = spelling.keeping(glossary.source_words())
+        spelling = spelling.keeping(glossary.sources())
     changes = _Changes(_markup(model, markup, keep_numbers), casing, spelling, align)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
@@ -175,7 +175,7 @@ def translate_lines(
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
     done, before = 0, Before(context_settings(tokenizer).sentences)
-    given_contexts = None if contexts is None else iter(contexts)
+    given_contexts = None if contexts is None else (changes.of_context(each) for each in contexts)
     with engine.at_work(workers):
         for block in blocks:
             read = [changes.made_in(line) for line in block]
@@ -218,12 +218,18 @@ class _Changes:
 
     def made_in(self, line: str) -> tuple[str, str | None]:
         """What is translated in place of a line, and the form that its capitals had, if they had one."""
+        line, form = self._read(line)
+        return line if self.markup is None else self.markup.take_out(line), form
+
+    def of_context(self, sentences: Context) -> Context:
+        """The sentences before a line as they are read; they have no markup."""
+        return tuple(self._read(sentence)[0] for sentence in sentences)
+
+    def _read(self, line: str) -> tuple[str, str | None]:
         form = None
         if self.casing is not None:
             line, form = self.casing.take_off(line)
-        if self.spelling is not None:
-            line = self.spelling.correct(line)
-        return line if self.markup is None else self.markup.take_out(line), form
+        return line if self.spelling is None else self.spelling.correct(line), form
 
     def undone_in(self, hypotheses: list[Hypothesis], form: str | None) -> list[Hypothesis]:
         """The translations of the next line in order, with its markup, or in its form."""

@@ -11,15 +11,20 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 
+import regex
 from transformers import PreTrainedTokenizerBase
 
 from ..data.known_words import cut_words
 from ..data.scripts import is_unspaced
+from .casing import usual_case
 
 
-# Strings between blanks, and what makes one no plain word: "dg2", "a.com", "@anna", "{dgo}", "rn/2".
-_STRING, _ODD = re.compile(r"\S+"), re.compile(r"[\d@#/\\&=%_<>{}$]|[.:]\w")
+# Strings between blanks, and what makes one no plain word: "dg2", "a.com", "@anna", "{dgo}", soft hyphens, ligatures.
+_STRING, _ODD = re.compile(r"\S+"), re.compile("[\\d@#/\\\\&=%_<>{}$\u00ad\u200b\ufb00-\ufb06]|[.:]\\w")
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]+")
 _APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
+_ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
+_SENTENCE_ENDS = frozenset(".!?…:;؟۔।॥։።")
 _FEWEST = 3  # a rarer word may itself be a typo of the training text
 _LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have this many; a shorter one has too many neighbours
 _REMEMBERED = 2**16  # mistyped words: the same ones come again
@@ -65,8 +70,7 @@ class Spelling:
         for word, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
             if _is_word(word):
                 totals[word.lower()] += count
-                small = word.lower()
-                self._spelt.setdefault(small, small if small in counts else word)
+                self._spelt.setdefault(word.lower(), usual_case(word.lower(), [word], counts))
         often = [word for word, count in totals.items() if count >= _FEWEST]
         self._candidates = sorted(often, key=lambda word: (-totals[word], word))
         self._capitals = [word for word in self._candidates if self._spelt[word] != word]
@@ -74,23 +78,35 @@ class Spelling:
         self._nearest = lru_cache(_REMEMBERED)(self._look_for)
 
     def correct(self, line: str) -> str:
-        """A line with its mistyped words corrected, as the tokenizer normalizes it; the line itself if it has none."""
+        """A line with its mistyped words corrected; the line itself if it has none.
+
+        Where the tokenizer's normalization moves words, it is the normalized line that is corrected.
+        """
         normalized, found = self._read(line)
+        if not found:
+            return line
+        before = normalized
+        for same in (line, f" {line}"):  # a tokenizer may put a blank in front
+            places = [(same[start:end].lower(), normalized[start:end].lower()) for _, start, end in found]
+            if len(same) == len(normalized) and all(one == other for one, other in places):
+                before = same
         parts, end_before = [], 0
         for better, start, end in found:
-            parts += [normalized[end_before:start], better]
+            parts += [before[end_before:start], better]
             end_before = end
-        return "".join([*parts, normalized[end_before:]]).strip() if found else line
+        return "".join([*parts, before[end_before:]]).strip()
 
     def corrections(self, line: str) -> dict[str, str]:
         """The mistyped words of a line, and what each is read as."""
         normalized, found = self._read(line)
         return {normalized[start:end]: better for better, start, end in found}
 
-    def keeping(self, words: Iterable[str]) -> "Spelling":
-        """The same, with more words that stay as they are."""
+    def keeping(self, texts: Iterable[str]) -> "Spelling":
+        """The same, with more words that stay as they are: all words of these texts."""
         other = copy(self)
-        other.kept = self.kept | {word.casefold() for word in words}
+        other.kept = self.kept | {
+            word.casefold() for text in texts for word, _, _ in cut_words(self.tokenizer, text)[1]
+        }
         return other
 
     def _read(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
@@ -100,9 +116,12 @@ class Spelling:
         odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}
         for word, start, end in words:
             stays = word.casefold() in self.kept or start in odd or normalized[end : end + 1] in _APOSTROPHES
+            if normalized[max(0, start - 1) : start] in _APOSTROPHES and word.lower() in _ENDINGS:
+                stays = stays or normalized[max(0, start - 2) : start - 1].isalpha()
             if not stays and (better := self._best(word, begins)) != word:
                 found.append((better, start, end))
-            begins = not any(map(str.isalnum, word))  # a sentence, or what a mark opens
+            # A sentence begins behind the end of another, and still behind a quote or a bracket.
+            begins = not _SENTENCE_ENDS.isdisjoint(word) or (begins and not any(map(str.isalnum, word)))
         return normalized, found
 
     def _best(self, word: str, begins: bool) -> str:
@@ -125,4 +144,4 @@ class Spelling:
 
 
 def _is_word(text: str) -> bool:
-    return len(text) > 1 and text.isalpha() and not is_unspaced(text)
+    return _WORD.fullmatch(text) is not None and not is_unspaced(text)
