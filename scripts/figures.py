@@ -4,10 +4,10 @@
     python scripts/figures.py check
 
 `record` runs a command and keeps it with its output, the machine and the date in docs/figures.json, under a name.
-`check` reads README.md and docs/: every figure there must stand in the output of a command that the page names, or that
-a page names to which it links. It is the same figure if it is that number, rounded as the page rounds it, or a
-percentage of it. What was not measured here (the paper's figures, settings, versions) is listed under `stated` in
-docs/figures.json, page by page.
+`check` reads README.md and docs/: every figure there must be in the output of a command named by the page, or by a page
+to which it links. It is the same figure if it is that number, rounded as the page rounds it, or a percentage of it.
+What was not measured here (the paper's figures, settings, versions) is listed under `stated` in docs/figures.json, page
+by page.
 """
 
 import argparse
@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs/figures.json"
 
 NUMBER = r"(?<![\w.,:])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.,:])\d+(?:\.\d+)?(?:e[-+]?\d+)?"
-# In running text, which counts and names things too, a figure has decimals or one of these behind it. In tables all
-# numbers of columns that are aligned to the right are figures.
+# In running text, where numbers also count and name things, a figure has decimals or is followed by one of these. In
+# tables all numbers in columns aligned to the right are figures.
 UNIT = re.compile(r" ?%| (?:times|ms|s|seconds|minutes|MB|GB|nats|microseconds|sentences/s|pairs/s|pairs a second)\b")
 NO_FIGURES = [
     r"^(```|:::|~~~).*?^\1",  # blocks of code
@@ -53,7 +53,7 @@ def figures_in(page: str) -> Iterator[tuple[int, str]]:
     for number, (line, after) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if not line.startswith("|"):
             columns = []
-        elif not columns:  # the head of a table: its columns of figures are those aligned to the right
+        elif not columns:  # the head of a table: columns aligned to the right have figures
             columns = [cell.endswith(":") for cell in re.findall(r"[-:]+", after)]
             continue
         for cell, holds_figures in zip(line.strip("|").split("|"), columns or [False], strict=False):
@@ -64,7 +64,7 @@ def figures_in(page: str) -> Iterator[tuple[int, str]]:
 
 
 def is_in(figure: str, numbers: list[str]) -> bool:
-    """Whether one of the numbers is this figure once it is rounded like it."""
+    """Whether one of the numbers, rounded like this figure, is equal to it."""
     text = figure.rstrip("%").replace(",", "")
     mantissa, _, exponent = text.partition("e")
     decimals = len(mantissa.partition(".")[2])
@@ -87,7 +87,7 @@ def sources_of(page: Path, record: dict) -> list[str]:
 
 
 def _script(measurement: dict) -> str:
-    """What a page must name to use its figures: the script, or the command and what it was given."""
+    """What a page must name to use the figures: the script, or the command and its arguments."""
     words = measurement["command"].split()
     return next((word for word in words if word.startswith("scripts/")), " ".join(words[:3]))
 
@@ -105,7 +105,7 @@ def untraced(root: Path = ROOT) -> list[str]:
 
 
 def read_record(path: Path) -> dict:
-    """The record of all commands; ends the program if there is none, or it is damaged."""
+    """The record of all commands; ends the program if it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -113,9 +113,9 @@ def read_record(path: Path) -> dict:
 
 
 def record(name: str, command: list[str]) -> None:
-    """Runs a command, shows what it prints, and keeps that. One that fails leaves the record as it was."""
+    """Runs a command, shows what it prints, and keeps that. A failing command leaves the record as it was."""
     if FIGURES.exists():
-        read_record(FIGURES)  # before hours of work
+        read_record(FIGURES)  # before hours of work are wasted
     output, text = [], {"text": True, "encoding": "utf-8", "errors": "replace"}
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, **text) as process:
@@ -145,7 +145,7 @@ def main() -> None:
     recording.add_argument("name", help="say training-tiny")
     recording.add_argument("run", nargs="+", metavar="COMMAND")
     commands.add_parser("check", help="list the figures that no command printed")
-    arguments, _ = parser.parse_known_args()  # the rest are options of the command to run
+    arguments, _ = parser.parse_known_args()  # the rest belongs to the command to run
     if arguments.command == "record":
         record(arguments.name, sys.argv[sys.argv.index(arguments.name) + 1 :])
     elif found := untraced():

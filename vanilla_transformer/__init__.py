@@ -49,7 +49,7 @@ _HOMES = {
     "training.trainer": ("VanillaTransformerTrainer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-# What needs an extra is left out of `from vanilla_transformer import *`, which would fail where it is not installed.
+# `from vanilla_transformer import *` leaves out what needs an extra: it would fail where that is not installed.
 __all__ = [*sorted(name for name, home in _HOME_OF.items() if not home.startswith("export.")), "__version__"]
 
 

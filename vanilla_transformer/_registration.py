@@ -1,8 +1,8 @@
-"""Makes transformers' Auto classes know this package, without paying for them before they are used.
+"""Registers this package with transformers' Auto classes, without paying for them before they are used.
 
-transformers has no plugin discovery: this package must call `AutoModel.register`, which needs the model's class, whose
-import takes a second or more. So the call waits until transformers itself loads the module that keeps the registry.
-CTranslate2, whose converter has a registry of its own, is served in the same way.
+transformers has no plugin discovery: this package must call `AutoModel.register`, which needs the model's class, and
+importing that takes a second or more. So the call waits until transformers itself loads the module that keeps the
+registry. CTranslate2's converter has a registry of its own, and is treated in the same way.
 """
 
 import sys
@@ -19,7 +19,7 @@ _MODELS = (
     "vanilla_transformer.model.modeling_vanilla_transformer",
     "vanilla_transformer.model.classification_vanilla_transformer",
 )
-# Of transformers' own modules, one that our models need and that loads the registry of models while it is being loaded.
+# A module of transformers that our models need, and that loads the registry of models during its own import.
 _FOUNDATION = "transformers.modeling_layers"
 _WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _CONVERTER, *_MODELS}
 
@@ -36,7 +36,7 @@ def register_with_transformers() -> None:
 
 
 def _register(loaded: set[str]) -> None:
-    # Our modules load the registries that they are to be entered in: until their import has ended there is no class.
+    # Our modules load the registries in which they are registered: until their import ends there is no class.
     begun = {name for name in _WATCHED if name in sys.modules and name not in loaded}
     if _CONFIG_REGISTRY in loaded:
         from transformers.models.auto.configuration_auto import AutoConfig
@@ -64,7 +64,7 @@ def _register(loaded: set[str]) -> None:
 
 
 def _register_with_ctranslate2() -> None:
-    """Gives CTranslate2's converter what fills its specification with our models (see `export/ctranslate2.py`)."""
+    """Gives CTranslate2's converter what fills its specification from our models (see `export/ctranslate2.py`)."""
     from ctranslate2.converters.transformers import register_loader
 
     @register_loader("VanillaTransformerConfig")
@@ -72,15 +72,15 @@ def _register_with_ctranslate2() -> None:
         architecture_name = "AutoModelForSeq2SeqLM"
 
         def __call__(self, model, tokenizer):
-            from .export.ctranslate2 import specification  # now: converting another model must cost nothing more
+            from .export.ctranslate2 import specification  # only now: converting other models must cost nothing more
 
             return specification(model, tokenizer)
 
 
 class _AfterImport:
-    """Lets the ordinary finders find those modules, and registers each time one of them has been executed.
+    """Lets the ordinary finders find the watched modules, and registers after each of them has been executed.
 
-    A finder in all it does, but not by descent: `importlib.abc` is three quarters of the time to import this package.
+    It acts as a finder but does not inherit from one: `importlib.abc` would take three quarters of our import time.
     """
 
     def __init__(self, loaded: set[str]):

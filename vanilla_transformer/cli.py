@@ -1,4 +1,4 @@
-"""`vanilla-transformer COMMAND`: the process, which a signal may end at any moment, even while it imports."""
+"""`vanilla-transformer COMMAND`: the process, which a signal may end at any moment, even during imports."""
 
 import os
 import signal
@@ -19,13 +19,13 @@ def main(arguments: list[str] | None = None) -> int:
     and leaves nothing unfinished behind. A second signal ends the process at once.
 
     Args:
-        arguments: The command's words. None: those of the command line. The process then belongs to the command, and
-            no signal before or after the command's own work ends in a traceback.
+        arguments: The command's words. None: those of the command line. The process then belongs to the command, and no
+            signal ends in a traceback, even before or after the command's own work.
 
     Returns:
-        0 if it succeeded, 1 if it failed; as shells count signals, 130 if SIGINT ended it, 143 if SIGTERM did, and 141
-        if nobody reads its output to the end (`| head`), as if SIGPIPE had. (A command line that makes no sense ends
-        the process with 2.)
+        0 if it succeeded, 1 if it failed. By shells' numbers for signals, 130 if SIGINT ended it, 143 if SIGTERM did,
+        and 141, that of SIGPIPE, if nobody reads its output to the end (`| head`). (A command line that makes no sense
+        ends the process with 2.)
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         came.append(number)
         while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
             frame = frame.f_back
-        if frame is not None:  # exceptions raised while a module is imported are often swallowed, or printed and lost
+        if frame is not None:  # exceptions raised during an import are often swallowed, or printed and lost
             _end_here(number)
         raise KeyboardInterrupt
 
@@ -48,13 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with first_signal(end):
             try:
-                from .command_line import run_command  # a signal may come while that is imported
+                from .command_line import run_command  # a signal may come during this import
 
                 status = run_command(arguments)
             except KeyboardInterrupt:
                 came[:] = came or [signal.SIGINT]
                 status = 1
-            if not status or not came:  # a failure after a signal is put down to the signal
+            if not status or not came:  # a failure after a signal counts as the signal's
                 return status
             _tidy_up(came[0])
             return 128 + came[0]
@@ -70,10 +70,10 @@ def _end_here(number: int) -> None:
 
 def _tidy_up(number: int) -> None:
     clear_up_now()
-    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts only the first speaks
+    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts, only the first speaks
         end_of_bar = "\n" if os.isatty(2) else ""
         with suppress(OSError):
-            os.write(2, f"{end_of_bar}{_SAID[number]}\n".encode())  # sys.stderr may be in the middle of a line
+            os.write(2, f"{end_of_bar}{_SAID[number]}\n".encode())  # sys.stderr may be in the middle of a line here
 
 
 if __name__ == "__main__":

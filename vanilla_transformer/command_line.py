@@ -1,4 +1,4 @@
-"""Functions as commands: which there are, a parser made of their signatures, and what becomes of an error in one."""
+"""Functions as commands: their list, a parser made from their signatures, and what becomes of errors in them."""
 
 import argparse
 import difflib
@@ -36,7 +36,7 @@ COMMANDS = (
     recipes, clean, prepare, train, finetune, adapt, improve, translate, backtranslate, score, evaluate, compare,
     calibrate, parse, evalb, tokenizer, average, convert, export, publish, plot, demo, serve, env,
 )  # fmt: skip
-# Parameters that take the words that are no options of the command itself.
+# Parameters that take the words that are not options of the command itself.
 _THE_REST = ("overrides", "more_options")
 
 
@@ -64,7 +64,7 @@ def run_command(arguments: list[str] | None = None) -> int:
             return 141
         if debug:
             raise
-        # These say by themselves what the user can do; of anything else the kind of error is the best hint.
+        # These say what the user can do; for any other error its type is the best hint.
         speaks = isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
         kind = "" if speaks else f"{type(error).__name__}: "
         print(f"vanilla-transformer: {kind}{' '.join(str(error).split())}", file=sys.stderr)
@@ -73,7 +73,7 @@ def run_command(arguments: list[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes `--num_beams` for `--num-beams`: both spellings are usual; help shows the second."""
+    """Takes `--num_beams` for `--num-beams`: both spellings are common; help shows the second."""
 
     def parse_known_args(self, args=None, namespace=None):
         words = list(sys.argv[1:] if args is None else args)
@@ -102,7 +102,7 @@ def command_parser(commands: Iterable[Callable]) -> argparse.ArgumentParser:
 
 
 def _add_command(commands, function: Callable) -> None:
-    # What stands before `Args:` and, by name, what stands there of each argument.
+    # The text before `Args:`, and the texts of the arguments there.
     summary, _, arguments = inspect.getdoc(function).partition("\nArgs:\n")
     summary = summary.strip()
     details = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {6,}.+)*)", arguments, flags=re.MULTILINE))
@@ -117,7 +117,7 @@ def _add_command(commands, function: Callable) -> None:
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in _THE_REST]
     words = [each for each in parameters if each.kind is not each.KEYWORD_ONLY and _kind(each.annotation)[1]]
-    takes_words = any(each.default is not each.empty for each in words)  # those needed stand before the options
+    takes_words = any(each.default is not each.empty for each in words)  # required ones come before the options
     for parameter in parameters:
         _add_parameter(command, parameter, " ".join(details[parameter.name].split()), takes_words)
 
@@ -137,15 +137,15 @@ def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Paramete
         help += f" Default: {parameter.default}."
     default = None if required else parameter.default
     several = {}
-    if many:  # `--option A --option B`, and `--option A B` where words that follow can only be the option's
+    if many:  # `--option A --option B`, and `--option A B` where the words after it can only be the option's
         several = {"action": "append"} if takes_words else {"action": "extend", "nargs": many}
     command.add_argument(flag, type=kind, required=required, default=default, help=help, **several)
 
 
 def _kind(annotation: Any) -> tuple[type, str | None]:
-    """The type of a parameter's values and argparse's sign for how many: (Path, "+") of `list[Path] | None`.
+    """The type of a parameter's values and argparse's sign for how many: (Path, "+") for `list[Path] | None`.
 
-    An option that makes sense without any value, too, is annotated as a tuple: (str, "*") of `tuple[str, ...] | None`.
+    An option that also makes sense without a value is annotated as a tuple: (str, "*") for `tuple[str, ...] | None`.
     """
     if isinstance(annotation, types.UnionType):
         [annotation] = [kind for kind in typing.get_args(annotation) if kind is not type(None)]

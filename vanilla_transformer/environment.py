@@ -1,6 +1,6 @@
-"""What is installed here, and what machine this is: a run writes it down, and `vanilla-transformer env` shows it.
+"""What is installed here, and what machine this is: a run records it, and `vanilla-transformer env` shows it.
 
-Only `seen_by_torch` imports torch: where that fails, the rest is still to be had.
+Only `seen_by_torch` imports torch: if that fails, the rest is still available.
 """
 
 import os
@@ -16,14 +16,14 @@ from . import __version__
 _NAME = "vanilla-transformer"
 _PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "huggingface-hub", "accelerate", "sacrebleu")
 _FOR_DEVELOPERS = {"docs", "test"}
-# By Linux' name for it, what makes matrix products fast: on x86, and on Arm.
+# What makes matrix products fast on x86 and on Arm, by Linux's name for it.
 _INSTRUCTIONS = {
     "avx2": "AVX2", "avx512f": "AVX-512", "avx_vnni": "AVX-VNNI", "avx512_vnni": "AVX-512 VNNI",
     "avx512_bf16": "AVX-512 BF16", "avx512_fp16": "AVX-512 FP16", "amx_int8": "AMX INT8", "amx_bf16": "AMX BF16",
     "asimd": "NEON", "asimddp": "NEON dot product", "sve": "SVE", "i8mm": "I8MM", "bf16": "BF16",
 }  # fmt: skip
 _PROCESSOR = Path("/proc/cpuinfo")
-# Linux' limit for a container's memory, of cgroups 2 and 1.
+# Linux's limit for a container's memory, in cgroups 2 and 1.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -38,9 +38,9 @@ def versions() -> dict:
 
 
 def extras() -> dict[str, dict]:
-    """By name, of each extra: the `packages` that it needs with their versions, and those `missing` or of a wrong one.
+    """For each extra, by name: the `packages` that it needs with their versions, and those `missing` or of a wrong one.
 
-    Empty where the package lies on the path and was never installed.
+    Empty where the package is on the path but was never installed.
     """
     from packaging.requirements import Requirement
 
@@ -73,7 +73,7 @@ def _version(name: str) -> str | None:
 
 
 def machine() -> dict:
-    """`platform`, `processor`, `instructions` (empty where nobody says), `cpu_cores` and `memory` in bytes.
+    """`platform`, `processor`, `instructions` (empty where unknown), `cpu_cores` and `memory` in bytes.
 
     Cores and memory are those that this process may use.
     """
@@ -88,7 +88,7 @@ def machine() -> dict:
 
 
 def nvidia_driver() -> str | None:
-    """The driver's version, also where torch finds no GPU. Linux alone says it."""
+    """The driver's version, even where torch finds no GPU. Only Linux says it."""
     with suppress(OSError):
         if found := re.search(r"^NVRM version:.*?\s(\d+\.[\d.]+)\s", _DRIVER.read_text(encoding="utf-8")):
             return found[1]
@@ -96,7 +96,7 @@ def nvidia_driver() -> str | None:
 
 
 def _processor() -> tuple[str, list[str]]:
-    """Its name and its instructions of note."""
+    """Its name, and those of its instructions that matter here."""
     fields = {}
     with suppress(OSError):
         for line in _PROCESSOR.read_text(encoding="utf-8").splitlines():
@@ -108,12 +108,12 @@ def _processor() -> tuple[str, list[str]]:
 
 
 def _memory() -> int | None:
-    """Bytes of the machine, or of the container where that has fewer; None where nobody says."""
+    """Bytes of the machine, or of the container if that has fewer; None where unknown."""
     sizes = []
     with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for limit in _LIMITS:
-        with suppress(OSError, ValueError):  # "max" where there is none
+        with suppress(OSError, ValueError):  # "max" where there is no limit
             sizes.append(int(limit.read_text(encoding="ascii")))
     return min(sizes, default=None)
 
@@ -145,7 +145,7 @@ def seen_by_torch() -> dict:
 
 
 def has_bfloat16(use_cpu: bool) -> bool:
-    """Whether torch has a fast way to products in bfloat16, on x86 by AVX-512. Unknown devices are believed."""
+    """Whether torch multiplies fast in bfloat16, on x86 by AVX-512. Unknown devices are believed to."""
     import torch
 
     if use_cpu:

@@ -1,4 +1,4 @@
-"""Text comes in line by line, checked; what goes out is there as a whole or not at all."""
+"""Text comes in line by line, checked; output is there as a whole or not at all."""
 
 import codecs
 import gzip
@@ -38,13 +38,14 @@ def text_lines(
     Args:
         *paths: Files of plain text, or gzip if their name ends in `.gz`.
         digests: Gets the SHA-256 of each file once its end has been read.
-        errors: What becomes of bytes that are no UTF-8, as for `bytes.decode`.
+        errors: What becomes of bytes that are not UTF-8, as for `bytes.decode`.
 
     Returns:
         An iterator over the lines, without their ends.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: A file is missing, or a folder. Raised at once, before anything is read.
+        FileNotFoundError, IsADirectoryError: A file is missing, or is a folder. Raised at once, before anything is
+            read.
         ValueError: A line is not UTF-8 (file and line are named), or a `.gz` file is damaged. Raised on reading it.
     """
     for path in paths:
@@ -68,7 +69,7 @@ def _lines_of(path: Path, digests: dict[Path, str] | None, errors: str) -> Itera
 
 
 class _Hashed(io.FileIO):
-    """A file of which everything that is read is hashed."""
+    """A file that hashes everything that is read from it."""
 
     def __init__(self, path: Path):
         super().__init__(path)
@@ -81,7 +82,7 @@ class _Hashed(io.FileIO):
 
 
 def decoded_lines(file: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """The lines of a binary stream as `text_lines` reads them; `name` is what messages call it."""
+    """The lines of a binary stream as `text_lines` reads them; messages call it `name`."""
     for number, line in enumerate(file, start=1):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
@@ -96,7 +97,7 @@ def decoded_lines(file: Iterable[bytes], name: str, errors: str = "strict") -> I
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, object]]:
-    """What each line of a file of JSON lines holds, after what to call its place: file and line.
+    """For each line of a file of JSON lines, a name for its place (file and line), and what it holds.
 
     Raises:
         ValueError: A line is not JSON. Raised on reading it.
@@ -126,7 +127,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """Adds the name of the file to errors that lack it: writing to a full disk raises one that has no name."""
+    """Adds the name of the file to errors that lack it: writing to a full disk raises one without a name."""
     try:
         yield
     except OSError as error:
@@ -139,7 +140,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 def replaced_file(path: Path) -> Iterator[TextIO]:
     """Gives a file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise."""
     check_replaceable(path)
-    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: nothing that could be replaced
+    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout, which cannot be replaced
         with named_in_errors(path), path.open("w", encoding="utf-8") as file:
             yield file
         return
@@ -148,7 +149,7 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raises OSError where there can be no file: there is a folder, or none to put it in."""
+    """Raises OSError if there can be no file: there is a folder of that name, or no folder to put it in."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write.")
     if not path.parent.is_dir():
@@ -159,7 +160,7 @@ def check_replaceable(path: Path) -> None:
 def replaced_path(path: Path) -> Iterator[Path]:
     """Gives an empty file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
-    What a killed process has left of the same goes. Errors name `path`.
+    What a killed process has left of the same file is removed. Errors name `path`.
     """
     remove_leftovers(path.parent, path.name)
     try:
@@ -174,13 +175,13 @@ def replaced_path(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that is complete from the moment it is there."""
+    """Writes a file that is complete from the moment it appears."""
     with replaced_file(path) as file:
         file.write(text)
 
 
 def write_json(path: Path, content) -> None:
-    """Writes JSON that people can read; the file is complete from the moment it is there."""
+    """Writes JSON that people can read; the file is complete from the moment it appears."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -198,7 +199,7 @@ def read_json(path: Path, remedy: str = "") -> dict:
         said = f"it holds {type(content).__name__}, not a mapping"
     except RecursionError:
         said = "it is nested too deeply"
-    except ValueError as error:  # no UTF-8, or no JSON
+    except ValueError as error:  # not UTF-8, or not JSON
         said = str(error)
     raise ValueError(f"{path} is damaged ({said}). {remedy}".rstrip())
 
@@ -207,7 +208,7 @@ def read_json(path: Path, remedy: str = "") -> dict:
 def written_beside(path: Path) -> Iterator[Path]:
     """Gives an empty folder to fill, which becomes `path` if nothing went wrong and vanishes otherwise.
 
-    What a killed process has left of the same goes.
+    What a killed process has left of the same folder is removed.
 
     Raises:
         FileExistsError: `path` exists.
@@ -224,7 +225,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Gives an empty folder, where the system has them, for the time being. Those of killed processes go."""
+    """Gives a temporary empty folder, where the system keeps those, and removes those of killed processes."""
     place = Path(tempfile.gettempdir(), "vanilla-transformer")
     remove_leftovers(place.parent, place.name)
     with _claimed(place, lambda beside: beside.mkdir(mode=0o700)) as folder:
@@ -233,7 +234,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """Gives a place to make a folder at, which then takes the place of `path`; if anything goes wrong `path` stays."""
+    """Gives a place to make a folder, which then takes the place of `path`; if anything goes wrong, `path` stays."""
     beside, old = place_beside(path), place_beside(path)
 
     def clear_up() -> None:
@@ -253,12 +254,12 @@ def replaced_folder(path: Path) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Has the system write a file, or every file in a folder, to the disk.
+    """Makes the system write a file, or every file in a folder, to the disk.
 
-    Without that a name may outlive a loss of power and what it is the name of may not.
+    Without that, a file's name may survive a loss of power while its content does not.
     """
     for each in path.rglob("*") if path.is_dir() else [path]:
-        if each.is_file() and os.name != "nt":  # where only who writes a file can do that
+        if each.is_file() and os.name != "nt":  # on Windows only the writer of a file can do this
             descriptor = os.open(each, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -267,12 +268,12 @@ def flush(path: Path) -> None:
 
 
 def place_beside(path: Path) -> Path:
-    """A free name in the same folder, to make `path` under it, or to remove it under it, as a whole."""
+    """A free name in the same folder, under which to make or remove `path` as a whole."""
     return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
 def is_leftover(path: Path, *names: str) -> bool:
-    """Whether a name is one that the functions here give to what is not finished: of these, or of anything."""
+    """Whether the functions here give such a name to unfinished things: to these, or to any if none are named."""
     return any(_leftovers_of(name).fullmatch(path.name) for name in names or (None,))
 
 
@@ -281,8 +282,8 @@ def _leftovers_of(name: str | None) -> re.Pattern:
     return re.compile(rf"\.+{'.+' if name is None else re.escape(name)}(\.[0-9a-f]{{32}})+")
 
 
-# Descriptors of what this process is writing, each with a lock that the system takes away when the process ends. A
-# forked worker closes them, for the lock would last as long as the worker.
+# Descriptors of what this process is writing, each with a lock that the system releases when the process ends. A forked
+# worker closes them, since the lock would last as long as the worker.
 _claims: set[int] = set()
 
 
@@ -298,10 +299,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _claimed(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Makes a file or a folder beside `path`, locked while it is there, which is no longer than the context lasts."""
+    """Makes a file or a folder beside `path`; it is locked, and is there only as long as the context lasts."""
     beside = place_beside(path)
     with cleared_up(lambda: _remove(beside)), ExitStack() as locks:
-        while not beside.exists():  # until it is locked another process may take it for abandoned, and remove it
+        while not beside.exists():  # until it is locked, another process may take it for abandoned and remove it
             make(beside)
             with suppress(FileNotFoundError):
                 locks.enter_context(_locked(beside))
@@ -316,7 +317,7 @@ def _locked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDONLY)
     _claims.add(descriptor)
     try:
-        with suppress(OSError):  # there are file systems without locks
+        with suppress(OSError):  # some file systems have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -334,7 +335,7 @@ def _remove(path: Path) -> None:
 
 def remove_leftovers(folder: Path, *names: str) -> None:
     """Removes what the functions above had not finished, of these names or of any, when their process was killed."""
-    with suppress(OSError):  # a folder that may be written to, but not listed
+    with suppress(OSError):  # the folder may be writable, but not listable
         for path in [path for path in folder.iterdir() if is_leftover(path, *names)]:
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
                 continue
@@ -348,10 +349,10 @@ def remove_leftovers(folder: Path, *names: str) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keeps a second process out of a folder, which is made if it is missing (where the system has such locks).
+    """Keeps a second process out of a folder (where the system has such locks), which is made if it is missing.
 
     Raises:
-        FileExistsError: Another process is in it, or it is no folder.
+        FileExistsError: Another process is in it, or it is not a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file: choose another folder.")
@@ -360,7 +361,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
-    deadline = time.monotonic() + 3  # the workers of a process that was killed hold on for the blink of an eye
+    deadline = time.monotonic() + 3  # the workers of a killed process hold on for a moment
     try:
         while True:
             try:

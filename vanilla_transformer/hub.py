@@ -1,4 +1,4 @@
-"""The one place that talks to the Hub: which revision is read, what is tried again, and what its errors mean."""
+"""The only module that talks to the Hub: which revision is read, what is tried again, and what its errors mean."""
 
 import json
 import logging
@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 FIRST_WAIT = 1.0  # seconds before the second try; each wait after it is twice as long
 _PATIENCE = 60.0  # seconds for which publishing is tried again
 _LONGEST_WAIT = 300.0  # seconds; the Hub counts requests in windows of five minutes
-_PICKLE = "training_args.bin"  # which Trainer's own pushes leave
+_PICKLE = "training_args.bin"  # left by Trainer's own pushes
 
 
 class StreamLostError(OSError):
-    """A corpus could not be read, or not be read again, for as long as that was to be tried."""
+    """A corpus could not be read, or not be read again, for as long as this should be tried."""
 
 
 class Waits:
@@ -40,7 +40,7 @@ class Waits:
         return time.monotonic() - self.since
 
     def wait(self, told: str, *values, at_least: float = 0.0) -> None:
-        """Says how long it waits, in the last place of `told`, and waits."""
+        """Says how long it waits, as the last value of `told`, and waits."""
         seconds = max(self.next, at_least)
         logger.warning(told, *values, seconds)
         self.pause(seconds)
@@ -56,14 +56,14 @@ def is_of_the_hub(path: str | Path) -> bool:
 
 
 def fetched_model(name: str, patterns: Sequence[str]) -> Path:
-    """The cache's folder of the model USER/NAME or USER/NAME@REVISION, with the files that match one of the patterns.
+    """The cache's folder for the model USER/NAME or USER/NAME@REVISION, with the files that match one of the patterns.
 
-    Raises what `run.loading.find_model` does.
+    Raises what `run.loading.find_model` raises.
     """
     from huggingface_hub import errors, is_offline_mode, snapshot_download
 
     repository, _, revision = name.partition("@")
-    no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # the latter a training pushes
+    no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # training pushes the latter
     try:
         fetched = snapshot_download(
             repository, revision=revision or None, allow_patterns=list(patterns), ignore_patterns=checkpoints
@@ -93,15 +93,15 @@ def dataset_commit(repository: str, revision: str | None, name: str, patience: f
 
 
 def persistently(action: Callable, name: str, patience: float):
-    """What `action()` reads from the Hub; tried again while a connection is broken, for `patience` seconds.
+    """What `action()` reads from the Hub; tried again for `patience` seconds while a connection is broken.
 
-    Raises FileNotFoundError if `name` was never there, for which waiting does not help, and else StreamLostError.
+    Raises FileNotFoundError if `name` was never there, so that waiting does not help, and otherwise StreamLostError.
     """
     waits = Waits()
     while True:
         try:
             return action()
-        except (*broken_connections(), json.JSONDecodeError) as error:  # the latter: something else than the Hub spoke
+        except (*broken_connections(), json.JSONDecodeError) as error:  # the latter: something else answered
             if _was_never_there(error):
                 raise FileNotFoundError(f"There is no {name}, or not for you ({one_line(error)}).") from error
             if waits.seconds() > patience:
@@ -110,7 +110,7 @@ def persistently(action: Callable, name: str, patience: float):
 
 
 def broken_connections() -> tuple[type[Exception], ...]:
-    """What `datasets` and its parts raise when a connection or a server fails, or a file is not whole."""
+    """What `datasets` and its parts raise when a connection or a server fails, or a file is incomplete."""
     from huggingface_hub.errors import HTTPError
     from pyarrow import ArrowException
 
@@ -128,7 +128,7 @@ def _was_never_there(error: Exception) -> bool:
     link = error
     while link is not None:
         if isinstance(link, errors.LocalEntryNotFoundError):
-            return False  # what datasets calls a missing file, but the Hub was not reached and the cache lacks it
+            return False  # datasets calls this a missing file, but the Hub was not reached and the cache lacks it
         link = link.__cause__ or link.__context__
     never_there = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.OfflineModeIsEnabled)
     return _status(error) in (401, 403) or isinstance(error, (FileNotFoundError, PermissionError, *never_there))
@@ -138,7 +138,7 @@ def _was_never_there(error: Exception) -> bool:
 
 
 def check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
-    """Raises ValueError if a name is not one that the Hub has, or names do not go together. The Hub is not asked."""
+    """Raises ValueError if the Hub could not have such a name, or names do not go together. The Hub is not asked."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -166,9 +166,9 @@ def commit_files(
     tag: str | None,
     pull_request: bool,
 ) -> "CommitInfo":
-    """Makes one commit of files (by their paths in the repository), and repository and branch if they are missing.
+    """Makes one commit of files (by their paths in the repository), and the repository and branch if they are missing.
 
-    Raises what `sharing.publishing.publish` does of the Hub.
+    Raises the errors of the Hub that `sharing.publishing.publish` raises.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
@@ -181,11 +181,11 @@ def commit_files(
         if _send(lambda: api.file_exists(repository, _PICKLE, revision=revision)):
             operations.append(CommitOperationDelete(_PICKLE))
         commit = _send(
-            lambda: api.create_commit(  # not upload_folder, which makes several if it takes long
+            lambda: api.create_commit(  # not upload_folder, which makes several commits if it takes long
                 repository, operations, commit_message=message, revision=revision, create_pr=pull_request
             )
         )
-        if tag is not None:  # it may be there already, from a try before this one
+        if tag is not None:  # it may be there already, from an earlier try
             _send(lambda: api.create_tag(repository, tag=tag, revision=commit.oid, exist_ok=True))
             named = {ref.name: ref.target_commit for ref in _send(lambda: api.list_repo_refs(repository)).tags}
             if named.get(tag, commit.oid) != commit.oid:
@@ -197,7 +197,7 @@ def commit_files(
 
 
 def _send(action: Callable[[], Any]) -> Any:
-    """What `action` returns. The client itself tries an upload again, but neither a new repository nor a commit."""
+    """What `action` returns. The client itself retries an upload, but neither a new repository nor a commit."""
     waits = Waits(longest=16.0)
     while True:
         try:
@@ -211,10 +211,10 @@ def _send(action: Callable[[], Any]) -> Any:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is the Hub's or the line's fault, which waiting may mend."""
+    """Whether it is the fault of the Hub or the connection, so that waiting may help."""
     from huggingface_hub.errors import HTTPError
 
-    if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # of a file that is being sent
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # for a file that is being sent
         return _may_pass(error.__cause__)
     status = _status(error)
     if status is not None:
@@ -237,7 +237,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
-    """The client's errors as what a user can mend, without the request that they carry, and so the token."""
+    """Turns the client's errors into what a user can mend, without the request that they carry, and so the token."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     try:

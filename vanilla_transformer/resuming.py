@@ -1,4 +1,4 @@
-"""Work that goes on only with what it was begun with, and results that are only taken if they are whole."""
+"""Work that continues only with what it was begun with, and results that are taken only if they are whole."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def check_begun_with(path: Path, before: Mapping, now: Mapping) -> None:
-    """Checks that two nested records agree, but for entries named "path": what work was begun with, and this time's.
+    """Checks that two nested records agree, except for entries named "path": what work was begun with, and what is now.
 
     Raises:
         ValueError: They differ; the message begins with `path`, the file that has the record, and names the entry.
@@ -21,7 +21,7 @@ def check_begun_with(path: Path, before: Mapping, now: Mapping) -> None:
 
 
 def facts_of(content, name: str = "") -> Iterator[tuple[str, object]]:
-    """All that is in a nested record, by dotted name."""
+    """Everything in a nested record, by dotted name."""
     if isinstance(content, (Mapping, list, tuple)):
         entries = content.items() if isinstance(content, Mapping) else enumerate(content, start=1)
         for key, value in entries:
@@ -31,16 +31,16 @@ def facts_of(content, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def check_free(path: Path) -> None:
-    """Raises FileExistsError if there is something of that name."""
+    """Raises FileExistsError if something of that name exists."""
     if path.exists():
         raise FileExistsError(f"{path} exists already: move it elsewhere, or choose another folder.")
 
 
 def check_digest(path: Path, entry: Mapping) -> "hashlib._Hash":
-    """The running digest of what was written to a file; ValueError if that is not what it begins with.
+    """The running digest of what was written to a file; ValueError if the file does not begin with that.
 
     Args:
-        path: The file, which may have more behind it.
+        path: The file, which may have more after it.
         entry: Its "bytes" and their "sha256".
     """
     digest = hashlib.sha256()

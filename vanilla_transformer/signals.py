@@ -14,7 +14,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 _STILL_THE_FIRST = 0.2  # seconds
 
 _to_clear_up: dict[object, Callable[[], None]] = {}
-if hasattr(os, "register_at_fork"):  # a child does not clear up what its parent has begun
+if hasattr(os, "register_at_fork"):  # a child must not clear up what its parent has begun
     os.register_at_fork(after_in_child=_to_clear_up.clear)
 
 
@@ -26,7 +26,8 @@ def first_signal(action: Callable[[int, FrameType | None], None]) -> Iterator[No
     both. In threads other than the main one, which alone can handle signals, this does nothing.
 
     Args:
-        action: Gets the signal's number and the frame that it interrupted, in which an exception of `action` is raised.
+        action: Gets the signal's number and the frame that it interrupted; an exception of `action` is raised in that
+            frame.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,7 +41,7 @@ def first_signal(action: Callable[[int, FrameType | None], None]) -> Iterator[No
         came = True
         time.sleep(_STILL_THE_FIRST)
         for each in before:
-            signal.signal(each, signal.SIG_DFL)  # which works even while the interpreter is busy in a call
+            signal.signal(each, signal.SIG_DFL)  # this works even while the interpreter is busy in a call
         action(number, frame)
 
     before = {each: handler for each in ENDING if (handler := signal.getsignal(each)) not in (signal.SIG_IGN, None)}
@@ -62,11 +63,11 @@ def cleared_up(action: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         action()
-        _to_clear_up.pop(key, None)  # a signal just before this line calls it twice, which does no harm
+        _to_clear_up.pop(key, None)  # a signal just before this line calls it twice, which is harmless
 
 
 def clear_up_now() -> None:
-    """Calls what `cleared_up` still has to call, the latest first."""
+    """Calls what `cleared_up` has yet to call, the latest first."""
     for key, action in reversed(list(_to_clear_up.items())):
         with suppress(OSError):
             action()
@@ -75,7 +76,7 @@ def clear_up_now() -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Holds both signals back while processes start and have no handlers of their own yet; they inherit this."""
+    """Holds both signals back while processes start that have no handlers of their own yet; they inherit this."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
@@ -89,7 +90,7 @@ def held_back() -> Iterator[None]:
 def leave_signals_to_parent(worker: int | None = None) -> None:
     """For a worker process (torch passes its number): the parent, which gets the same signal, decides what happens.
 
-    A second SIGTERM does end a worker; `multiprocessing` needs that.
+    A second SIGTERM does end a worker: `multiprocessing` needs that.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

@@ -1,4 +1,4 @@
-"""Work for other processes, none of which outlives this one, and none of which dies unnoticed."""
+"""Work for other processes. None of them outlives this one, and none dies unnoticed."""
 
 import atexit
 import os
@@ -23,22 +23,22 @@ Item = TypeVar("Item")
 def worker_processes(
     work: Callable, workers: int, *, begin: Callable[[], None] | None = None, start_method: str | None = None
 ) -> Iterator[Callable[..., Future]]:
-    """Gives a function from an item to the future of `work(item)`, which one of the worker processes computes.
+    """Gives a function from an item to the future of `work(item)`, computed by one of the worker processes.
 
-    All processes start at once, so that those that fork do so before this one has threads that hold locks. Leaving the
+    All processes start at once, so that any forks happen before this process has threads that hold locks. Leaving the
     context ends them, whatever they are doing.
 
-    Unlike those of `ProcessPoolExecutor` they share no pipe, in which a process that is killed while it writes would
-    leave half a result, and everybody would wait for the other half for ever.
+    Unlike those of `ProcessPoolExecutor`, they share no pipe. In one, a process killed while it writes would leave half
+    a result, and everybody would wait for the other half for ever.
 
     Args:
-        work: What is to be done. Forked processes have it as it is, others a pickled copy.
+        work: The work. Forked processes have it as it is, others a pickled copy.
         workers: Number of processes.
         begin: Called once in each of them, before any work.
-        start_method: As in `multiprocessing`; None: as is usual on the system.
+        start_method: As in `multiprocessing`; None: the system's default.
 
     Raises:
-        ChildProcessError: Raised by a future: its process has died.
+        ChildProcessError: Raised by a future whose process has died.
     """
     context, idle = get_context(start_method), SimpleQueue()
     processes, connections = [], []
@@ -49,12 +49,12 @@ def worker_processes(
                 process.kill()
                 process.join()
 
-    # At the interpreter's end `multiprocessing` sends SIGTERM to what is left, which these ignore once, and waits.
+    # At the interpreter's end `multiprocessing` sends SIGTERM to what is left, and waits; these ignore it once.
     atexit.register(kill)
     try:
         with cleared_up(kill):
             if context.get_start_method() != "fork" and os.name == "posix":
-                resource_tracker.ensure_running()  # its start would release the signals that are held back
+                resource_tracker.ensure_running()  # its start would release the signals held back
             with held_back():
                 for _ in range(workers):
                     ours, theirs = context.Pipe()
@@ -62,7 +62,7 @@ def worker_processes(
                     processes.append(process)
                     connections.append(ours)
                     process.start()
-                    theirs.close()  # only the process has it open now: the connection ends with it
+                    theirs.close()  # now only the process has it open, and the connection ends with it
                     idle.put(ours)
             with ThreadPoolExecutor(workers) as threads:
                 try:
@@ -78,17 +78,17 @@ def worker_processes(
 
 
 def end_with_parent() -> None:
-    """Ends this process when its parent ends, for whatever reason, and whatever is being done here."""
+    """Ends this process when its parent ends, for whatever reason, and whatever this one is doing."""
 
     def wait() -> None:
-        parent_process().join()  # the system's signal for this would not do: with a fork server the parent is another
+        parent_process().join()  # the system's signal for this would not do: with a fork server it has another parent
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 def in_order(items: Iterable[Item], submit: Callable[[Item], Future], most: int) -> Iterator[tuple[Item, object]]:
-    """Every item with its result, in their order; `most` are under way at a time.
+    """Every item with its result, in order; at most `most` are under way at a time.
 
     Raises:
         ChildProcessError: A worker has died. The message says that the command can go on.

@@ -3,10 +3,10 @@
     git worktree add ../before COMMIT
     python scripts/benchmarks/checkouts.py ../before . --tasks beam_tiny training_tiny
 
-Each checkout is served by a process of its own, on one thread, and they take turns within one run. A figure is the
-processor time of a task, which a busy machine disturbs less than the clock's; the ratio is that of medians, above 1 if
-the second checkout is the faster one. Models have random weights and vocabularies of 8,000, sources 8 to 24 tokens, and
-every translation is made 24 tokens long, so that both checkouts do the same work.
+Each checkout has its own process, on one thread, and they take turns within one run. A figure is the processor time of
+a task, which a busy machine disturbs less than clock time; the ratio is that of medians, above 1 if the second checkout
+is faster. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens, and every translation is
+made 24 tokens long, so that both checkouts do the same work.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SIZES = {
              "decoder_attention_heads": 4, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256},
     "base": {},
 }  # fmt: skip
-# Task: size of the model, then what is done with it, and with how many sentences at once.
+# Task: size of the model, then what it does, and with how many sentences at once.
 TASKS = {
     "beam_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16}),
     "beam_tiny_alone": ("tiny", "search", {"num_beams": 4, "sentences": 1}),
@@ -45,7 +45,7 @@ TASKS = {
 
 
 def prepared(name: str) -> Callable[[], object]:
-    """What a turn of the task does, in a checkout's own process, which has begun with the checkout in its path."""
+    """What a turn of the task does, in a checkout's own process, which has started with the checkout in its path."""
     import torch
     from transformers import AutoModelForSeq2SeqLM
 
@@ -59,7 +59,7 @@ def prepared(name: str) -> Callable[[], object]:
     config = vanilla_transformer.VanillaTransformerConfig(**SIZES[size], vocab_size=8000, attn_implementation="eager")
     model = vanilla_transformer.VanillaTransformerForConditionalGeneration(config).eval()
     if kind == "loading":
-        folder = tempfile.TemporaryDirectory()  # goes with the process
+        folder = tempfile.TemporaryDirectory()  # ends with the process
         model.save_pretrained(folder.name)
         return lambda: AutoModelForSeq2SeqLM.from_pretrained(folder.name)
 
@@ -88,7 +88,7 @@ def prepared(name: str) -> Callable[[], object]:
     else:
         try:
             from vanilla_transformer.translation.packed import pack_linear
-        except ImportError:  # a checkout that packs by itself
+        except ImportError:  # this checkout packs by itself
             pass
         else:
             pack_linear(model)
@@ -98,13 +98,13 @@ def prepared(name: str) -> Callable[[], object]:
 
 
 def processor_seconds() -> float:
-    """Of this process and of those that it has waited for."""
+    """Those of this process and of those that it has waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def serve() -> None:
-    """Answers each name of a task with the processor seconds of a turn of it."""
+    """Answers each task's name with the processor seconds of one turn."""
     known = {}
     for line in sys.stdin:
         name = line.strip()
@@ -124,7 +124,7 @@ def turn(process: subprocess.Popen, name: str) -> float:
 
 
 def environment_of(checkout: Path) -> dict[str, str]:
-    """In which a process has this checkout's package and one thread."""
+    """The environment for a process with this checkout's package and one thread."""
     if not (checkout / "vanilla_transformer").is_dir():
         sys.exit(f"{checkout} is no checkout: it has no folder vanilla_transformer")
     return os.environ | {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1"}

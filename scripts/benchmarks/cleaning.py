@@ -1,10 +1,9 @@
-"""How fast `vanilla-transformer clean` is, and in how much memory: sentences of the phrasebook, by number and workers.
+"""How fast `vanilla-transformer clean` is, and how much memory it takes, by number of phrasebook sentences and workers.
 
     python scripts/benchmarks/cleaning.py --pairs 100000 1000000 --workers 1 2
 
-Every cleaning is a process of its own. Many of the sentences come twice, as in real corpora, and are found. Memory is
-the largest that the process, and the largest that one of its workers was. The files must be the same for any number of
-workers.
+Every cleaning is its own process. Many of the sentences come twice, as in real corpora, and are found. Memory is the
+peak of the process, and the largest peak of its workers. The files must be the same for any number of workers.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from vanilla_transformer.cleaning import CleaningSettings, clean
 
 
 def measure(pairs: int, workers: int) -> dict:
-    """Of one cleaning; memory in megabytes."""
+    """The figures of one cleaning; memory in megabytes."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         report = clean(f"phrasebook:train:{pairs}", folder, CleaningSettings("en", "de"), workers=workers)

@@ -30,7 +30,7 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerAttention
 
 
-WIDTH = 3  # the paper's k, of convolutions
+WIDTH = 3  # the paper's k, for convolutions
 HEAD_DIM = 64
 
 # The paper's leading term for n vectors of width d; "per layer" and "sequential operations" of Table 1.
@@ -78,7 +78,7 @@ class Convolution(nn.Module):
 
 
 class SeparableConvolution(nn.Module):
-    """Each channel for itself, then all channels at each position (section 4, citing Xception)."""
+    """Each channel by itself, then all channels at each position (section 4, citing Xception)."""
 
     def __init__(self, d: int):
         super().__init__()
@@ -99,7 +99,7 @@ def build(name: str, d: int, implementation: str = "sdpa") -> nn.Module:
 def counted(name: str, n: int, d: int) -> int:
     """Floating-point operations (products and sums) of one forward pass over one sequence.
 
-    They are counted for lengths of 1 and 2, which is enough: every layer's are a n + b n^2.
+    They are counted at lengths 1 and 2, which is enough: every layer has a n + b n^2.
     """
     once, twice = (_counted(name, length, d) for length in (1, 2))
     b = (twice - 2 * once) // 2
@@ -120,7 +120,7 @@ def _counted(name: str, n: int, d: int) -> int:
 
 @dataclass
 class Row:
-    """Seconds for `vectors` vectors, medians over rounds; operations of one forward pass over as many."""
+    """Seconds for `vectors` vectors, medians over rounds; operations of one forward pass over them."""
 
     layer: str
     n: int
@@ -154,7 +154,7 @@ def timed(layer: nn.Module, states: torch.Tensor) -> tuple[float, float]:
 def measure(
     lengths: list[int], widths: list[int], vectors: int, rounds: int, implementation: str = "sdpa", device: str = "cpu"
 ) -> list[Row]:
-    """Times every layer at every length and width, each once in a round; a round before the first does not count."""
+    """Times every layer at every length and width, once per round; a warm-up round does not count."""
     torch.manual_seed(0)
     layers = {(name, d): build(name, d, implementation).to(device) for name in TABLE_1 for d in widths}
     cases = [(name, n, d) for d in widths for n in lengths for name in TABLE_1]
@@ -172,9 +172,9 @@ def measure(
 
 
 def crossing(lengths: list[int], ours: list[float], others: list[float]) -> float:
-    """The length from which on `ours` is the larger one, between measured lengths on a logarithmic scale.
+    """The length from which `ours` is larger, between measured lengths on a logarithmic scale.
 
-    0: it is the larger one at all lengths; infinity: it is not at the last.
+    0: it is larger at all lengths; infinity: it is not larger at the last.
     """
     gaps = [math.log(a / b) for a, b in zip(ours, others, strict=True)]
     if gaps[-1] <= 0:
@@ -186,7 +186,7 @@ def crossing(lengths: list[int], ours: list[float], others: list[float]) -> floa
 
 
 def crossings(rows: list[Row]) -> Iterator[dict]:
-    """For each width and each other layer: up to which length attention is the cheaper one."""
+    """For each width and each other layer: the length up to which attention is cheaper."""
     lengths = sorted({row.n for row in rows})
     powers = [2**step for step in range(1, 17)]
     ours = "self-attention"
@@ -204,7 +204,7 @@ def crossings(rows: list[Row]) -> Iterator[dict]:
 
 # ----------------------------------------------------------------------------------------------------------- Table 2
 
-# Section 5.2 and footnote 5: hours of training on 8 P100, each of which is taken to sustain 9.5 TFLOP/s.
+# Section 5.2 and footnote 5: hours of training on 8 P100s, each assumed to sustain 9.5 TFLOP/s.
 PAPERS_TRAINING = {
     "base": {"updates": 100_000, "hours": 12, "operations": 3.3e18},
     "big": {"updates": 300_000, "hours": 84, "operations": 2.3e19},
@@ -279,7 +279,7 @@ matrix product, into communication and into not reaching 9.5 TFLOP/s."""
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Seconds per thousand vectors against length, a column of panels for each width, log-log."""
+    """Draws seconds per thousand vectors against length, a column of panels for each width, log-log."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 

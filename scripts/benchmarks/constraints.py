@@ -1,4 +1,4 @@
-"""Terms of a glossary by constrained beam search: how many are used, what BLEU gains or loses, what it costs in time.
+"""Glossary terms in constrained beam search: how many are used, what BLEU gains or loses, and what they cost in time.
 
     python scripts/benchmarks/constraints.py runs/multi30k_en_de multi30k/val.en multi30k/val.de --json constraints.json
 
@@ -33,12 +33,12 @@ from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation.glossary import FoundTerm, used_terms
 
 
-SURE = 0.3  # share of attention that makes a link
+SURE = 0.3  # least share of attention that makes a link
 
 
 @dataclass
 class Row:
-    """A width of the beam, without and with glossaries."""
+    """One width of the beam, without and with glossaries."""
 
     num_beams: int
     terms: int
@@ -54,7 +54,7 @@ class Row:
 
 
 class GlossaryOfEachLine:
-    """Glossaries by the line that they are for."""
+    """Glossaries by their lines."""
 
     def __init__(self, glossaries: dict[str, Glossary]):
         self.glossaries = glossaries
@@ -65,11 +65,11 @@ class GlossaryOfEachLine:
 
 
 def aligned_words(model, tokenizer, pairs: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """For each pair of texts the words that are translations of each other. Put a better aligner here."""
+    """For each pair of texts, the words that are translations of each other. Put a better aligner here."""
     found = []
     for begin in range(0, len(pairs), 50):
         for each in align_words(model, tokenizer, pairs[begin : begin + 50]):
-            best = {}  # of each source word the target word that looks at it most
+            best = {}  # by source word, the target word that looks at it most
             for target, (source, weight) in enumerate(zip(each.links, each.weights, strict=True)):
                 if weight >= SURE and weight > best.get(source, (0, 0))[0]:
                     best[source] = weight, target
@@ -78,7 +78,7 @@ def aligned_words(model, tokenizer, pairs: Sequence[tuple[str, str]]) -> list[li
 
 
 def glossaries_of(links: list[list[tuple[str, str]]], lines: list[str], terms: int, letters: int, seed: int) -> dict:
-    """A glossary of at most so many terms for each line."""
+    """A glossary of at most `terms` terms for each line."""
     draw, found = random.Random(seed), {}
     for line, pairs in zip(lines, links, strict=True):
         long_enough = {
@@ -94,7 +94,7 @@ def glossaries_of(links: list[list[tuple[str, str]]], lines: list[str], terms: i
 def shares(
     glossary: GlossaryOfEachLine, lines: list[str], translations: list[str], tokenizer
 ) -> tuple[int, float, float]:
-    """How many terms there are, and which shares of them are used, at all and as whole words."""
+    """How many terms there are, and what shares of them are used, at all and as whole words."""
     terms = used = whole = 0
     for line, translation in zip(lines, translations, strict=True):
         for term in used_terms(glossary.find(line), translation, tokenizer):
@@ -105,7 +105,7 @@ def shares(
 
 
 def translated(model, tokenizer, lines: list[str], **options) -> tuple[list[str], float]:
-    """The translations, and in how many seconds they were made."""
+    """The translations, and the seconds that they took."""
     begin = time.perf_counter()
     found: list[list[Hypothesis]] = list(translate_lines(model, tokenizer, [lines], **options))
     return [best.text for best, *_ in found], time.perf_counter() - begin

@@ -1,8 +1,8 @@
-"""What dropout's own masks buy of a training step on a CPU, beside torch's.
+"""How much of a training step on a CPU our dropout masks save, compared with torch's.
 
     python scripts/benchmarks/dropout_masks.py
 
-Whole steps with AdamW on random tokens, once with either kind of mask, by turns; medians. "tiny" is the model of
+Whole steps with AdamW on random tokens, with the two kinds of mask in turn; medians. "tiny" is the model of
 multi30k_en_de (dropout 0.3), "base" the paper's (0.1).
 """
 
@@ -41,7 +41,7 @@ def main() -> None:
         batch = {name: torch.randint(4, 8000, (tokens // LENGTH, LENGTH)) for name in ("input_ids", "labels")}
         for dtype in (torch.float32, torch.bfloat16):
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
-            for turn in range(arguments.rounds + 1):  # the first is there to warm up
+            for turn in range(arguments.rounds + 1):  # the first is a warm-up
                 for kind in list(kinds)[:: 1 if turn % 2 else -1]:
                     dropout_vanilla_transformer._may_draw_bits = kinds[kind]
                     start = time.perf_counter()

@@ -1,11 +1,11 @@
-"""Whether CTranslate2 translates as torch does: how many outputs are the same, of a trained model on real sentences.
+"""Whether CTranslate2 translates as torch does: how many outputs of a trained model on real sentences are the same.
 
     python scripts/benchmarks/engines.py runs/multi30k_en_de test_2016_flickr.en
 
-The same model translates the same sentences by torch and, exported, by CTranslate2: greedily, as its own settings say,
-as the paper does, and with the length penalty and the end of the search that are CTranslate2's own. A translation is
-the same if its text is; where the search has scores, the table says how often the better one is whose. The last column
-is how often, of all that beam search returns, every text is the same.
+The same model translates the same sentences with torch and, exported, with CTranslate2: greedily, by its own settings,
+as the paper does, and with CTranslate2's own length penalty and end of the search. A translation is the same if its
+text is; where the search has scores, the table says how often each has the better one. The last column says how often
+all texts that beam search returns are the same.
 """
 
 import argparse

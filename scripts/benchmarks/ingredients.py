@@ -1,10 +1,10 @@
-"""What each ingredient that the paper does not have costs of a training step, all in one run.
+"""How much of a training step each ingredient costs that the paper does not have, all in one run.
 
     python scripts/benchmarks/ingredients.py --source train.en.gz --target train.de.gz
 
-Whole steps of the model of multi30k_en_de, on the same batches of 1,024 tokens, by turns, in processor time. Tokens are
-those that the batch has without BPE-dropout, so the columns say how fast a run gets through its text. "off" stands
-there twice: what the two differ by is noise.
+Whole steps of the model of multi30k_en_de, on the same batches of 1,024 tokens, in turn, in processor time. Tokens are
+those of the batch without BPE-dropout, so the columns say how fast a run gets through its text. "off" is there twice:
+the difference between the two is noise.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main() -> None:
     seconds["BPE-dropout 0.1"] = [(time.process_time() - start) * arguments.rounds / len(batches)]
     for number in range(len(batches)):
         turns = list(steps.items())
-        first = number % len(turns)  # whoever has a batch first pays for its new sizes
+        first = number % len(turns)  # the first to have a batch pays for its new sizes
         for name, step in turns[first:] + turns[:first]:
             start = time.process_time()
             step((cut_again if "bpe_dropout" in INGREDIENTS[name] else batches)[number], number)

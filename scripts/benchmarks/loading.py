@@ -1,11 +1,11 @@
-"""How long it takes until a model is there: `from_pretrained` side by side with Marian's, and the first translation.
+"""How long it takes to load a model: `from_pretrained` side by side with Marian's, and the first translation.
 
     python scripts/benchmarks/loading.py
 
-Ours and `MarianMTModel`, of the same sizes (the paper's base model) and with random weights, are saved in a temporary
-folder. Then each is loaded in a process of its own, in turns, once transformers has been imported; and in another
-process `vanilla-transformer translate` translates a sentence, once the imports that it cannot avoid are done: torch,
-and what transformers needs for a model and a tokenizer. The table has the medians. Weights come from the page cache.
+Our model and `MarianMTModel`, of the same sizes (the paper's base model) and with random weights, are saved in a
+temporary folder. Then each is loaded in its own process, in turn, after transformers has been imported. In another
+process `vanilla-transformer translate` translates a sentence, after the imports that it cannot avoid: torch, and what
+transformers needs for a model and a tokenizer. The table has the medians. Weights come from the page cache.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def load_marian(folder: Path) -> None:
 def translate(folder: Path) -> None:
     from vanilla_transformer.cli import main
 
-    with contextlib.redirect_stdout(io.StringIO()):  # `translate` writes to it as it is when it begins
+    with contextlib.redirect_stdout(io.StringIO()):  # `translate` writes to it as it is at the start
         status = main(["translate", SENTENCE, "--model", str(folder / "ours"), "--max-tokens", "10"])
     if status:
         raise SystemExit(status)
@@ -59,7 +59,7 @@ MEASURED: dict[str, Callable[[Path], None]] = {
 
 
 def seconds(name: str, folder: Path) -> tuple[float, float]:
-    """Of the imports, and of what is measured; called in a new process."""
+    """Those of the imports, and of what is measured; called in a new process."""
     started = time.perf_counter()
     import_what_cannot_be_avoided()
     from transformers.utils import logging
@@ -71,7 +71,7 @@ def seconds(name: str, folder: Path) -> tuple[float, float]:
 
 
 def save_models(folder: Path) -> None:
-    """Called in a new process too: nobody inherits its imports."""
+    """Also called in a new process, so that nobody inherits its imports."""
     from transformers import MarianConfig, MarianMTModel
 
     from vanilla_transformer import (

@@ -3,9 +3,9 @@
     python scripts/benchmarks/memory.py multi30k_en_de --data.folder multi30k --training.max_steps 5000 \\
         --capacities 1024 64 --picture memory.png
 
-What follows the recipe is for `train`. One run for each of --capacities, one after the other: how many products of
-different shapes oneDNN and torch keep, 1,024 by themselves, 64 as `train` sets it. The table has, at some updates, the
-most memory so far, and what `train` said before it began. Linux alone says it.
+The words after the recipe are for `train`. There is one run for each of --capacities, one after another: how many
+products of different shapes oneDNN and torch keep, 1,024 by default, 64 as `train` sets it. The table has, at some
+updates, the most memory so far, and what `train` said before it began. It needs Linux.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHOWN = (50, 100, 500, 1_000, 2_000, 5_000, 10_000, 25_000)
 
 
 def measured(words: list[str], capacity: int, seconds: float = 0.2) -> tuple[str, list[tuple[int, float]]]:
-    """What a run says that it will take, and (update, megabytes): the most up to each update that was logged."""
+    """What a run says that it will take, and (update, megabytes): the most up to each logged update."""
     with tempfile.TemporaryDirectory() as folder:
         run, errors = Path(folder) / "run", Path(folder) / "errors"
         command = [sys.executable, "-m", "vanilla_transformer", "train", *words, "--output", str(run)]
@@ -59,7 +59,7 @@ def resident(pid: int) -> float | None:
 
 
 def last_update(log: Path) -> int:
-    """The last update that has a line in the log; 0 if none has."""
+    """The last update that has a line in the log; 0 if there is none."""
     if not log.exists():
         return 0
     steps = [json.loads(line).get("step", 0) for line in log.read_text().splitlines() if line.endswith("}")]

@@ -2,8 +2,8 @@
 
     python scripts/benchmarks/phrasebook_seeds.py runs/seeds
 
-trains `phrasebook` once a seed, one after the other with all cores, and prints the share of unseen sentences that come
-out exactly right. A seed that is done is not trained again; one that was interrupted goes on.
+trains `phrasebook` once per seed, one after another on all cores, and prints the share of unseen sentences that come
+out exactly right. A finished seed is not trained again; an interrupted one is continued.
 """
 
 import argparse

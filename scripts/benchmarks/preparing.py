@@ -1,9 +1,9 @@
-"""How fast `vanilla-transformer prepare` tokenises: on one core, with more workers, and in how much memory.
+"""How fast `vanilla-transformer prepare` tokenises, on one core and with more workers, and how much memory it takes.
 
     python scripts/benchmarks/preparing.py --source a.en.gz b.en.gz --target a.de.gz b.de.gz --json figures.json
 
-The text is repeated to as many pairs as are asked for; its vocabulary is learned from it. Every preparation is a
-process of its own. Seconds of one core are those of its CPU time; the ways to tokenise take turns, chunk by chunk.
+The text is repeated up to the number of pairs asked for; its vocabulary is learned from it. Every preparation is its
+own process. Seconds of one core are CPU time; the ways to tokenise take turns, chunk by chunk.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from vanilla_transformer.files import text_lines
 
 
 def stream_of(source: list[Path], target: list[Path], pairs: int) -> PairStream:
-    """So many pairs of the files, from the beginning again where they end."""
+    """This many pairs of the files, which begin again after their end."""
 
     def read(unit: int):
         rounds = (zip(text_lines(*source), text_lines(*target), strict=True) for _ in cycle([None]))
@@ -36,7 +36,7 @@ def stream_of(source: list[Path], target: list[Path], pairs: int) -> PairStream:
 
 
 def measure_tokenising(source: list[Path], target: list[Path], vocabulary: str, pairs: int) -> dict:
-    """Microseconds of one core for a pair: reading, the tokenizer's own call, ours, and the backend's part of ours."""
+    """Microseconds of one core per pair: reading, the tokenizer's own call, ours, and the backend's part of ours."""
     tokenizer = load_tokenizer(vocabulary)
     started = time.process_time()
     texts = list(stream_of(source, target, pairs).read(0))
@@ -71,8 +71,8 @@ def measure_tokenising(source: list[Path], target: list[Path], vocabulary: str, 
 
 
 def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, pairs: int, workers: int) -> dict:
-    """One preparation: pairs per second, CPU time of its parts, and how large its processes became."""
-    # A spawned process would spawn its own: the system's way is what a user has.
+    """One preparation: pairs per second, CPU time of its parts, and peak memory of its processes."""
+    # A spawned process would spawn its own: a user has the system's way.
     multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
     tokenizer = load_tokenizer(vocabulary)
     stream = stream_of(source, target, pairs)
@@ -98,13 +98,13 @@ def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, p
 
 
 def largest_megabytes() -> int:
-    """The largest resident set of this process so far (getrusage would count whoever started it)."""
+    """The largest resident set of this process so far (getrusage would count the process that started it)."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """Of this process, and of its children that have ended."""
+    """Those of this process, and of its children that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return tuple(usage.ru_utime + usage.ru_stime for usage in usages)
 

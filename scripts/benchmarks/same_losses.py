@@ -35,16 +35,16 @@ SETTINGS = {
     "evaluation.examples": "[]",
 }
 TEXTS = {"memory": {}, "stream": {"data.stream": "true", "data.buffer_pairs": 1000}}
-# All else of a record is a number that training has computed.
+# Everything else in a record is a number that training has computed.
 NOT_COMPARED = ("elapsed_seconds", "eval_runtime", "target_tokens_per_second", "train_runtime", "epoch")
 
 
 def trained(checkout: Path, folder: Path, recipe: Path, processes: int, settings: dict) -> dict:
-    """Trains in a new folder; all that must be the same."""
+    """Trains in a new folder; returns everything that must be the same."""
     launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(processes), "-m"]
     words = [sys.executable, "-m", *(launcher if processes > 1 else []), "vanilla_transformer", "train", str(recipe)]
     words += [f"--{name}={value}" for name, value in settings.items()]
-    folder.mkdir(parents=True)  # and no checkout: Python looks for modules there first
+    folder.mkdir(parents=True)  # not a checkout: Python looks for modules there first
     environment = environment_of(checkout)
     done = subprocess.run(
         [*words, "--output", "run"], cwd=folder, env=environment, capture_output=True, text=True, check=False

@@ -4,13 +4,13 @@
     python scripts/benchmarks/server_load.py for_ctranslate2 --backend ctranslate2 --sources newstest2014.en
 
 Each client sends one sentence, waits for its translation and sends the next. An answer is right if it is what the same
-model makes of that sentence alone, in this process, one after the other. Then come requests that have to be refused:
-too large ones, malformed ones. The exit status is 0 if nothing was lost, wrong or let in. Clients and server share the
-machine. (CTranslate2 rounds batches and single sentences differently: in hundreds of tokens of a model that knows
-nothing a tie may break the other way.)
+model makes of that sentence alone, in this process, one after another. Then come requests that must be refused: too
+large ones, malformed ones. The exit status is 0 if nothing was lost, wrong or let in. Clients and server share the
+machine. (CTranslate2 rounds batches and single sentences differently: in hundreds of tokens of an untrained model a tie
+may break the other way.)
 
-With `--memory 5000` it sends so many requests more, from the largest number of clients, and writes the resident memory
-of the server after every tenth of them.
+With `--memory 5000` it sends this many more requests, from the largest number of clients, and prints the resident
+memory of the server after every tenth of them.
 """
 
 import argparse
@@ -46,7 +46,7 @@ STARTING_SECONDS = 120
 
 @dataclass
 class Row:
-    """What a number of clients met with; latencies are milliseconds."""
+    """What happened to a number of clients; latencies are in milliseconds."""
 
     clients: int
     requests: int
@@ -57,20 +57,20 @@ class Row:
     p50: float
     p95: float
     p99: float
-    losses: list[str]  # what happened, each kind once
+    losses: list[str]  # what went wrong, each kind once
 
 
 @contextlib.contextmanager
 def serving(
     *options: str, log: Path | None = None, files: int | None = None, port: str = "0"
 ) -> Iterator[tuple[str, subprocess.Popen]]:
-    """The URL of a server and its process, which is stopped in the end; it listens on a free port of this machine.
+    """The URL of a server and its process, which is stopped at the end; it listens on a free port of this machine.
 
     Args:
-        options: Of `vanilla-transformer serve`, the model first.
-        log: Where to write what it says.
-        files: How many files it may open.
-        port: 0 is a free one.
+        options: Options of `vanilla-transformer serve`, the model first.
+        log: Where to write the server's messages.
+        files: How many files the server may open.
+        port: 0 for a free one.
 
     Raises:
         RuntimeError: It did not start.
@@ -107,10 +107,10 @@ def _url(process: subprocess.Popen, log: Path) -> str:
 
 
 async def load(url: str, clients: int, sources: Sequence[str], expected: Sequence[str]) -> Row:
-    """Sends every source once, from so many clients.
+    """Sends every source once, from this many clients.
 
     Args:
-        url: Of the server.
+        url: URL of the server.
         clients: How many requests are under way at a time.
         sources: One for each request.
         expected: Their translations.
@@ -149,7 +149,7 @@ async def load(url: str, clients: int, sources: Sequence[str], expected: Sequenc
 def memory(
     url: str, process: int, clients: int, sources: Sequence[str], expected: Sequence[str], requests: int
 ) -> dict:
-    """Resident MiB of the server by the number of requests sent, ten times; those that were not answered right."""
+    """Resident MiB of the server by the number of requests sent, ten times; and the requests not answered right."""
     found, not_right = {0: resident(process)}, 0
     for tenth in range(1, 11):
         numbers = [number % len(sources) for number in range(requests // 10)]
@@ -160,19 +160,19 @@ def memory(
 
 
 def resident(process: int) -> int:
-    """Resident MiB of a process, of Linux."""
+    """Resident MiB of a process, on Linux."""
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text(encoding="ascii"))[1]) // 1024
 
 
 def percentile(values: Sequence[float], share: int) -> float:
-    """The value that so many percent of them do not exceed; not a number if there are none."""
+    """The value that `share` percent of them do not exceed; NaN if there are none."""
     if len(values) < 2:
         return values[0] if values else float("nan")
     return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
 
 
 def refusals(url: str, limits: Limits) -> dict[str, tuple[int, int, str]]:
-    """By what was sent, the status that it has to get, the status that it got and what was said."""
+    """For each thing sent, the status that it must get, the status that it got and what was said."""
 
     def texts(*texts: str) -> dict:
         return {"json": {"texts": texts}}

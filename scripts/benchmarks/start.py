@@ -2,8 +2,8 @@
 
     python scripts/benchmarks/start.py MODEL
 
-Each turn starts a new process for each of these, one after the other: `import torch, transformers`, the yardstick; that
-with `transformers.PreTrainedModel`, which whoever loads a model needs; the help; and `translate` with one line on
+Each turn starts a new process for each of these, one after another: `import torch, transformers`, the yardstick; that
+with `transformers.PreTrainedModel`, which is needed to load any model; the help; and `translate` with one line on
 standard input, until its translation is there and until the process has ended. The table has seconds, and medians as
 multiples of the yardstick's. Files come from the page cache.
 """
@@ -38,7 +38,7 @@ def contestants(model: Path) -> dict[str, tuple[str, ...]]:
 
 
 def seconds(command: tuple[str, ...], threads: int) -> tuple[float, float]:
-    """Until the first line of a new process is there (or it has ended, if it writes none), and until it has ended."""
+    """The time until the first line of a new process (or its end, if it writes none), and until its end."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     started = time.perf_counter()
@@ -63,7 +63,7 @@ def main() -> None:
     commands = contestants(arguments.model)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for command in commands.values():
-        seconds(command, arguments.threads)  # which compiles what is not compiled yet, and fills the page cache
+        seconds(command, arguments.threads)  # compiles what is not compiled yet, and fills the page cache
     for _ in range(arguments.rounds):
         for name, command in commands.items():
             times[name].append(seconds(command, arguments.threads))

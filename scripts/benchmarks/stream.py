@@ -1,9 +1,9 @@
-"""What batches out of a stream cost: pairs a second, memory, and the share of their cells that hold a token.
+"""What batches from a stream cost: pairs per second, memory, and the share of their cells that hold a token.
 
     python scripts/benchmarks/stream.py --source train.en.gz --target train.de.gz --pairs 1000000 4500000
 
-Streams of so many pairs, drawn from the given text so that lengths are distributed as there, go through one pass of
-`TokenBatchStream`, each in a process of its own. Nothing is trained.
+Streams of these sizes, drawn from the given text so that lengths have its distribution, go through one pass of
+`TokenBatchStream`, each in its own process. Nothing is trained.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from vanilla_transformer.files import text_lines
 
 
 def drawn_from(text: list[Pair], pairs: int) -> PairStream:
-    """A stream of `pairs` pairs that is nowhere stored."""
+    """A stream of `pairs` pairs that is not stored anywhere."""
 
     def unit(number: int) -> Iterator[Pair]:
         rows = min(ROWS_PER_UNIT, pairs - number * ROWS_PER_UNIT)
@@ -34,7 +34,7 @@ def drawn_from(text: list[Pair], pairs: int) -> PairStream:
 
 
 def memory(kind: str) -> float:
-    """MB that are ("VmRSS") or at most were ("VmHWM") resident; Linux only."""
+    """Resident MB, now ("VmRSS") or at most ("VmHWM"); Linux only."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(kind):
             return int(line.split()[1]) / 1024

@@ -2,23 +2,22 @@
 
     python scripts/benchmarks/training.py --source multi30k/train.en.gz --target multi30k/train.de.gz
 
-Without files the built-in phrasebook is the text. Every contestant is a process of its own, which trains only while it
-has its turn: an epoch of the same few bucketed batches of real sentences, after one to warm up. Turns go round; figures
-are medians over the rounds, ratios those of medians. Where memory does not hold all contestants at once (base),
-`--fresh` makes the process anew for every turn. All have AdamW (fused), dropout and label smoothing 0.1, and bfloat16
-by autocast.
+Without files the text is the built-in phrasebook. Every contestant is its own process, which trains only in its turn:
+an epoch of the same few bucketed batches of real sentences, after one to warm up. Turns go round; figures are medians
+over the rounds, ratios those of medians. Where memory does not hold all contestants at once (base), `--fresh` starts a
+new process for every turn. All have AdamW (fused), dropout and label smoothing 0.1, and bfloat16 by autocast.
 
 "stock" is a process as Python starts it. "tuned" has the settings of `vanilla-transformer train` for the process:
-allocator and matrix products. Ours is measured tuned, once through `VanillaTransformerTrainer` and once in a bare loop;
-`--stock-too` adds ours without the settings. The ceiling is what the matrix products of the model's linear layers alone
-reach, with the same settings.
+allocator and matrix products. Ours is measured tuned, once with `VanillaTransformerTrainer` and once in a bare loop;
+`--stock-too` adds ours without the settings. The ceiling is the speed of only the matrix products of the model's linear
+layers, with the same settings.
 
 On a GPU the settings make no difference and are left out; `--compile` adds everyone under `torch.compile`.
 
     python scripts/benchmarks/training.py --shapes tiny --lengths 64 256 1024 4096
 
-measures single pairs of so many tokens a side instead. Memory is the most a contestant's process has held (resident, or
-allocated on the GPU) since it began, with model, gradients and Adam's averages.
+instead measures single pairs with this many tokens on each side. Memory is the most a contestant's process has held
+(resident, or allocated on the GPU) since it began, with model, gradients and Adam's averages.
 """
 
 import argparse
@@ -73,7 +72,7 @@ class Contestant:
 
 
 class Turns:
-    """Within a contestant's process: trains only when it is told to, and tells how long an epoch took."""
+    """Within a contestant's process: trains only when told to, and says how long an epoch took."""
 
     def __init__(self, connection: Connection, steps: int, device: str):
         self.connection, self.steps, self.device = connection, steps, device
@@ -159,7 +158,7 @@ def peak_megabytes(device: str) -> float:
 
 
 def ceiling_process(task: Task, connection: Connection) -> None:
-    """The linear layers' matrix products of an epoch and nothing else, forward and both ways backward."""
+    """Does only the linear layers' matrix products of an epoch, forward and both ways backward."""
     prepare_for_training()
     dtype = torch.bfloat16 if task.bf16 else torch.float32
     products = []
@@ -211,7 +210,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
     """Token ids of all pairs of two text files, or of the phrasebook."""
     if source is None:
         pairs = [(pair["en"], pair["de"]) for pair in itertools.islice(phrasebook("train"), 30_000)]
-        vocabulary = min(2_000, vocabulary)  # it has no more pieces than that to learn
+        vocabulary = min(2_000, vocabulary)  # it has no more pieces to learn
     else:
         pairs = list(zip(text_lines(source), text_lines(target), strict=True))
     tokenizer = learn_tokenizer((text for pair in pairs for text in pair), TokenizerSettings(vocab_size=vocabulary))
@@ -220,7 +219,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
 
 
 def sample_of(rows: list[dict[str, list[int]]], max_tokens: int, batches: int) -> list[dict[str, list[int]]]:
-    """The pairs of so many batches, evenly from the shortest to the longest."""
+    """The pairs of this many batches, evenly from the shortest to the longest."""
     lengths = ([len(row[side]) for row in rows] for side in ("input_ids", "labels"))
     every = list(TokenBatchSampler(*lengths, max_tokens, shuffle=False))
     chosen = [every[int((number + 0.5) * len(every) / batches)] for number in range(batches)]
@@ -249,7 +248,7 @@ def measured(
 
 @contextlib.contextmanager
 def started(name: str, function: Callable, *arguments) -> Iterator[Callable[[], tuple[float, float]]]:
-    """A process that has had a turn to warm up; what is yielded gives it another one."""
+    """A process that has had a turn to warm up; the yielded function gives it another."""
     context = get_context("spawn")
     connection, theirs = context.Pipe()
     process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
@@ -301,14 +300,14 @@ def rows_of_table(task: Task, contestants: list[Contestant], rounds: int, fresh:
 
 
 def pairs_of(length: int, vocabulary: int) -> list[dict[str, list[int]]]:
-    """A few pairs of so many tokens on either side."""
+    """A few pairs with this many tokens on either side."""
     generator = torch.Generator().manual_seed(length)
     sides = torch.randint(4, vocabulary, (max(1, 1_024 // length), 2, length - 1), generator=generator).tolist()
     return [{"input_ids": [*source, 2], "labels": [*target, 2]} for source, target in sides]
 
 
 def tasks(options: argparse.Namespace, device: str) -> Iterator[tuple[str, Task]]:
-    """What is to be measured, with a heading."""
+    """What to measure, with a heading."""
     for shape in options.shapes:
         vocabulary = min(10_000, SHAPES[shape]["vocab_size"])
         if options.lengths:

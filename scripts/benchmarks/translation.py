@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/translation.py RUN multi30k/test_2016_flickr.en multi30k/test_2016_flickr.de
 
-RUN is a trained run folder or model; the paper's base model is measured beside it, with random weights and outputs of
+RUN is a trained run folder or model. The paper's base model is measured beside it, with random weights and outputs of
 fixed length. Contestants take turns within each round; figures are medians over the rounds, ratios those of medians.
 
 All have the same batches, threads, length penalty and stopping: |Y|^0.6, and a sentence is done when it has as many
@@ -12,8 +12,8 @@ stop there. Models in int8, its and ours, and in bfloat16 have rounded weights, 
 package its rows are left out.
 
 Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
-is what it took to load the model, "peak" the most beyond that while it translated: what is packed or read only when it
-is needed counts there, so the sum of both is what to compare.
+is what loading the model took, "peak" the most beyond that during translation. What is packed or read only when needed
+counts in "peak", so compare the sum of both.
 """
 
 import argparse
@@ -59,7 +59,7 @@ try:
 except ImportError:
     ctranslate2 = None
 
-# A length penalty and a way to stop that every contestant has; with these all outputs in float32 are to be the same.
+# A length penalty and a way to stop that every contestant has: with these all outputs in float32 should be the same.
 BEAM = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": True, "length_penalty_type": "length"}
 GREEDY = {"num_beams": 1}
 LIMIT = 99  # tokens that a translation of the trained model may have
@@ -79,7 +79,7 @@ class Task:
     has_fixed_length: bool = False
 
     def batches(self) -> list[list[list[int]]]:
-        """Sources of like length together."""
+        """Sources of similar length together."""
         ordered = sorted(self.sources, key=len, reverse=True)
         return [ordered[start : start + self.size] for start in range(0, len(ordered), self.size)]
 
@@ -221,7 +221,7 @@ def measured(task: Task, competing: dict[str, Contestant], rounds: int, threads:
     beams, batches = task.search["num_beams"], task.batches()
     times, outputs = {name: [] for name in competing}, {}
     for translate in competing.values():
-        translate(batches[0][:1], task)  # what is made at the first call is no part of the speed
+        translate(batches[0][:1], task)  # what is made at the first call does not count
     for _ in tqdm(range(rounds), desc=f"{task.model}, {beams} hypotheses, batch {task.size}"):
         for name, translate in competing.items():
             started = time.perf_counter()
@@ -242,10 +242,10 @@ def measured(task: Task, competing: dict[str, Contestant], rounds: int, threads:
 
 
 def memory(name: str, task: Task, threads: int) -> tuple[float | None, float | None]:
-    """Megabytes that a contestant takes to load its model, and the most beyond that in translating a batch."""
+    """Megabytes that a contestant takes to load its model, and the most beyond that to translate a batch."""
     if sys.platform != "linux":
         return None, None
-    context = get_context("forkserver")  # forks what has imported the libraries and done nothing else
+    context = get_context("forkserver")  # forks a process that has imported the libraries and done nothing else
     context.set_forkserver_preload(
         ["vanilla_transformer.translation", to_marian.__module__, "ctranslate2", "sacrebleu"]
     )
@@ -260,7 +260,7 @@ def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, 
     before = resident("VmRSS")
     translate = CONTESTANTS[name](task.folder)
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind is not the model
+    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind is not part of the model
     with_model = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far was that of loading
     translate(task.batches()[0], task)
@@ -268,13 +268,13 @@ def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, 
 
 
 def resident(field: str) -> float:
-    """Megabytes of resident memory: VmRSS is now, VmHWM the peak. (ru_maxrss would begin at the parent's.)"""
+    """Megabytes of resident memory: VmRSS is the present, VmHWM the peak. (ru_maxrss would begin at the parent's.)"""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field)]
     return int(line.split()[1]) / 1024
 
 
 def with_workers(folder: Path, tokenizer: PreTrainedTokenizerBase, texts: list[str], rounds: int) -> list[dict]:
-    """Sentences a second, from text to text, of one and of two workers with one thread each, in beam search."""
+    """Sentences per second, from text to text, with one and two workers of one thread each, in beam search."""
     model, competing = loaded(folder), {}
     for workers in (1, 2):
 

@@ -1,11 +1,11 @@
-"""The exported page in a browser: its translations beside Python's, its size, its time for a sentence and to begin.
+"""The exported page in a browser: its translations beside Python's, its size, its time to start and per sentence.
 
     python scripts/benchmarks/web_page.py runs/multi30k_en_de test_2016_flickr.en test_2016_flickr.de
 
 The page is exported in float32 and in int8, served from this machine, and opened in a headless Chromium, which
 translates the sentences one by one on one thread. Greedy search is compared with `generate(num_beams=1)` of the same
 weights: in int8 those are the rounded ones, which Python runs from the page's own files with `OnnxTranslator`. Beam
-search, by the model's generation config, is compared with `generate()`, in int8 too. The time to begin is that from
+search, by the model's generation config, is compared with `generate()`, also in int8. The time to start is that from
 opening the page until it can translate.
 
 It needs a Chromium, and npm or `--runtime` for onnxruntime-web. Another machine asked for anything is an error.
@@ -31,7 +31,7 @@ from vanilla_transformer.run.loading import load_model
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SEARCHES = {"greedy": 1, "beam": None}
-MANY = 50  # sentences for one call: the browser is asked for no more than minutes of work at once
+MANY = 50  # sentences for one call: the browser gets at most minutes of work at once
 # The translations of sentences, and how many milliseconds they took.
 IN_PAGE = """async ([texts, beams]) => {
   const [{ Translator }, { runtime }] = await Promise.all([import("./translator.js"), import("./runtime.js")])
@@ -45,7 +45,7 @@ IN_PAGE = """async ([texts, beams]) => {
 
 
 def opened(browser: Browser, folder: Path, texts: list[str]) -> tuple[dict, float]:
-    """For each search its translations and milliseconds a sentence; and the seconds until the page was ready."""
+    """For each search, its translations and milliseconds per sentence; and the seconds until the page was ready."""
     handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
     Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The model card of classifiers compared on the sentence polarity data, made of the comparison's record."""
+"""The model card of classifiers compared on the sentence polarity data, made from the comparison's record."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -53,12 +53,12 @@ def _spread(values: Sequence[float | None]) -> str:
 
 
 def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
-    """Writes down what was compared and how good each was.
+    """Writes down what was compared and how good each model was.
 
     Args:
         record: As for `comparison_rows`, with the scores of the test part.
-        model: The folder of the model that the card is of, one of the runs.
-        command: The command line that makes all of it.
+        model: The folder of the model that the card is for, one of the runs.
+        command: The command line that makes everything.
     """
     config = VanillaTransformerConfig.from_pretrained(model)
     name, seed = model.parent.name.rsplit("-", 1)

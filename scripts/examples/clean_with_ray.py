@@ -3,9 +3,9 @@
     pip install "ray[data]" "vanilla-transformer[clean]"
     python scripts/examples/clean_with_ray.py pairs/ checked/ --source en --target de
 
-The input has a text column for each language. Rows with a `reason` are those to drop; the others are mended. What needs
+The input has a text column for each language. Rows with a `reason` should be dropped; the others are mended. What needs
 other pairs (misaligned runs, repeats, scores) is left to `vanilla-transformer clean`, which takes the Parquet file of
-the rows that are kept. On a cluster pass `--address auto`; without it Ray uses this machine's processors.
+the kept rows. On a cluster pass `--address auto`; without it Ray uses this machine's processors.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--address", help="of a running cluster: auto, or HOST:PORT")
     parser.add_argument("--cpus", type=int, help="processors of this machine to use, without --address")
     arguments = parser.parse_args()
-    # Ray 2.60's new reader of Parquet waits for ever on a machine of two processors.
+    # Ray 2.60's new Parquet reader waits for ever on a machine with two processors.
     ray.data.DataContext.get_current().use_datasource_v2 = False
     local = {} if arguments.address else {"num_cpus": arguments.cpus, "include_dashboard": False}
     ray.init(address=arguments.address, **local)

@@ -1,8 +1,8 @@
-"""Makes of a treebank what the recipes parsing_sample and parsing_wsj train on.
+"""Makes the training data of the recipes parsing_sample and parsing_wsj from a treebank.
 
-For each set: NAME.words (a sentence a line), NAME.linear (its tree as a sequence) and NAME.trees (the tree in brackets,
-for `vanilla-transformer evalb --gold`), all without traces and function tags. In the paper's sequences tags stand for
-the words; --with-words writes both, which is what little data needs. The sets can be given in two ways:
+For each set: NAME.words (one sentence per line), NAME.linear (its tree as a sequence) and NAME.trees (the tree in
+brackets, for `vanilla-transformer evalb --gold`), all without traces and function tags. In the paper's sequences tags
+stand for the words; --with-words writes both, which little data needs. The sets can be given in two ways:
 
     python scripts/examples/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words \
         --output treebank
@@ -24,7 +24,7 @@ from vanilla_transformer.parsing.trees import Tree, read_trees
 
 SETS = ("train", "validation", "test")
 TRACE = "-NONE-"
-"""The Penn Treebank's tag for what is understood and not said."""
+"""The Penn Treebank's tag for what is understood but not said."""
 
 
 def plain_tree(tree: Tree) -> Tree | None:
@@ -84,8 +84,9 @@ def split_by_file(trees: Iterable[tuple[int, Tree]], table: str | PathLike[str],
 
     Args:
         trees: What `trees_of` gives.
-        table: A line per file, in order: name, first and last line, separated by tabs; the first line may be a heading.
-        last: This many files at the end are for the test, as many before them for validation.
+        table: One line per file, in order: name, first and last line, separated by tabs; the first line may be a
+            heading.
+        last: This many files at the end are for testing, and as many before them for validation.
 
     Raises:
         ValueError: The table is malformed, does not fit the trees, or has too few files.
@@ -130,8 +131,8 @@ def write_treebank(
 
     Args:
         sets: The treebank's own trees, by the set's name.
-        folder: Where to; made if it is missing.
-        with_words: Whether the sequences have the words in them.
+        folder: Where to write; made if it is missing.
+        with_words: Whether the sequences include the words.
 
     Raises:
         ValueError: A set has no trees, or a tree cannot be linearised; nothing is written then.

@@ -1,4 +1,4 @@
-"""Sentences with labels: a split that anybody can repeat, and the baseline that an encoder has to beat."""
+"""Sentences with labels: a split that anybody can repeat, and a baseline for an encoder to beat."""
 
 import hashlib
 import math
@@ -25,8 +25,8 @@ class LabelledSentences:
 def part_of(sentence: str) -> str:
     """The part that a sentence belongs to: a tenth is "test", a tenth "validation", the others "train".
 
-    The sentence alone decides (SHA-256 of its UTF-8, without spaces around it), so two that are alike are in one part,
-    and no order of files and no random numbers matter.
+    The sentence alone decides (SHA-256 of its UTF-8, without spaces around it), so equal sentences are in the same
+    part, and neither the order of files nor random numbers matter.
     """
     tenth = int.from_bytes(hashlib.sha256(sentence.strip().encode()).digest()[:8], "big") % 10
     return {0: "test", 1: "validation"}.get(tenth, "train")
@@ -58,13 +58,13 @@ def split_by_hash(files: Mapping[int, str | PathLike[str]]) -> dict[str, Labelle
 
 
 class BagOfWords:
-    """Logistic regression on which words are in a sentence; words are what stands between spaces.
+    """Logistic regression on which words are in a sentence; words are what is between spaces.
 
     The loss is the mean cross-entropy plus `penalty` / 2 times the sum of all squared weights (not of the biases). It
-    is convex, and L-BFGS goes to its minimum, in float64: no seed, no learning rate.
+    is convex, and L-BFGS finds its minimum, in float64: no seed, no learning rate.
 
     Args:
-        data: What is learned from; its words, and no others, count.
+        data: The sentences to learn from; only their words count.
         penalty: How much large weights cost.
         classes: The number of classes.
     """
@@ -102,7 +102,7 @@ class BagOfWords:
         ).coalesce()
 
     def accuracy(self, data: LabelledSentences) -> float:
-        """Percentage of sentences whose class it finds."""
+        """Percentage of sentences that it classifies correctly."""
         with torch.no_grad():
             scores = torch.sparse.mm(self._features(data.sentences), self.weights) + self.biases
         return 100 * float((scores.argmax(dim=1) == torch.tensor(data.labels)).double().mean())

@@ -4,9 +4,9 @@
     python scripts/examples/train_classifier.py sentence_polarity --output runs/polarity --test \
         --card model_cards/polarity.md
 
-The first trains every pooling with every seed and shows how good each is on the validation part, beside a logistic
-regression on bags of words. Nothing of the test part is read before --test, which scores the models that are there.
-Each run is kept in OUTPUT as it ends: the same command goes on where it was interrupted.
+The first command trains every pooling with every seed and shows how good each is on the validation part, beside a
+logistic regression on bags of words. Nothing of the test part is read before --test, which scores the existing models.
+Each run is kept in OUTPUT when it ends: the same command continues after an interruption.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils.logging import disable_progress_bar
 
-from vanilla_transformer import VanillaTransformerConfig  # the import makes the Auto classes know our models
+from vanilla_transformer import VanillaTransformerConfig  # the import registers our models with the Auto classes
 from vanilla_transformer.commands.process import prepare_for_training
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.files import write_json, write_text, written_beside
@@ -120,8 +120,8 @@ class Runs:
     """A folder of runs: `results.json`, and a model with its tokenizer for each pooling and seed.
 
     Raises:
-        ValueError: The folder was begun with other settings, or has a results file of something else.
-        FileExistsError: It is a file.
+        ValueError: The folder was begun with other settings, or its results file is something else.
+        FileExistsError: The folder is a file.
     """
 
     def __init__(self, folder: Path, settings: Settings):
@@ -143,16 +143,16 @@ class Runs:
             raise ValueError(f"{self.file} is no results file of this script: choose another --output.") from error
 
     def tokenizer(self, train: LabelledSentences) -> PreTrainedTokenizerBase:
-        """Learned from the training part alone, which gives the same one every time."""
+        """Learned from the training part alone, so that it is the same every time."""
         chosen = TokenizerSettings(vocab_size=self.settings.vocab_size, pretokenized=True)
         return learn_tokenizer(train.sentences, chosen)
 
     def train(self, pooling: str, seed: int, tokenizer: PreTrainedTokenizerBase, parts: dict) -> None:
-        """One run, unless it is there; of its epochs the one that is best on the validation part is kept."""
+        """Does one run, unless it is there, and keeps the epoch that is best on the validation part."""
         if any((run["pooling"], run["seed"]) == (pooling, seed) for run in self.record["runs"]):
             return
         began, place = time.perf_counter(), self.folder / f"{pooling}-{seed}"
-        shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
+        shutil.rmtree(place, ignore_errors=True)  # left by an interrupted run
         set_seed(seed)
         model = AutoModelForSequenceClassification.from_config(self._config(pooling, len(tokenizer)))
         trainer = Trainer(
@@ -245,7 +245,7 @@ class Runs:
         self._keep()
 
     def test(self, test: LabelledSentences, train: LabelledSentences) -> None:
-        """Scores on the test part every model that has no score there yet."""
+        """Scores every model that has no score on the test part yet."""
         for run in self.record["runs"]:
             if "test_accuracy" not in run:
                 run["test_accuracy"] = accuracy_of(self._model_of(run), test)
@@ -267,7 +267,7 @@ class Runs:
 
 
 def environment() -> dict:
-    """What a run's figures may depend on."""
+    """Everything that a run's figures may depend on."""
     return {
         "Python": platform.python_version(),
         "torch": torch.__version__,
@@ -283,7 +283,7 @@ def rows_of(part: LabelledSentences, tokenizer: PreTrainedTokenizerBase) -> list
 
 @torch.no_grad()
 def accuracy_of(folder: Path, part: LabelledSentences) -> float:
-    """Percentage of right answers of a saved model."""
+    """A saved model's percentage of right answers."""
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     right = 0
     for start in range(0, len(part), 128):
@@ -294,7 +294,7 @@ def accuracy_of(folder: Path, part: LabelledSentences) -> float:
 
 
 def table(record: dict) -> str:
-    """Mean and standard deviation over the seeds, a line per pooling."""
+    """Mean and standard deviation over the seeds, one line per pooling."""
     head = ("model", "runs", "validation", "test", "parameters", "seconds")
     rows = [head, *comparison_rows(record)]
     return "\n".join(f"{row[0]:<16}{row[1]:>5}" + "".join(f"{cell:>14}" for cell in row[2:]) for row in rows)

@@ -3,9 +3,9 @@
     python scripts/experiments/adapt.py --model runs/multi30k --multi30k multi30k --tatoeba tatoeba.en-de.tsv.gz \
         --output runs/adapt --steps 2000 --json adapt.json
 
-A model of Multi30k's captions is adapted to Tatoeba's sentences in several ways: with captions mixed in and without,
-with a vocabulary that grows and without, by LoRA. Tatoeba is split by English sentence, 2,000 for validation and 2,000
-for testing, so that no sentence is on two sides. What is done is not done again.
+A model of Multi30k's captions is adapted to Tatoeba's sentences in several ways: with and without captions mixed in,
+with and without a growing vocabulary, and by LoRA. Tatoeba is split by English sentence, 2,000 for validation and 2,000
+for testing, so that no sentence is in two parts. Finished work is not repeated.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from vanilla_transformer.improving import run_command
 
 
 HELD_OUT = 2_000
-# Tatoeba has five times as many pairs as Multi30k: with this weight nearly half of what is trained on is captions.
+# Tatoeba has five times as many pairs as Multi30k: with this weight nearly half of the training text is captions.
 REPLAY = ["--replay", "--replay-weight", "4"]
 VARIANTS = {
     "no replay, no floor": ["--no-floor"],
@@ -35,9 +35,9 @@ HEADS = ("way", "pieces", "text", "before", "after", "difference", "p")
 
 
 def split(path: Path, folder: Path, held_out: int) -> None:
-    """Writes train, validation and test as two files of lines each: of what is held out one pair a sentence.
+    """Writes train, validation and test as two files of lines each; held-out sets have one pair per sentence.
 
-    Sentences are held out by their hash, so the same ones whatever the order of the file.
+    Sentences are held out by their hash, so the order of the file does not matter.
     """
     pairs: dict[str, list[str]] = {}
     for line in text_lines(path):
@@ -100,14 +100,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to write the accounts")
     arguments = parser.parse_args()
     data = arguments.output / "tatoeba"
-    if not (data / "train.de.gz").exists():  # which is written last
+    if not (data / "train.de.gz").exists():  # written last
         split(arguments.tatoeba, data, arguments.held_out)
     found, failed = {}, False
     for name in arguments.ways:
         words = words_of(name, arguments, data)
         try:
             run_command(words)
-        except ValueError as error:  # a floor that was not held is a result too
+        except ValueError as error:  # a floor that was not kept is a result too
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
             continue

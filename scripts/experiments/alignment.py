@@ -6,8 +6,8 @@
     python scripts/experiments/alignment.py MODEL --sources val.en --targets val.de --corpus train.en train.de
 
 It prints the alignment error rate (Och and Ney 2003) of each way, AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) with the
-links A, the sure gold links S and the possible ones P: of every second pair, by which the ways are ordered and one of
-them may be chosen, and of the others, which the choice has not seen. Numbers are percentages. The gold alignments are
+links A, the sure gold links S and the possible ones P: on every second pair, by which the ways are ordered and one of
+them may be chosen, and on the others, which the choice has not seen. Numbers are percentages. The gold alignments are
 one of:
 
 - a file in the format of Pharaoh (`0-0 1-2 2?1`), whose texts have blanks between words;
@@ -43,7 +43,7 @@ Links = set[tuple[int, int]]
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, each punctuation mark apart."""
+    """The words of a text, with punctuation marks separate."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
@@ -51,7 +51,7 @@ def split_words(text: str) -> list[str]:
 
 
 def lexicon_pairs() -> dict[str, set[str]]:
-    """For each English word of the phrasebook that has a meaning of its own the beginnings of its German words."""
+    """For each English word of the phrasebook with a meaning of its own, the beginnings of its German words."""
     found: dict[str, set[str]] = {name.english: {name.german} for name in NAMES}
     for noun in NOUNS:
         for english in filter(None, (noun.english, noun.plural)):
@@ -62,13 +62,13 @@ def lexicon_pairs() -> dict[str, set[str]]:
         forms = {*verb.present, verb.infinitive, verb.participle, *(verb.prefix + form for form in verb.present)}
         for english in (verb.base, verb.third, verb.gerund, verb.past):
             found.setdefault(english.split()[0], set()).update(forms)
-    for english in ("have", "has", "is", "are", "am"):  # auxiliaries as well
+    for english in ("have", "has", "is", "are", "am"):  # also auxiliaries
         found.pop(english, None)
     return found
 
 
 def phrasebook_gold(count: int) -> Iterator[tuple[str, str, GoldAlignment]]:
-    """Pairs of the phrasebook's test split, words apart, with the links that the lexicon is sure of."""
+    """Pairs of the phrasebook's test split, split into words, with the links that the lexicon is sure of."""
     meanings = lexicon_pairs()
     adjectives = {word[0] for word in rows(lexicon.ADJECTIVES)}
     pronouns = {form for row in PRONOUNS for form in row[:3]}
@@ -115,7 +115,7 @@ def links_of_file(path: str | Path) -> list[Links]:
 
 
 def words_of_blanks(found: list[str], given: list[str]) -> list[int]:
-    """For each word that a tokenizer found the number of the given word that it begins in."""
+    """For each word that a tokenizer found, the number of the given word that it begins in."""
     number_of = [number for number, word in enumerate(given) for _ in word]
     at, numbers = 0, []
     for word in found:
@@ -125,7 +125,7 @@ def words_of_blanks(found: list[str], given: list[str]) -> list[int]:
 
 
 def links_of(alignment: WordAlignment, source: list[str], target: list[str]) -> Links:
-    """The links of an alignment between words that blanks separate."""
+    """The links of an alignment, between words separated by blanks."""
     rows, columns = words_of_blanks(alignment.source, source), words_of_blanks(alignment.target, target)
     return {(rows[i], column) for column, i in zip(columns, alignment.links, strict=True)}
 

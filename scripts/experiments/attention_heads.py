@@ -3,12 +3,13 @@
     python scripts/experiments/attention_heads.py RUN --sources test.en --targets test.de --plot heads.png
 
 A table for each of the three attentions: how much its heads look at the previous, the same and the next position, at
-the end and at punctuation, and how spread out they look (entropy). The first row of each is a head that looks evenly.
+the end and at punctuation, and how spread out they look (entropy). The first row of each is a head that looks evenly
+everywhere.
 
 With --alignments, words aligned by people in the format of Pharaoh (`0-0 1-2 2?1`; `?` or `p`: possible), each head of
 the decoder's attention on the source also has its alignment error rate. Words are then what blanks separate: give the
 texts that were aligned. A word's attention is summed over the pieces of what it looks at and averaged over its own
-pieces, and it is linked with the one source word that it looks at most.
+pieces, and the word is linked with the one source word that it looks at most.
 """
 
 import argparse
@@ -58,13 +59,13 @@ def plot_heads(groups: Mapping[str, Sequence], path: str | os.PathLike, *, title
     """Draws what each head of a model does: a panel for each attention, a row per head, a column per measure.
 
     Args:
-        groups: By what to call an attention, its `Head`s, all with the same measures. Entropy in nats is left out: only
-            what lies between 0 and 1 can be compared by colour.
+        groups: For the name of each attention, its `Head`s, all with the same measures. Entropy in nats is left out:
+            only values between 0 and 1 can be compared by colour.
         path: The file to write, .png or .svg.
         title: A line above the picture.
 
     Raises:
-        ValueError: If there is nothing to draw.
+        ValueError: There is nothing to draw.
     """
     if not groups or not all(groups.values()):
         raise ValueError("nothing to draw: there are no heads")
@@ -90,7 +91,7 @@ def plot_heads(groups: Mapping[str, Sequence], path: str | os.PathLike, *, title
 
 
 def _table_of_heads(heads: Sequence) -> tuple[list[str], list[str], np.ndarray]:
-    """Measures, names of heads, and their values (heads, measures), NaN where there is none."""
+    """Measures, names of heads, and values (heads, measures), NaN where there is none."""
     measures = [measure for measure in heads[-1].measures if measure != "entropy"]
     rows = ["even" if head.layer is None else f"{head.layer}.{head.head}" for head in heads]
     values = [[np.nan if head.measures.get(m) is None else head.measures[m] for m in measures] for head in heads]

@@ -5,14 +5,14 @@
     The man is buying a new lamp.    Der Mann kauft eine neue Lampe.
     It is too expensive.             Sie ist zu teuer.
 
-German has er, sie or es for "it" (and ihn, sie or es as an object): the gender of the noun in the sentence before, of
-which the second one says nothing. The text is made by the grammar of the phrasebook. Both models read the same pairs,
-in the same vocabulary but for the separator, for the same number of updates.
+German has er, sie or es for "it" (and ihn, sie or es as an object), by the gender of the noun in the sentence before;
+the second sentence does not show it. The phrasebook's grammar makes the text. Both models read the same pairs, in the
+same vocabulary except for the separator, for the same number of updates.
 
 Contrastive accuracy is the share of test sentences whose right translation the model finds likelier than both with a
-wrong pronoun, all else alike. Each second sentence of the test set comes behind a noun of each gender, so who does not
-look at the sentence before is right in one of three, whatever he says. No document of the test set is in the training
-text. What is trained is not trained again; what was interrupted goes on.
+wrong pronoun, all else equal. Each second sentence of the test set comes after a noun of each gender, so a model that
+ignores the sentence before is right in one of three, whatever it says. No document of the test set is in the training
+text. Finished models are not trained again; interrupted work is continued.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def first(draw: Callable, gender: str) -> Pair:
     """A sentence with one thing of this gender."""
     noun, case = draw([noun for noun in THINGS if noun.gender == gender]), draw((NOMINATIVE, ACCUSATIVE))
     thing = None
-    while thing is None or thing.gender == "p":  # several are not "it"
+    while thing is None or thing.gender == "p":  # a plural is not "it"
         thing = noun.phrase(draw, case, known=draw((True, False)), plain=case == NOMINATIVE)
     if case == NOMINATIVE:
         return capitalised(being(thing, draw(list(QUALITIES.items()))).in_order("main"))
@@ -86,7 +86,7 @@ def second(draw: Callable) -> dict[str, Pair]:
 
 
 def documents(seed: str) -> Iterator[list[tuple[Pair, dict[str, Pair], str]]]:
-    """Endless: of a second sentence one document for each gender: first sentence, the second by gender, the gender."""
+    """Endless; for a second sentence, one document per gender: first sentence, the second by gender, the gender."""
     random = Random(seed).random
 
     def draw(pool):
@@ -98,14 +98,14 @@ def documents(seed: str) -> Iterator[list[tuple[Pair, dict[str, Pair], str]]]:
 
 
 def write_documents(folder: Path, name: str, found: Sequence[tuple[Pair, dict[str, Pair], str]]) -> None:
-    """Writes both sides as lines, with a blank one behind each document."""
+    """Writes both sides as lines, with a blank line after each document."""
     for side, language in enumerate(("en", "de")):
         texts = (f"{before[side]}\n{about_it[gender][side]}\n\n" for before, about_it, gender in found)
         write_text(folder / f"{name}.{language}", "".join(texts))
 
 
 def trained(sentences: int, options: argparse.Namespace) -> RunFolder:
-    """The run that reads so many sentences before, trained if it is not yet."""
+    """The run that reads this many sentences before, trained if necessary."""
     folder = RunFolder(options.output / f"context_{sentences}")
     overrides = {
         "data.folder": options.output.resolve(),

@@ -1,8 +1,8 @@
-"""Runs the notebooks of the course in an empty folder and stores what comes out in them.
+"""Runs the notebooks of the course in an empty folder and stores the outputs in them.
 
     python scripts/experiments/course.py docs/course/*.ipynb
 
-What another run would write otherwise (times, versions) is left out.
+What would differ in another run (times, versions) is left out.
 """
 
 import argparse
@@ -20,7 +20,7 @@ PROGRESS = re.compile(r"\s*<div>\s*<progress.*?</div>", flags=re.DOTALL)  # tran
 
 
 def executed(path: Path, folder: Path, *, seconds: int = 600) -> nbformat.NotebookNode:
-    """The notebook with the outputs of a run in `folder`, of which no cell may take longer than `seconds`.
+    """The notebook with the outputs of a run in `folder`; no cell may take longer than `seconds`.
 
     Raises:
         nbclient.exceptions.CellExecutionError: A cell has failed.

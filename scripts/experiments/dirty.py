@@ -3,12 +3,12 @@
     python scripts/experiments/dirty.py ../shared/data/tatoeba_en_de/tatoeba.en-de.tsv.gz --output dirty \\
         --foreign ../shared/data/newstest/newstest2013.fr --pairs 20000
 
-A fifth of the pairs is spoiled, two per cent by each kind. Rules and limits are tuned on `--part validation`; what is
-reported is of `--part test`. An English sentence is in one part only. In the folder are `original.tsv`, `spoiled.tsv`
-(line by line the same pairs), `kinds.txt` (of each line; blank: good) and the folder of `clean`.
+A fifth of the pairs is spoiled, two per cent by each kind. Rules and limits are tuned on `--part validation`; the
+reported results are from `--part test`. An English sentence is in one part only. In the folder are `original.tsv`,
+`spoiled.tsv` (line by line the same pairs), `kinds.txt` (of each line; blank: good) and the folder of `clean`.
 
-A pair is found if it is dropped, or mended to what it was. Precision is that of the rules that are made for the kind:
-of the pairs they dropped, the share that is spoiled in whatever way.
+A pair is found if it is dropped, or mended to what it was. Precision is that of the rules made for the kind: of the
+pairs they dropped, the share that is spoiled in any way.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from vanilla_transformer.files import text_lines
 
 
 Pair = tuple[str, str]
-# Of each kind the rules that are made for it.
+# For each kind, the rules made for it.
 KINDS = {
     "empty": ("empty",),
     "copied": ("identical", "target_language"),
@@ -75,7 +75,7 @@ def markup(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 
 def wrong_length(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
-    """A side of which nearly all is missing, or with others behind it."""
+    """A side that has lost nearly all of its text, or has other text after it."""
     return draw.choice(((pair[0], pair[1].split()[0]), (pair[0], f"{pair[1]} {other[1]} {other[1]} {pair[1]}")))
 
 
@@ -116,7 +116,7 @@ SPOIL: dict[str, Callable[[Pair, Pair, str, Random], Pair]] = {
 
 
 def part_of(pairs: list[Pair], part: str, count: int, seed: int) -> list[Pair]:
-    """So many pairs of a part, by the hash of the English sentence, in random order."""
+    """`count` pairs of a part, chosen by the hash of the English sentence, in random order."""
     wanted = {"validation": 0, "test": 1}[part]
     chosen = [pair for pair in pairs if hashlib.sha256(pair[0].encode()).digest()[0] % 2 == wanted]
     return Random(f"{seed} {part}").sample(chosen, min(count, len(chosen)))
@@ -146,7 +146,7 @@ def spoiled(pairs: list[Pair], foreign: list[str], seed: int) -> tuple[list[Pair
 
 
 def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str]) -> str:
-    """The tables: of each kind how much was found, of all rules how many good pairs they cost."""
+    """The tables: for each kind, how much was found; for all rules, how many good pairs they cost."""
     reasons = {}
     with gzip.open(folder / "dropped.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:

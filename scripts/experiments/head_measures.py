@@ -1,4 +1,4 @@
-"""What each head of a model does, measured over a set of sentences, also against words aligned by people."""
+"""What each head of a model does, measured over a set of sentences, and compared with words aligned by people."""
 
 import re
 import unicodedata
@@ -28,8 +28,8 @@ MEASURES = {
 ATTENTIONS = ("encoder", "decoder", "cross")
 _LINK = re.compile(r"(\d+)([-?p])(\d+)", flags=re.ASCII | re.IGNORECASE)
 _MOST_PAIRS = 32  # in a batch
-_MOST_CELLS = 2**18  # of a batch's attention matrix: 1 MB in each head of each layer
-_MOST_TOKENS = 4096  # of a batch, padding and all
+_MOST_CELLS = 2**18  # in a batch's attention matrix: 1 MB in each head of each layer
+_MOST_TOKENS = 4096  # in a batch, padding included
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class GoldAlignment:
 
     Attributes:
         sure: Positions (source word, target word), counted from 0.
-        possible: Those, and links that may be left out as well.
+        possible: Those, and links that may also be left out.
     """
 
     sure: frozenset[tuple[int, int]]
@@ -46,14 +46,14 @@ class GoldAlignment:
 
 
 def read_alignments(path: str | PathLike[str]) -> Iterator[GoldAlignment]:
-    """Reads alignments in the format of Pharaoh: a sentence pair a line, `0-0 1-2 2?1`.
+    """Reads alignments in the format of Pharaoh: one sentence pair per line, `0-0 1-2 2?1`.
 
     `i-j` is a sure link of word i of the source with word j of the target, `i?j` or `ipj` a possible one. Words are
     separated by blanks and counted from 0.
 
     Raises:
         FileNotFoundError, IsADirectoryError: There is no such file. Raised at once.
-        ValueError: A line has something else; the message has file, line and link. Raised on reading it.
+        ValueError: A line has something else; the message names file, line and link. Raised on reading it.
     """
     return (_alignment(line, f"{path}, line {number}") for number, line in enumerate(text_lines(path), start=1))
 
@@ -96,7 +96,7 @@ class Head:
 
     Attributes:
         attention: encoder, decoder or cross.
-        layer: Counted from 1; None for the head that looks evenly at all it may look at.
+        layer: Counted from 1; None for the head that looks evenly at everything it may look at.
         head: Counted from 1, or None.
         measures: For each of `MEASURES` a mean over all positions of all sentences, or None where there is no such
             position (the decoder never sees the next one); for cross-attention also `aer`, the alignment error rate
@@ -121,7 +121,7 @@ def sums_of_measures(
     """Adds up `MEASURES` over the positions of a batch.
 
     Args:
-        weights: Attention of shape (batch, heads, queries, keys), anything where one of the two is padding.
+        weights: Attention of shape (batch, heads, queries, keys); where either is padding, it may be anything.
         queries: (batch, queries), true where there is no padding.
         keys: (batch, keys), likewise.
         ends: (batch, keys), true at the symbol that counts as the end.
@@ -129,7 +129,7 @@ def sums_of_measures(
         causal: Whether positions see only themselves and those before them.
 
     Returns:
-        The sums (heads, measures) in float64, and over how many positions (measures).
+        The sums (heads, measures) in float64, and the number of positions (measures).
     """
     allowed = queries[:, :, None] & keys[:, None, :]  # (batch, queries, keys)
     if causal:
@@ -152,7 +152,7 @@ def sums_of_measures(
 
 
 def _diagonal(matrices: torch.Tensor, offset: int) -> torch.Tensor:
-    """Element (i, i + offset) of the last two dimensions; none if the matrix is too small to have any."""
+    """Element (i, i + offset) of the last two dimensions; empty if the matrix is too small."""
     if not -matrices.shape[-2] < offset < matrices.shape[-1]:
         return matrices[..., 0, :0]
     return matrices.diagonal(offset=offset, dim1=-2, dim2=-1)
@@ -168,9 +168,9 @@ def measure_heads(
     """Measures what all heads of a model do over a set of sentences, in batches of at most 32 pairs.
 
     Positions are pieces of the vocabulary. A row of cross-attention belongs to the piece that it predicts. To compare
-    with alignments, attention is merged to words, which blanks separate in the text: it is summed over the pieces of a
-    source word and averaged over those of a target word; each target word is linked with the source word that it looks
-    at most, and `</s>` is left out.
+    with alignments, attention is merged into words, which blanks separate in the text: it is summed over the pieces of
+    a source word and averaged over those of a target word; each target word is linked with the source word that it
+    looks at most, and `</s>` is left out.
 
     Args:
         model: A sequence-to-sequence model; it is left as it was.
@@ -179,11 +179,11 @@ def measure_heads(
         alignments: Which words belong together in each pair.
 
     Returns:
-        For each attention first a head that looks evenly, to compare with, then every head, layer by layer.
+        For each attention, first a head that looks evenly, for comparison, then every head, layer by layer.
 
     Raises:
         ValueError: There is no pair; there are not as many alignments as pairs; or a pair lacks words that its
-            alignment links, or has words that the tokenizer does not keep apart. The message names the pair.
+            alignment links, or has words that the tokenizer merges. The message names the pair.
     """
     found = _Collected()
     with handing_out_attention(model):
@@ -207,9 +207,9 @@ class _Collected:
     """Sums over all batches so far."""
 
     def __init__(self):
-        self.sums: dict[tuple, torch.Tensor] = {}  # of (attention, layer): (heads, measures)
-        self.counts: dict[str, torch.Tensor] = {}  # of attention: (measures)
-        self.errors: dict[tuple[int, int], AlignmentError] = {}  # of (layer, head) of cross-attention
+        self.sums: dict[tuple, torch.Tensor] = {}  # by (attention, layer): (heads, measures)
+        self.counts: dict[str, torch.Tensor] = {}  # by attention: (measures)
+        self.errors: dict[tuple[int, int], AlignmentError] = {}  # by (layer, head) of cross-attention
 
     def add(self, attention: str, layer: int | None, sums: torch.Tensor) -> None:
         key = (attention, layer)
@@ -220,7 +220,7 @@ class _Collected:
         for attention in ATTENTIONS:
             counts = self.counts[attention].tolist()
             layers = [layer for name, layer in self.sums if name == attention]
-            for layer in layers:  # None, of the head that looks evenly, came first
+            for layer in layers:  # None, for the head that looks evenly, came first
                 for head, sums in enumerate(self.sums[attention, layer].tolist(), start=1):
                     means = (value / count if count else None for value, count in zip(sums, counts, strict=True))
                     measures = dict(zip(MEASURES, means, strict=True))
@@ -270,7 +270,7 @@ def _add(found: _Collected, model, tokenizer, batch: Sequence[_Pair]) -> None:
     begins[:, 0] = True
     on_source = {"keys": source_real, "ends": (source == end) & source_real, "punctuation": source_signs & source_real}
     on_read = {"keys": read_real, "ends": begins, "punctuation": read_signs & read_real, "causal": True}
-    # Rows of cross-attention are as many as pieces that are read: each predicts one that is written.
+    # Cross-attention has one row for each piece that is read: each predicts one that is written.
     for attention, layers, queries, looked_at in (
         ("encoder", outputs.encoder_attentions, source_real, on_source),
         ("decoder", outputs.decoder_attentions, read_real, on_read),
@@ -296,7 +296,7 @@ def _of_a_head_that_looks_evenly(queries: torch.Tensor, looked_at: dict) -> tupl
 
 
 def _padded(rows: list[list[int]], model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows as one tensor (batch, longest), and where they are no padding."""
+    """The rows as one tensor (batch, longest), and where they are not padding."""
     pad = model.config.pad_token_id
     ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad)
     lengths = torch.tensor([len(row) for row in rows])
@@ -305,7 +305,7 @@ def _padded(rows: list[list[int]], model: PreTrainedModel) -> tuple[torch.Tensor
 
 
 def _punctuation(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[int]:
-    """1 for each piece of nothing but punctuation, 0 for the others."""
+    """1 for each piece with nothing but punctuation, 0 for the others."""
     special = set(tokenizer.all_special_ids)
     labels = piece_labels(tokenizer, ids)
     return [
@@ -336,12 +336,12 @@ def _add_links(found: _Collected, tokenizer, pair: _Pair, layers: list[torch.Ten
 
 
 def words_between_blanks(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], text: str) -> list[list[int]]:
-    """The places of the pieces of every word of a text, where words are what blanks separate.
+    """The places of the pieces of every word of a text, where blanks separate words.
 
-    A piece belongs to the word with which the text up to it ends. The special symbols at the end belong to none.
+    A piece belongs to the word with which the text up to it ends. The special symbols at the end belong to no word.
 
     Args:
-        tokenizer: What made the pieces.
+        tokenizer: The tokenizer that made the pieces.
         ids: The pieces of the text.
         text: The text.
 
@@ -356,7 +356,7 @@ def words_between_blanks(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int],
         number = len(tokenizer.decode(ids[: place + 1]).split())
         if number > len(places):
             break
-        if number:  # a blank before the first word belongs to none
+        if number:  # a blank before the first word belongs to no word
             places[number - 1].append(place)
     if not all(places) or (end and number != len(places)):
         raise ValueError(f"the tokenizer does not keep the {len(places)} words of {text!r:.80} apart")

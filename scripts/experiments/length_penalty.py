@@ -1,10 +1,10 @@
-"""What the length penalty brings on the validation set, and whether that can carry over to other text.
+"""What the length penalty gains on the validation set, and whether that can carry over to other text.
 
     python scripts/experiments/length_penalty.py runs/multi30k_en_de multi30k --penalties 1.0 1.4 1.8
 
-The first table has the words of the references for each word of the sources, set by set: a penalty that fits a set of
-another ratio than the training text's fits that set alone. The second has the ratio of the model's own translations,
-and their BLEU (lower-cased, tokenised; beam 5). The test set's ratio is always there, its BLEU only with --test.
+The first table has the number of reference words per source word, set by set: if a set's ratio differs from that of the
+training text, a penalty that fits it fits that set alone. The second has the ratio of the model's own translations, and
+their BLEU (lower-cased, tokenised; beam 5). The test set's ratio is always shown, its BLEU only with --test.
 """
 
 import argparse

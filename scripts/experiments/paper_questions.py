@@ -3,8 +3,8 @@
     python scripts/experiments/paper_questions.py warmup --pictures docs/explanation
     python scripts/experiments/paper_questions.py all --pictures docs/explanation
 
-Each takes at most a minute or two on one core, prints a table and draws a picture. What is trained is a small model of
-ours on the built-in phrasebook (English to German), unless a table says something else.
+Each takes at most a minute or two on one core, prints a table and draws a picture. The model is a small one of ours,
+trained on the built-in phrasebook (English to German), unless a table says otherwise.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def print_table(headings: list, rows: list[list]) -> None:
 
 
 def draw(path: Path | None, title: str, *panels: Panel) -> None:
-    """Up to two panels side by side, as many rows as that takes: more are illegible in the width of a page."""
+    """Draws panels in rows of up to two: more are illegible in the width of a page."""
     if path is None:
         return
     columns = min(2, len(panels))
@@ -248,7 +248,7 @@ def heads(picture: Path | None) -> None:
             for update in range(updates + 1):
                 optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (update + 1) / 50)
                 ids = torch.randint(kinds, (64, length))
-                wanted = torch.stack((ids.roll(2, 1), ids.roll(-3, 1)), dim=-1)  # (batch, length, 2), round the corner
+                wanted = torch.stack((ids.roll(2, 1), ids.roll(-3, 1)), dim=-1)  # (batch, length, 2), wrapping around
                 scores = model[1](encoder(ids).last_hidden_state).unflatten(-1, (2, kinds))
                 loss = F.cross_entropy(scores.flatten(0, 2), wanted.flatten())
                 if update in sums:

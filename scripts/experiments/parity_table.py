@@ -1,10 +1,10 @@
-"""Prints how near the model is to independent implementations with the same weights.
+"""Prints how close the model is to independent implementations with the same weights.
 
     python scripts/experiments/parity_table.py
 
 Every row is a model with random weights at the paper's or a smaller size; the number is the largest difference of any
-logit (torch.nn: of any hidden state, it has no output layer) over a batch of two pairs of different lengths. Its
-sentences are short: where sdpa is named, it is taken all the same, and the script fails if it was not.
+logit (torch.nn: of any hidden state, it has no output layer) over a batch of two pairs of different lengths. The
+sentences are short: where sdpa is named, it is used all the same, and the script fails if it was not.
 """
 
 import sys
@@ -90,7 +90,7 @@ def from_torch_nn(name: str, **choices) -> float:
 
 
 def through(kernel: str, difference: Callable[..., float], name: str, choices: dict) -> float:
-    """The difference, with attention of ours by this kernel and no other."""
+    """The difference, with our attention computed by this kernel and no other."""
     plain = modeling.eager_attention_forward
     with (
         patch.object(masks, "_PLAIN_PAIRS", 0),

@@ -1,4 +1,4 @@
-"""Plain and robust Multi30k models on text in other forms: what each keeps of its BLEU, and whether that is chance.
+"""Plain and robust Multi30k models on text in other forms: how much BLEU each keeps, and whether that is chance.
 
     python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --workers 2
     python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --rungs --recase --respell
@@ -47,7 +47,7 @@ def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, 
 
 
 def translations(folder: RunFolder, sets: dict, place: Path, aids: Sequence[str] = ()) -> dict[str, list[str]]:
-    """By form, what a run that is done makes of the sources: from the files in `place`, or translated now."""
+    """For each form, a finished run's translations of the sources: from the files in `place`, or made now."""
     found, model, counts = {}, None, load_word_counts(folder.tokenizer)
     for form, (sources, _) in sets.items():
         path = place / f"{form}.jsonl"
@@ -55,7 +55,7 @@ def translations(folder: RunFolder, sets: dict, place: Path, aids: Sequence[str]
             model = model or load_model(folder.path, "cpu")
             path.parent.mkdir(parents=True, exist_ok=True)
             options = {"casing": Casing(counts)} if "recase" in aids else {}
-            options |= {"spelling": Spelling(model[1], counts)} if "respell" in aids else {}
+            options |= {"spelling": Spelling(model[1], counts)} if "respell" in aids and counts else {}
             write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources, **options)))
             print(f"{path}: translated", flush=True)
         found[form] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -63,7 +63,7 @@ def translations(folder: RunFolder, sets: dict, place: Path, aids: Sequence[str]
 
 
 def table(texts: dict[str, dict[int, dict]], sets: dict, runs: dict[str, list[RunFolder]]) -> Iterator[str]:
-    """Of texts by rung, seed and form: a row for each form and rung."""
+    """The table of texts by rung, seed and form: one row per form and rung."""
     baseline, *_ = texts
     for name, folders in runs.items():
         took = statistics.mean(map(training_minutes, folders))

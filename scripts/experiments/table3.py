@@ -3,16 +3,16 @@
     python scripts/experiments/table3.py --data multi30k --output runs/table3 --minutes 300 --updates 1200 --workers 2
 
 All widths of the paper (d_model, d_ff, d_k, d_v) are divided by --narrower; layers, heads, dropout and label smoothing
-are the paper's. All rows have one vocabulary, the same batches of a seed, the same number of updates (big three times
-as many, as in the paper) and equation 3 with --peak times the rate that it has at 4,000 updates of warm-up, reached
-after 15 % of the updates; over the last share of them, --cooldown, it falls to 0. Measured is what the paper measures:
+are the paper's. All rows have one vocabulary, the same batches for a seed, the same number of updates (big has three
+times as many, as in the paper) and equation 3 with --peak times the rate that it has at 4,000 updates of warm-up,
+reached after 15 % of the updates; over the last share of them, --cooldown, it falls to 0. The measures are the paper's:
 perplexity per word piece and BLEU (sacreBLEU, beam search of section 6.1, no averaging) on the development set.
 
 The number of updates is --updates, or else what fits into --minutes of processor time, found by timing each row for a
 few updates. It is kept in OUTPUT/results.jsonl beside every finished run; table3_results.py prints their table at any
-time. The same command goes on where it was interrupted: killed at any moment, it loses the runs it was in and no other.
-All rows get their first seed before any gets its second. A short budget flatters what learns fast, such as rows with
-few layers.
+time. The same command continues after an interruption: killed at any moment, it loses only the runs in progress. All
+rows get their first seed before any gets its second. A short budget flatters what learns fast, such as rows with few
+layers.
 
 --full-size trains nothing: it prints the commands for the paper's own sizes and data.
 """
@@ -84,13 +84,13 @@ def load_text(data: Path, languages: list[str]) -> dict[str, TextCorpus]:
 
 
 def data_folder(output: Path, settings: Settings) -> Path:
-    """Where the tokenizer and the encoded text of a results file are kept beside it."""
+    """The folder beside a results file with its tokenizer and encoded text."""
     text = f"{settings.languages}_{settings.vocabulary}_{settings.sentences}_{settings.text[:8]}"
     return output / f"data_{text}"
 
 
 def prepare(corpora: dict[str, TextCorpus], output: Path, settings: Settings) -> None:
-    """Learns the one vocabulary and encodes training and development set, unless that has been done."""
+    """Learns the vocabulary and encodes training and development set, unless that is done."""
     if data_folder(output, settings).exists():
         return
     texts = (text for pair in corpora["train"].pairs for text in pair)
@@ -148,7 +148,7 @@ def make_trainer(
 
 
 def begin_process() -> None:
-    """One thread, the command line's settings for training, and none of transformers' messages."""
+    """Sets one thread, the command line's settings for training, and none of transformers' messages."""
     torch.set_num_threads(1)
     prepare_for_training()
     transformers_logging.set_verbosity_error()
@@ -174,7 +174,7 @@ def run(job: tuple[str, int], settings: Settings, output: Path) -> dict:
 
 
 def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settings, output: Path) -> int:
-    """How many updates every row and seed can have in so many minutes of processor time."""
+    """How many updates every row and seed can have in this many minutes of processor time."""
     begin_process()
     seconds, data = 0.0, load(output, settings)
     for row in rows:
@@ -188,7 +188,7 @@ def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settin
 
 
 def train_missing(results: Results, rows: list[str], seeds: int, workers: int, minutes: float, output: Path) -> None:
-    """Does what is not done yet, as long as there is processor time for it."""
+    """Does what is not done yet, as long as processor time is left."""
 
     def spent() -> float:
         return sum(record["cpu_seconds"] for record in results.runs) / 60
@@ -220,7 +220,7 @@ def train_missing(results: Results, rows: list[str], seeds: int, workers: int, m
 
 
 def full_size_overrides(row: str) -> tuple[str, dict[str, str]]:
-    """The recipe and what is to be overridden in it for a row at the paper's own size."""
+    """The recipe and its overrides for a row at the paper's own size."""
     recipe = "wmt14_en_de_big" if row == "big" else "wmt14_en_de_base"
     base, config = (
         VanillaTransformerConfig.from_name(name).to_dict() for name in ("big" if row == "big" else "base", row)

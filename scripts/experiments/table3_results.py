@@ -1,4 +1,4 @@
-"""The results of Table 3 in miniature: the file they are kept in, and what they say beside the paper's.
+"""The results of Table 3 in miniature: the file that keeps them, and what they say beside the paper's.
 
     python scripts/experiments/table3_results.py docs/explanation/table3_results.jsonl
 
@@ -47,7 +47,7 @@ ROWS = {
     "table3-e": PaperRow("learned positions", 4.92, 25.7, 65),
     "big": PaperRow("big", 4.33, 26.4, 213),
 }
-SAME = {"perplexity": 0.05, "bleu": 0.1}  # differences of the paper, from one run each, that are no direction
+SAME = {"perplexity": 0.05, "bleu": 0.1}  # differences in the paper, from one run each, too small to show a direction
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Settings:
     """What all runs of one results file have in common.
 
     Attributes:
-        narrower: What the paper's widths are divided by.
-        tokens: Padded tokens of a batch, on either side, at most.
-        vocabulary: Pieces.
-        sentences: Development sentences that are measured on, at most.
+        narrower: The paper's widths are divided by this.
+        tokens: Most padded tokens of a batch, on either side.
+        vocabulary: Number of pieces.
+        sentences: Most development sentences to measure on.
         languages: Source and target, with a hyphen between them.
         text: Half of the SHA-256 of the training pairs, and half of that of the development pairs.
-        updates: Of every row but big, which has three times as many.
-        peak: What the learning rate at the end of the warm-up is multiplied by.
-        cooldown: Share of the updates, the last ones, over which the learning rate falls to 0.
+        updates: Updates of every row except big, which has three times as many.
+        peak: Factor of the learning rate at the end of the warm-up.
+        cooldown: Share of the updates, at the end, over which the learning rate falls to 0.
     """
 
     narrower: int
@@ -81,7 +81,7 @@ class Settings:
 
 
 class Results:
-    """The JSON-lines file: settings first, then a line for each run that is finished."""
+    """The JSON-lines file: settings first, then a line for each finished run."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -106,13 +106,13 @@ class Results:
             self._end = file.tell()
 
     def missing(self, rows: list[str], seeds: int) -> Iterator[tuple[str, int]]:
-        """Rows and seeds that are not done yet, all rows once before any twice."""
+        """Rows and seeds that are not done yet, all rows once before any comes twice."""
         done = {(record["row"], record["seed"]) for record in self.runs}
         return ((row, seed) for seed in range(1, seeds + 1) for row in rows if (row, seed) not in done)
 
 
 def summary(runs: list[dict]) -> list[dict]:
-    """For each row its means, its spread over seeds, and what its differences from base say beside the paper's."""
+    """For each row, its means, its spread over seeds, and what its differences from base say beside the paper's."""
     of = {row: [record for record in runs if record["row"] == row] for row in ROWS}
     found = []
     for row, records in of.items():
@@ -132,7 +132,7 @@ def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
 
     Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
-    perplexities are compared by their logarithms. Where the paper has next to no difference, one within noise agrees.
+    perplexities are compared by their logarithms. Where the paper has almost no difference, one within noise agrees.
     """
     if row == "base" or not runs_of["base"]:
         return ""

@@ -1,12 +1,12 @@
-"""Hard terms and soft ones on Multi30k: how many of a glossary's terms are used, what BLEU does, and what it costs.
+"""Hard and soft terms on Multi30k: how many of a glossary's terms are used, what happens to BLEU, and what it costs.
 
     python scripts/experiments/terms.py --data multi30k --output runs/terms --seeds 1 2 3 --workers 2 --json terms.json
     python scripts/experiments/terms.py --data multi30k --output runs/terms --rungs --test-set test_2016_flickr
 
-The models are the rungs of terms.yaml, trained as ladder.py trains; what is done is not done again. Each line of the
-test set gets a glossary of its own, as in benchmarks/constraints.py: words of its source with the words of its
-reference that are aligned with them. Here the aligner has read the training text too. Every model translates with hard
-terms, and one that knows soft ones with these too, in turns with translating without a glossary.
+The models are the rungs of terms.yaml, trained as ladder.py trains; finished work is not repeated. Each line of the
+test set gets its own glossary, as in benchmarks/constraints.py: words of its source with the aligned words of its
+reference. Here the aligner has also read the training text. Every model translates with hard terms, and one that knows
+soft terms also with those, in turns with translating without a glossary.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` lies
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` is
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
 from ladder import folder_of, parse_rungs, plain_or_packed, train_rungs
@@ -36,14 +36,14 @@ HEADS = ("model", "seed", "terms", "beams", "number", "used without", "used", "a
 
 
 def words_of_pairs(data: Path, name: str, most: int | None = None) -> list[tuple[str, str, list[str], list[str]]]:
-    """Source, reference, and the words of both, of at most so many pairs."""
+    """Source, reference, and the words of both, for at most `most` pairs."""
     files = (plain_or_packed(data / f"{name}.{side}") for side in ("en", "de"))
     texts = zip(*(list(text_lines(file))[:most] for file in files), strict=True)
     return [(*pair, *map(WORD.findall, pair)) for pair in texts if all(pair)]
 
 
 def linked_words(data: Path, pairs: list[tuple[str, str, list[str], list[str]]]) -> list[list[tuple[str, str]]]:
-    """For each pair the words that are aligned one to one, by an aligner that learns from the training text too."""
+    """For each pair, the words aligned one to one, by an aligner that also learns from the training text."""
     every = [*pairs, *words_of_pairs(data, "train")]
     lower = [[[word.lower() for word in pair[side]] for pair in every] for side in (2, 3)]
     found = []
@@ -78,7 +78,7 @@ def main() -> None:
     arguments, rungs = parse_rungs(parser, RUNGS, "--models")
     succeeded, output = train_rungs(arguments, rungs), arguments.output
     torch.set_num_threads(arguments.threads)
-    # A line that is there twice has one glossary.
+    # A line that occurs twice has one glossary.
     pairs = list(
         {pair[0]: pair for pair in words_of_pairs(arguments.data, arguments.test_set, arguments.lines)}.values()
     )

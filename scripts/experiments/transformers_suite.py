@@ -1,8 +1,8 @@
 """Runs transformers' own common tests of models on our three classes: python scripts/experiments/transformers_suite.py
 
 The tests are those of the installed version's source distribution, which pip fetches into a temporary folder; pytest
-and `parameterized` have to be installed. Tests of generation and export are not in it: ours are
-tests/model/test_contract_generation.py. What is added to the command is handed to pytest, say `-k gradient`.
+and `parameterized` must be installed. Tests of generation and export are not included: ours are
+tests/model/test_contract_generation.py. Further arguments are passed to pytest, say `-k gradient`.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ import transformers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-# What the tests import that a source distribution does not have.
+# What the tests import but a source distribution does not have.
 MISSING = {
     "exporters/test_export.py": "class ExportTesterMixin:\n    pass\n",
     "generation/test_utils.py": "class GenerationTesterMixin:\n    pass\n",
@@ -109,7 +109,7 @@ def main() -> None:
             (tests / name).parent.mkdir(exist_ok=True)
             (tests / name).parent.joinpath("__init__.py").touch()
             (tests / name).write_text(text, encoding="utf-8")
-        # From there, for its tests are a package, and with the installed library, not the one beside them.
+        # Runs there, since its tests are a package, and with the installed library, not the one beside them.
         command = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); import pytest; sys.exit(pytest.main())"
         options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", f"--rootdir={tests.parent}", "-c", "/dev/null"]
         run = [sys.executable, "-c", command, *options, str(tests / "test_ours.py"), *sys.argv[1:]]

@@ -3,14 +3,14 @@
     python scripts/experiments/won_back.py ../shared/data/tatoeba_en_de/tatoeba.en-de.tsv.gz --output runs/won_back \\
         --foreign ../shared/data/newstest/newstest2013.fr --seeds 1 2
 
-Tatoeba is split by English sentence as adapt.py splits it, and its training part spoiled as dirty.py spoils: a fifth of
-the pairs, by ten kinds of noise. `clean` goes over the spoiled text twice, the second time with the scores of two small
-models that were trained on what the first has kept. Then the recipe multi30k_en_de is trained on each text for as many
-updates. Validation and test sets are never spoiled; the test set is translated once by each model, and nothing is
-chosen by it. Scores are sacreBLEU. "Won back" is the share of what noise cost on average over the seeds; p is that of
-approximate randomisation over the translations of all seeds, against the model of the spoiled text.
+Tatoeba is split by English sentence as in adapt.py, and its training part is spoiled as in dirty.py: a fifth of the
+pairs, by ten kinds of noise. `clean` goes over the spoiled text twice, the second time with the scores of two small
+models trained on what the first has kept. Then the recipe multi30k_en_de is trained on each text for the same number of
+updates. Validation and test sets are never spoiled; each model translates the test set once, and nothing is chosen by
+it. Scores are sacreBLEU. "Won back" is the share of what noise cost on average over the seeds; p is from approximate
+randomisation over the translations of all seeds, against the model of the spoiled text.
 
-What is done is not done again, and what was interrupted or killed goes on.
+Finished work is not repeated, and interrupted or killed work is continued.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from vanilla_transformer.run.folder import RunFolder
 
 
 TEST = "tatoeba_test"
-KEEP_BEST = 0.97  # of what the rules have kept: they leave about 2 % of wrong pairs, and a few of other kinds
+KEEP_BEST = 0.97  # of what the rules have kept: they leave about 2 % of wrong pairs, and a few others
 ROWS = {"original": "the text as it was", "spoiled": "a fifth of it spoiled", "cleaned": "spoiled, then cleaned"}
 
 
 def train_words(corpus: list[str], held_out: Path, output: Path, seed: int, steps: int, to: str = "de") -> list[str]:
-    """The command that trains the recipe for so many updates of 2,048 tokens; `corpus` is English, then German."""
+    """The command that trains the recipe for `steps` updates of 2,048 tokens; `corpus` is English, then German."""
     pairs = {
         "train": corpus,
         "validation": [str(held_out / f"validation.{language}.gz") for language in ("en", "de")],
@@ -130,7 +130,7 @@ def main() -> None:
     held_out = output / "tatoeba"
     if not (held_out / "train.de.gz").exists():  # which is written last
         split(arguments.corpus, held_out, arguments.held_out)
-    if not (output / "spoiled.kinds").exists():  # written last, too
+    if not (output / "spoiled.kinds").exists():  # also written last
         spoil(held_out, arguments.foreign, output, seed=1)
     texts = {
         "original": [str(held_out / f"train.{side}.gz") for side in ("en", "de")],

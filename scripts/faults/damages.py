@@ -3,10 +3,10 @@
     python scripts/faults/damages.py --damages 80 --folders 60 --json damages.json
 
 A run of a few seconds is trained. Copies of it, finished and half-way, get one damage each: bits, zeros, missing files,
-files and checkpoints of another run or update, weights that are no numbers, records that are no records, pickles that
-run code. `train --resume RUN` must then end as the undamaged run, bit for bit, and name what was wrong; or end with
-status 1 or 2 and one message that names it, and have changed nothing. (A record that only tells something may differ,
-and one that can be made again may be missing, if the end is the same.)
+files and checkpoints of another run or update, weights that are not numbers, records that are not records, pickles that
+run code. `train --resume RUN` must then end as the undamaged run does, bit for bit, and name what was wrong; or it must
+end with status 1 or 2 and one message that names it, and change nothing. (A record that only informs may differ, and
+one that can be made again may be missing, if the end is the same.)
 
 The folders hold a run, the beginning of one or none, and a user's things in every place, some of which another user
 may not read. Whatever `train` with and without `--resume`, `average`, `publish --dry-run` and `translate` make of them,
@@ -53,7 +53,7 @@ RUN = SETTINGS | {
     "decoding.max_new_tokens": 12,
 }
 OTHER_USER = 65534
-# Root without capabilities may read its own files, Python's among them, and nobody else's.
+# Root without capabilities may read its own files, including Python's, and nobody else's.
 WITHOUT_POWERS = (
     "import ctypes; ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())"
 )
@@ -64,7 +64,7 @@ RECORDS = ("finished.json", "environment.json", "data.json", "tokenizer/tokenize
            "checkpoints/checkpoint-8/digests.json", "checkpoints/checkpoint-8/trainer_state.json",
            "averaged/digests.json", "averaged/config.json", "digests.json", "config.json")  # fmt: skip
 STATES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-# Without these the end is the same: they are made again, or tell something that nobody needs.
+# Without these the end is the same: they are made again, or hold information that nothing needs.
 TELLING = ("finished.json", "data.json", "environment.json", "digests.json", "config.json", "averaged", "best",
            "tokenizer", "log.jsonl")  # fmt: skip
 
@@ -114,8 +114,8 @@ class Damage:
 
     Attributes:
         run: The copy that it was done to.
-        told: A name that messages must have.
-        silent: Whether nobody need notice, as long as the end is the same.
+        told: A name that messages must mention.
+        silent: Whether it may go unnoticed, as long as the end is the same.
     """
 
     draw: random.Random
@@ -153,7 +153,7 @@ class Damage:
             content[at : at + 64] = bytes(len(content[at : at + 64]))
         else:
             del content[at if kind == "the end of" else 0 :]
-        same = bytes(content) == path.read_bytes()  # zeros in the place of zeros
+        same = bytes(content) == path.read_bytes()  # zeros replaced by zeros
         path.write_bytes(content)
         self.note(kind, path, silent=same)
 
@@ -197,7 +197,7 @@ class Damage:
         self.note("a weight is missing in" if missing else "a weight is no number in", path, silent=self.listed)
 
     def list_anew(self) -> None:
-        """Half of the time digests fit what was done; then it need be noticed only where something depends on it."""
+        """Half of the time makes digests fit the damage; then it must be noticed only where something depends on it."""
         if self.draw.random() < 0.5:
             record = json.loads((self.checkpoint / DIGESTS).read_text())
             write_digests(self.checkpoint, run=record["run"], step=record["step"])
@@ -210,7 +210,7 @@ class Damage:
         self.note("missing:", path, silent=self.listed)
 
     def record(self) -> None:
-        """Records that are none."""
+        """Records that are not records."""
         path = self.run / self.draw.choice(RECORDS)
         told = path.name in ("recipe.yaml", "trainer_state.json") or path.parent.name in ("tokenizer", "checkpoint-8")
         if self.draw.random() < 0.4 and path.suffix == ".json":
@@ -237,7 +237,7 @@ class Damage:
         self.note("a link is" if link else "a file is", path)
 
     def pickle(self) -> None:
-        """What runs code when it is unpickled."""
+        """Something that runs code when it is unpickled."""
         path = self.checkpoint / self.draw.choice(
             ["optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"]
         )
@@ -268,7 +268,7 @@ def damaged(place: Path, base: dict[str, Path], expected: dict, draw: random.Ran
     words = words if command != "translate" else [*words[:3], "--output", place / "out", "--input", base["text"]]
     status, messages = call(words)
     after = contents(run)
-    if damage.listed:  # which only shows when training is about to begin
+    if damage.listed:  # this only shows when training is about to begin
         after |= {name: before[name] for name in ("recipe.yaml", "finished.json", "scores.json")}
     faults = faults_of(status, messages, place, before == after, mine)
     if command == "train" and status == 0:
@@ -305,7 +305,7 @@ def faults_of(status: int | None, messages: str, place: Path, unchanged: bool, m
 
 
 def put(path: Path) -> str:
-    """A thing of a user's, that is known by its content."""
+    """Puts a user's thing there, recognisable by its content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = f"{path.name} {uuid4().hex}"
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""Kills training at random moments and checks that, resumed, it ends as the run that nobody killed, bit for bit.
+"""Kills training at random moments and checks that, resumed, it ends as an unbroken run does, bit for bit.
 
     python scripts/faults/kills.py --kills 50 --json kills.json
     python scripts/faults/kills.py --kills 50 --text stream --processes 2
@@ -43,7 +43,7 @@ from vanilla_transformer.run.folder import RunFolder
 
 
 ROOT = Path(__file__).resolve().parents[2]
-# A model of seconds.
+# A model that trains in seconds.
 SMALL = {
     "data.train": "phrasebook:train:300",
     "data.validation": "phrasebook:validation:4",
@@ -53,7 +53,7 @@ SMALL = {
     **{f"model.{name}": 1 for name in ("encoder_layers", "decoder_layers")},
     **{f"model.{side}_attention_heads": 2 for side in ("encoder", "decoder")},
 }
-# A checkpoint every two updates, of which only two are kept: much is written and removed.
+# A checkpoint every two updates, with only two kept: much is written and removed.
 SETTINGS = {
     **SMALL,
     "model.dropout": 0.1,
@@ -84,7 +84,7 @@ REGULARISED = {
     "training.augmentation": "{upper: 0.1, typos: 0.2, noise: 0.1}",
     "training.gradient_accumulation_steps": 2,
 }
-# The second corpus is written into the folder of the runs.
+# The second corpus is written to the folder of the runs.
 MIXTURE = "[{corpus: phrasebook:train:300}, {corpus: synthetic.parquet, weight: 0.5, tag: <bt>}]"
 STREAM = {"data.stream": "true", "data.buffer_pairs": 100}
 TEXTS = {"mixture": {"data.train": MIXTURE, **STREAM}, "memory": {}, "stream": STREAM}
@@ -119,15 +119,15 @@ class Task:
             process = self.start(folder, file)
             family, life = [], 0.0
             while process.poll() is None:
-                if len(family) < (3 if self.processes == 2 else 1):  # torchrun is one more
+                if len(family) < (3 if self.processes == 2 else 1):  # torchrun is one more process
                     family = family_of(process)
                 life = max(life, sum(map(processor_seconds, family)))
                 late = moment is not None and life >= moment
                 if late and not killed and not (self.around_saves and unfinished(folder) <= before):
-                    # The system counts in steps of 0.01 s, and a save with the removal after it takes some of them.
+                    # The system counts in steps of 0.01 s, and a save with the removal after it takes several.
                     time.sleep(random.random() * (0.05 if self.around_saves else 0.02))
                     kill(process)
-                    killed = True  # what it has left of several processes ends by itself
+                    killed = True  # what is left of several processes ends by itself
                 time.sleep(0.0005 if self.around_saves else 0.005)
         text = messages.read_text(encoding="utf-8")
         if process.returncode != 0 and not killed:
@@ -151,10 +151,10 @@ def processor_seconds(process: psutil.Process) -> float:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """The process and what it has started, or by chance one of these alone."""
+    """Kills the process and what it has started, or by chance only one of them."""
     with contextlib.suppress(psutil.Error):
         first = psutil.Process(process.pid)
-        first.suspend()  # it might start another meanwhile
+        first.suspend()  # it might start another one meanwhile
         started = first.children(recursive=True)
         victims = [random.choice(started)] if started and random.random() < 0.5 else [first, *started]
         for victim in victims:
@@ -170,15 +170,15 @@ def unfinished(folder: Path) -> set[str]:
 
 
 def state_of(folder: Path, since: float) -> dict:
-    """What a kill left of a session that began at that time: whole checkpoints, and what it was doing."""
+    """What a kill left of a session begun at that time: whole checkpoints, and what it was doing."""
     run = RunFolder(folder)
     whole = run.good_checkpoints()
     damaged = [path for path in run.checkpoint_folders() if path not in whole]
-    # Saving adds the newest folder and removing takes from an old one, whichever file comes first.
+    # Saving adds to the newest folder and removing takes from an old one, whichever file comes first.
     newest = max((int(path.name.split("-")[1]) for path in (*whole, *damaged)), default=None)
     names = [{file.name for file in path.iterdir()} for path in whole]
     shortened = [path for path, has in zip(whole, names, strict=True) if has != max(names, key=len)]
-    # A session that was killed before it could clear up leaves those of the one before as they were.
+    # A session that was killed before it could clear up leaves those of the previous session as they were.
     damaged, shortened = ([path for path in paths if path.stat().st_mtime > since] for paths in (damaged, shortened))
     if run.finished.exists():
         phase = "averaging, scoring"
@@ -186,13 +186,13 @@ def state_of(folder: Path, since: float) -> dict:
         phase = "saving"
     elif damaged or shortened:
         phase = "removing"
-    else:  # the log is written anew when training begins
+    else:  # the log is rewritten when training begins
         phase = "training" if run.log.exists() and run.log.stat().st_mtime > since else "starting"
     return {"whole": [path.name for path in whole], "while": phase}
 
 
 def result_of(folder: Path) -> dict:
-    """All that must be the same in the end."""
+    """Everything that must be the same in the end."""
     run = RunFolder(folder)
     last = run.good_checkpoints()[-1]
     optimizer = torch.load(last / "optimizer.pt", weights_only=True)["state"]
@@ -210,21 +210,21 @@ def result_of(folder: Path) -> dict:
 
 
 def check_restart(messages: str, whole: list[str], killed: bool, max_steps: int) -> int:
-    """The update that a session went on from, the last whole checkpoint's or 0; ends everything if it did not."""
+    """The update that a session resumed from, the last whole checkpoint's or 0; ends everything if it did not."""
     expected = int(whole[-1].split("-")[1]) if whole else 0
     found = re.search(r"^Going on from .*checkpoint-(\d+)\.$", messages, flags=re.MULTILINE)
     said = int(found[1]) if found else None
-    silent = killed or expected in (0, max_steps)  # killed before it spoke, or nothing to go on
+    silent = killed or expected in (0, max_steps)  # killed before it spoke, or nothing to resume
     if said != expected and not (said is None and silent):
         sys.exit(f"It had to go on from update {expected}, but:\n{messages}")
     return expected
 
 
 def crash(task: Task, folder: Path, kills: int, life: float, moments: random.Random) -> tuple[list[dict], list[int]]:
-    """Kills a run at most so many times, until it has been trained; the kills, and from where each restart went on."""
+    """Kills a run at most `kills` times, until it is trained; returns the kills, and where each restart resumed."""
     records, restarts = [], []
     while True:
-        trained = (folder / "finished.json").exists()  # killed over and over it would only be scored again and again
+        trained = (folder / "finished.json").exists()  # more kills would only have it scored again and again
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
         started = time.time()

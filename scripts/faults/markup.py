@@ -2,12 +2,12 @@
 
     python scripts/faults/markup.py --lines 100000 --seed 1 --model runs/multi30k_en_de --model-lines 1000
 
-A third of the lines each are XML, HTML and text with placeholders. Of ten, seven are well-formed, with elements in one
-another, void ones, comments, entities and placeholders of all kinds; two are such lines damaged, so that tags cross or
-lack their other half; and one is hostile text, of pieces of markup in any order. Their translations have random words,
-pieces of markup among them, and random alignments, of wrong lengths too. With `--model` a model translates more lines.
+A third of the lines each are XML, HTML and text with placeholders. Of every ten, seven are well-formed, with nested and
+void elements, comments, entities and placeholders of all kinds; two are such lines damaged, so that tags cross or lack
+their other half; and one is hostile text, pieces of markup in any order. Their translations have random words,
+including pieces of markup, and random alignments, some of wrong lengths. With `--model`, a model translates more lines.
 
-What is checked is known from how a line was made, or by parsers of Python's own (xml.etree, html.parser):
+The right results are known from how a line was made, or from Python's own parsers (xml.etree, html.parser):
 
 - Well-formed lines: each tag and placeholder comes out exactly once; the result is well-formed, and each element is in
   the one in which it was; no word of the translation is lost; nothing is warned of.
@@ -41,14 +41,14 @@ VOID = ("br", "img", "wbr", "hr", "input")
 ELEMENTS = ("b", "i", "a", "span", "p", "g", "em", "strong", "code")
 SOURCE_WORDS = ("a", "man", "in", "the", "red", "dog", "don't", "runs", "Straße", "日本", "🙂", "Go!", "«so»", "-")
 TARGET_WORDS = ("Ein", "Mann", "im", "roten", "Hund", "läuft,", "Park.", "Straße", "日本", "🙂", "„so“", "S-Bahn", ".")
-# In translations: what could be taken for markup.
+# For translations: what could be taken for markup.
 HOSTILE_WORDS = ("<b>", "</i>", "{x}", "%s", "&", "&lt;", "<script>", "</script>", "]]>", "%", "{", "www.x.org", "\1")
 PIECES = (
     *"<>&{}%\"'/!=;# a", "<!--", "-->", "<b>", "</b>", "<i>", "</i>", "<br>", "<br/>", "<script>", "</script>", "]]>",
     "<img src=x onerror=alert(1)>", "<![CDATA[", "<?", "?>", "&lt;", "&#60;", "&amp;lt;", "&amp", "&x;", "&#0;", "\1",
     "\u202e", "\ufffc", "\u00a0", "%s", "{x}", "http://", "@", "dog", " dog ", "5",
 )  # fmt: skip
-# Placeholders, and what may not be beside them. N makes them different from each other.
+# Placeholders, and what may not stand beside them. N makes them different from each other.
 BRACES = (
     "{nN}", "{{ nN }}", "${nN}", "#{nN}", "%{nN}", "{N}", "{}", "{nN.x!r:>9}", "{nN[0]}",
     "{nN, plural, one {# dog} other {# dogs}}",
@@ -59,7 +59,7 @@ ADDRESSES = ("http://hN.example.org/x?a=1", "https://hN.example.org/?a=1&b=2", "
 
 @dataclass
 class Line:
-    """A line, and what is known of it."""
+    """A line, and what is known about it."""
 
     kind: str
     form: str  # well-formed, broken or hostile
@@ -168,7 +168,7 @@ class Maker:
         vocabulary = TARGET_WORDS if tame else TARGET_WORDS + HOSTILE_WORDS
         found = " ".join(self.random.choices(vocabulary, k=self.random.randint(0, 2 * len(source) + 2)))
         target = re.findall(r"\w+|[^\w\s]", found)
-        if self.random.random() < 0.1:  # words that the tokenizer has changed
+        if self.random.random() < 0.1:  # as if the tokenizer had changed words
             source, target = (words[: self.random.randint(0, len(words))] for words in (source, target))
         last = len(source) - 1
         straight = self.random.random() < 0.5
@@ -181,7 +181,7 @@ class Maker:
 
 
 def tree_of_xml(text: str) -> Counter | None:
-    """Each element, comment and instruction of a line with the element that it is in; None if it is not well-formed."""
+    """Each element, comment and instruction of a line with its parent element; None if the line is not well-formed."""
     text = re.sub(r"&(?!(?:amp|lt|gt|quot|apos);)[a-z]\w*;", "", text)  # declared elsewhere
     builder = ElementTree.TreeBuilder(insert_comments=True, insert_pis=True)
     try:
@@ -197,7 +197,7 @@ def tree_of_xml(text: str) -> Counter | None:
 
 
 class TreeOfHtml(HTMLParser):
-    """Each start tag and comment with the element that it is in, and whether elements are closed."""
+    """Each start tag and comment with its parent element, and whether elements are closed."""
 
     def __init__(self):
         super().__init__()
@@ -223,7 +223,7 @@ class TreeOfHtml(HTMLParser):
 
 
 def tree_of_html(text: str) -> Counter | None:
-    """The same of HTML."""
+    """The same for HTML."""
     parser = TreeOfHtml()
     parser.feed(text)
     unread = parser.rawdata
@@ -236,16 +236,16 @@ def faults_of(line: Line, text: str, translation: str | None, warnings: list[str
 
     Args:
         line: The line.
-        text: It with the markup put back.
-        translation: The translation of its text, if it was without anything that looks like markup.
+        text: The line with the markup put back.
+        translation: The translation of its text, if nothing in that looks like markup.
         warnings: What was logged.
-        number: Of the line.
+        number: The line's number.
     """
     tree_of = {"xml": tree_of_xml, "html": tree_of_html}.get(line.kind)
     expected = line.form == "broken"
     if line.form == "hostile":
         expected = bool(warnings)
-        alone = not re.sub(r"<[^<>]*>|\s", "", line.text)  # its elements may go on in other lines
+        alone = not re.sub(r"<[^<>]*>|\s", "", line.text)  # its elements may continue in other lines
         if line.kind == "xml" and bool(warnings) != (tree_of(line.text) is None) and text != line.text and not alone:
             yield "a warning of what is well-formed" if warnings else "no warning"
     if len(warnings) != expected or not all(f"Line {number:,}: broken markup" in each for each in warnings):
@@ -319,7 +319,7 @@ def with_random_translations(maker: Maker, lines: int) -> Iterator[tuple[Line, s
 
 
 def with_a_model(maker: Maker, folder: Path, lines: int) -> Iterator[tuple[Line, str, list[str], str]]:
-    """The same, by translations of a model."""
+    """The same, with translations of a model."""
     model, tokenizer = load_model(folder)
     for kind in KINDS:
         made = [maker.line(kind) for _ in range(lines // len(KINDS))]

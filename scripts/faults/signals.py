@@ -4,11 +4,11 @@
 
 `train`, `translate`, `prepare`, `evaluate`, `export` and `publish --dry-run` are started over and over and get a
 SIGINT, SIGTERM or SIGKILL, alone or with all their workers, at a moment drawn from the whole life of an undisturbed
-one, and often from its first moments, in which Python starts and modules are imported. (A moment is one of processor
-time, which hardly depends on what else the machine has to do.) Some get a second signal soon after the first. After
-SIGINT and SIGTERM there must be no hidden file, no worker and no traceback, and the status must say which signal it
-was. What SIGKILL or a second signal leaves must be gone when the same command has run to its end, which it does after
-at most three signals; then the result must be that of the undisturbed one, bit for bit.
+command, and often from its first moments, when Python starts and modules are imported. (Moments are in processor time,
+which hardly depends on what else the machine is doing.) Some get a second signal soon after the first. After SIGINT and
+SIGTERM there must be no hidden file, no worker and no traceback, and the status must say which signal it was. What
+SIGKILL or a second signal leaves must be gone once the same command has run to its end, which it does after at most
+three signals; then the result must be that of the undisturbed command, bit for bit.
 
 The only traceback allowed is Python's own, of a SIGINT that comes before this package's first lines have run.
 The exit status is 0 if nothing else was found. It needs Linux, where /proc tells who handles signals and who works.
@@ -48,7 +48,7 @@ SETTINGS = {
     "decoding.max_new_tokens": 12,
 }
 OVERRIDES = [word for name, value in SETTINGS.items() for word in (f"--{name}", str(value))]
-# A corpus of several shards for `prepare`, which has more to do than learning a vocabulary.
+# A corpus of several shards for `prepare`, which does more than learn a vocabulary.
 CORPUS = ["--data.train", "phrasebook:train:20000", "--tokenizer.vocab_size", "300"]
 NAMES = {signal.SIGINT: "INT", signal.SIGTERM: "TERM", signal.SIGKILL: "KILL"}
 TIMES = ("elapsed_seconds", "eval_runtime", "target_tokens_per_second")
@@ -62,8 +62,9 @@ class Done:
     Attributes:
         status: Its status, or the signal that ended it, below 0.
         life: Seconds of processor time.
-        came: When it got the signal: "before" the package's handler was there, "during" that, "after" it; None: never.
-        remained: How many of its processes were there two seconds after its end.
+        came: When it got the signal: "before" the package's handler was there, "during" its time, or "after" it; None:
+            never.
+        remained: How many of its processes were still there two seconds after its end.
     """
 
     status: int
@@ -93,7 +94,7 @@ COMMANDS = ("train", "translate", "prepare", "evaluate", "export", "publish")
 
 def start(words: list[str], place: Path) -> subprocess.Popen:
     environment = {"PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(place / "tmp")}
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(place.parent / "inductor")  # torch makes it when it is imported
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(place.parent / "inductor")  # torch makes it on import
     files = [(place / f"{stream}.log").open("w") for stream in ("output", "errors")]
     with files[0], files[1]:
         return subprocess.Popen(
@@ -104,7 +105,7 @@ def start(words: list[str], place: Path) -> subprocess.Popen:
 
 
 def _handle_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs are started to ignore it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts background jobs to ignore it
 
 
 def handles_signals(pid: int) -> bool:
@@ -153,12 +154,12 @@ def run(words: list[str], place: Path, signals=(), moment: float = 0.0, pause: f
 
 
 def hidden(place: Path) -> set[Path]:
-    """What nobody asked for: hidden files, and all that is left in the folder for temporary ones."""
+    """What nobody asked for: hidden files, and everything left in the folder for temporary files."""
     return {path for path in place.rglob("*") if path.name.startswith(".")} | set((place / "tmp").iterdir())
 
 
 def result_of(name: str, place: Path, done: Done) -> dict:
-    """All that must be the same in the end."""
+    """Everything that must be the same in the end."""
     if name in ("evaluate", "publish"):
         return {"output": re.sub(r"\S*/place-\d+", "", done.output)}
     if name != "train":
@@ -179,7 +180,7 @@ def result_of(name: str, place: Path, done: Done) -> dict:
 
 
 def faults_of(done: Done, number: int, twice: bool, new: set[Path]) -> list[str]:
-    """What a signal must not have led to."""
+    """What a signal must not lead to."""
     found = []
     if done.remained:
         found.append(f"{done.remained} processes are left")
@@ -193,13 +194,13 @@ def faults_of(done: Done, number: int, twice: bool, new: set[Path]) -> list[str]
     if new:
         found.append(f"it left {', '.join(path.name for path in sorted(new))}")
     allowed = {"before": (-number, 128 + number, 1), "during": (128 + number, 0), "after": (-number, 0)}[done.came]
-    if done.status not in allowed:  # 0: it had just done everything
+    if done.status not in allowed:  # 0: it had just finished
         found.append(f"its status is {done.status}")
     return found
 
 
 def disturbed(name: str, place: Path, undisturbed: Path, life: float, count: int, draw: random.Random) -> list[dict]:
-    """Sends a command at most so many signals, one a start; a record of each."""
+    """Sends a command at most `count` signals, one per start; returns a record of each."""
     records, words = [], words_of(name, place, undisturbed)
     for _ in range(count):
         number = draw.choice(list(NAMES))
@@ -221,8 +222,8 @@ def disturbed(name: str, place: Path, undisturbed: Path, life: float, count: int
 
 
 def ended_well(name: str, place: Path, undisturbed: Path, expected: dict) -> list[str]:
-    """Runs the command to its end; what is wrong then."""
-    for path in (place / "exported", place / "out.txt"):  # complete already: `export` replaces nothing
+    """Runs the command to its end; returns what is wrong then."""
+    for path in (place / "exported", place / "out.txt"):  # complete already; `export` replaces nothing
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     done = run(words_of(name, place, undisturbed), place)
     if done.status != 0:

@@ -10,17 +10,17 @@ from ..data.scripts import is_mark, is_unspaced
 from ..data.tokenizer import CONTINUATION
 
 
-_BROKEN = "�"  # what bytes that are no character decode to
-_LONGEST_CHAIN = 8  # pieces that may share characters: four bytes each, and pieces may end inside the next one
+_BROKEN = "�"  # what bytes decode to that are not a character
+_LONGEST_CHAIN = 8  # pieces that may share characters: four bytes each, and a piece may end inside the next character
 _BLANK = "␣"
 
 
 def piece_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """A readable label for every piece of a text.
 
-    A piece is shown as its text without blanks, one of nothing but blanks as `␣`. Pieces that make characters only
-    together (a vocabulary of bytes spells a rare one with up to four) are shown as these and counted: `日 1/3`,
-    `日 2/3`, `日 3/3`. Bytes that make no character are written in hexadecimal: `<E6>`.
+    A piece is shown as its text without blanks, and one with only blanks as `␣`. Pieces that make characters only
+    together (a byte vocabulary spells a rare one with up to four) are shown as these characters and counted:
+    `日 1/3`, `日 2/3`, `日 3/3`. Bytes that do not make a character are written in hexadecimal: `<E6>`.
     """
     labels: list[str] = []
     for text, length in _characters(tokenizer, ids):
@@ -47,7 +47,7 @@ def _characters(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Itera
 
 
 def _in_hexadecimal(piece: str) -> str:
-    """`<E6 97>` for a piece that is spelt in the characters of byte-level vocabularies; others are readable."""
+    """`<E6 97>` for a piece spelt in the characters of byte-level vocabularies; other pieces are readable."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # printable bytes, then characters from 256 on for the rest
     rest = iter(sorted(set(range(256)) - {ord(character) for character in alphabet}))
     spelt = piece.removeprefix(CONTINUATION)
@@ -58,9 +58,9 @@ def _in_hexadecimal(piece: str) -> str:
 
 
 def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) -> list[tuple[str, list[int]]]:
-    """The words of a text of a batch, punctuation marks apart, each with the places of its pieces.
+    """The words of a text of a batch, with punctuation marks separate, each with the places of its pieces.
 
-    In scripts without spaces between words its pieces are words, if they begin with a letter.
+    In scripts without spaces between words, pieces that begin with a letter are words.
     """
     ids, found = encoded.input_ids[row], []
     if tokenizer.is_fast:
@@ -82,12 +82,12 @@ def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) 
 
 
 def _parts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], places: list[int]) -> list[list[int]]:
-    """A word's places, those of a text without spaces cut where a piece begins with a letter."""
+    """A word's places, in a text without spaces cut where a piece begins with a letter."""
     own = [ids[place] for place in places]
     if not is_unspaced(tokenizer.decode(own)):
         return [places]
     parts: list[list[int]] = [[]]
-    start, blank = 0, True  # so far the part has nothing, or the blank in front
+    start, blank = 0, True  # so far the part is empty, or has only the blank in front
     for text, length in _characters(tokenizer, own):
         text = None if text is None else text.strip()
         if not (blank or text is None or is_mark(text[:1])):
@@ -98,14 +98,14 @@ def _parts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], places: list[
 
 
 def merged(weights: torch.Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Attention between words from that between their pieces.
+    """Attention between words, from the attention between their pieces.
 
-    A word's attention to another is summed over the pieces of the other and averaged over its own, so that what sums to
-    1 over pieces also does over words.
+    A word's attention to another is summed over the other's pieces and averaged over its own, so that what sums to 1
+    over pieces also sums to 1 over words.
 
     Args:
         weights: (..., queries, keys) between pieces.
-        rows, columns: The places of the pieces of each word that looks, and of each that is looked at.
+        rows, columns: For each word that looks, and for each that is looked at, the places of its pieces.
 
     Returns:
         (..., words that look, words that are looked at)

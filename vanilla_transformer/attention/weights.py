@@ -1,4 +1,4 @@
-"""What a model looks at while it translates (section 3.2.3): for pictures such as the paper's, and word by word."""
+"""What a model looks at while it translates (section 3.2.3): for pictures like the paper's, and word by word."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from .pieces import merged, piece_labels, words
 class Attentions:
     """What every head of a model looks at while it reads a sentence and writes its translation.
 
-    Each row of weights sums to 1. Names are of pieces, or of words.
+    Each row of weights sums to 1. Names are pieces, or words.
     """
 
     encoder: torch.Tensor  # (layers, heads, source, source)
@@ -55,7 +55,7 @@ def attentions(
     sources = tokenizer([source])
     if target is None:
         batch = tokenizer([source], return_tensors="pt").to(model.device)
-        ids = model.generate(**batch, return_dict_in_generate=False)[0]  # whatever the model's own setting
+        ids = model.generate(**batch, return_dict_in_generate=False)[0]  # whatever the model's own setting is
         target = tokenizer.decode(ids, skip_special_tokens=True)
     targets = tokenizer(text_target=[target])
     written = targets.input_ids[0]
@@ -69,7 +69,7 @@ def attentions(
         return Attentions(*weights, *(piece_labels(tokenizer, ids) for ids in (sources.input_ids[0], read, written)))
     source_names, source_places = _words_and_the_rest(tokenizer, sources)
     names, places = _words_and_the_rest(tokenizer, targets)
-    # What is read is what was written, one step later: the end is never read.
+    # The decoder reads what it wrote, one step later: the end is never read.
     places_read = [[0], *([place + 1 for place in each] for each in places[:-1])]
     pairs = ((source_places, source_places), (places_read, places_read), (places, source_places))
     weights = [merged(each, *pair) for each, pair in zip(weights, pairs, strict=True)]
@@ -79,7 +79,7 @@ def attentions(
 def _words_and_the_rest(
     tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding
 ) -> tuple[list[str], list[list[int]]]:
-    """Names and places of the words of a batch's only text; a piece in none, such as `</s>`, counts as a word."""
+    """Names and places of the words of a batch's only text; a piece outside words, such as `</s>`, counts as one."""
     found = words(tokenizer, encoded, 0)
     in_words = {place for _, places in found for place in places}
     labels = piece_labels(tokenizer, encoded.input_ids[0])
@@ -90,7 +90,7 @@ def _words_and_the_rest(
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """For every word of a translation the word of its source that the model looked at most.
+    """For every word of a translation, the word of its source that the model looked at most.
 
     `links` are positions in `source`, one for each word of `target`; `weights` are the shares of attention, 0 to 1.
     Punctuation marks are words too.
@@ -106,7 +106,7 @@ class WordAlignment:
         return " ".join(f"{word}={self.source[i]}" for word, i in zip(self.target, self.links, strict=True))
 
     def __add__(self, other: "WordAlignment") -> "WordAlignment":
-        """The alignment of two texts, one after the other."""
+        """The alignment of two texts, one after another."""
         links = self.links + [len(self.source) + i for i in other.links]
         return WordAlignment(
             self.source + other.source, self.target + other.target, links, self.weights + other.weights
@@ -115,18 +115,18 @@ class WordAlignment:
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """Which attention of the decoder on the source tells what a word was made from.
+    """Which attention of the decoder on the source tells where a word came from.
 
-    By default what aligns best in the models measured here, of two and four layers (`scripts/experiments/alignment.py`;
+    The default aligns best in the models measured here, of two and four layers (`scripts/experiments/alignment.py`;
     alignment error rate 0.08 on the phrasebook): the mean of the last layer's heads, at the state that predicts the
     word. In a model of six layers Garg et al. (2019, "Jointly Learning to Align and Translate with Transformer Models")
     found the fifth best, and Chen et al. (2020, "Accurate Word Alignment Induction from Neural Machine Translation")
     the state that reads the word: measure a deep model before you rely on it.
     """
 
-    layer: int = -1  # counted from 0, or from the end; one that a small model does not have is its first
+    layer: int = -1  # counted from 0, or from the end; if a small model lacks it, its first
     head: int | None = None  # counted from 0; None: the mean of all
-    reads: bool = False  # the state whose input the word is, one step after the one that predicts it
+    reads: bool = False  # the state that reads the word, one step after the one that predicts it
 
     def of(self, layers: Sequence[torch.Tensor]) -> torch.Tensor:
         """Attention (batch, words written, source) from that of all layers (batch, heads, target, source)."""
@@ -135,7 +135,7 @@ class AlignmentHead:
         return weights[:, 1:] if self.reads else weights
 
 
-ALIGNMENT_HEAD = AlignmentHead()  # what `align_words` looks at if it is not told
+ALIGNMENT_HEAD = AlignmentHead()  # what `align_words` looks at by default
 
 
 @torch.no_grad()
@@ -155,7 +155,7 @@ def align_words(
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
         pairs: Sources and translations, in one batch: memory grows with their number and lengths.
-        contexts: For each the sentences before its source, of a model that reads these: nothing is aligned with them.
+        contexts: For each pair, the sentences before its source, if the model reads them: nothing is aligned with them.
             None: there are none.
         head: Which layer, head and state.
     """
@@ -171,7 +171,7 @@ def alignments_by_heads(
     *,
     contexts: Sequence[Context] | None = None,
 ) -> list[list[WordAlignment]]:
-    """Of each pair the alignments by several heads, from one pass; the arguments are those of [`align_words`]."""
+    """For each pair, the alignments by several heads, from one pass; the arguments are those of [`align_words`]."""
     sources = tokenizer([source for source, _ in pairs])
     targets = tokenizer(text_target=[target for _, target in pairs])
     read = sources_in_context(tokenizer, sources.input_ids, contexts)

@@ -7,8 +7,8 @@ Each pair gets at most one form, form f with probability shares[f], and none wit
 OpusTrainer modifies text like this (Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838), but draws each form on
 its own, so that a pair may get several.
 
-Ids are what is changed, so that it works for corpora that hold nothing else. All random numbers of some pairs are drawn
-from a key that says where they stand: nothing has a state that would have to be saved.
+It changes ids, so that it also works for corpora that hold nothing else. The random numbers for some pairs all come
+from a key that says where the pairs stand, so there is no state to save.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,17 +27,17 @@ from .tokenizer import SPECIAL_TOKENS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_PURPOSE = 2311_14838  # first number of every key, so that nothing else is drawn from the same one
+_PURPOSE = 2311_14838  # first number of every key, so that nothing else draws from the same key
 
 
 class Augmentation:
-    """Writes some pairs of ids in another form, with the sentences before; a tag in front of a source stays.
+    """Writes some pairs of ids, with their context, in another form; a tag in front of a source stays.
 
     Args:
-        tokenizer: What made the ids.
+        tokenizer: The tokenizer that made the ids.
         shares: Share of the pairs that get each form, by its name; forms that are not named get none. (`terms` are for
             `TermAnnotation`.)
-        max_source_length, max_target_length: A pair of which a side would have more tokens stays as it is; None: no
+        max_source_length, max_target_length: A pair stays as it is if a side would have more tokens than this; None: no
             limit.
 
     Raises:
@@ -58,13 +58,13 @@ class Augmentation:
         self.limits = (max_source_length, max_target_length)
         added = tokenizer.get_added_vocab()
         self._tags = {number for token, number in added.items() if token not in SPECIAL_TOKENS}
-        # In the table's order, whatever the order of the shares.
+        # In the order of the table, not of the shares.
         self._forms = [form for name, form in FORMS.items() if name in self.shares]
         self._ends = np.cumsum([self.shares[form.name] for form in self._forms])
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides which ids come, by the name of the training argument."""
+        """What decides which ids come out, by the name of the training argument."""
         return {"augmentation": self.shares}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
@@ -72,7 +72,7 @@ class Augmentation:
 
         Args:
             pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
-            key: Whole numbers from 0 on that no other pairs have.
+            key: Whole numbers, 0 or more, that no other pairs have.
         """
         generator = np.random.default_rng((_PURPOSE, *key))
         drawn = np.searchsorted(self._ends, generator.random(len(pairs)), side="right")

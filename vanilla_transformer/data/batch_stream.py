@@ -1,4 +1,4 @@
-"""Token-budget batches over a stream that is never held as a whole, and resumes where it stopped."""
+"""Token-budget batches from a stream that is never held as a whole and resumes where it stopped."""
 
 import copy
 import hashlib
@@ -51,29 +51,29 @@ class _Pool:
 
 
 class TokenBatchStream(IterableDataset):
-    """Batches of at most `max_tokens` padded tokens on either side out of a stream of pairs (section 5.1), for ever.
+    """Endless batches of at most `max_tokens` padded tokens on either side, from a stream of pairs (section 5.1).
 
     The stream is read a pool of pairs at a time. A pool is sorted by both lengths, cut as [`TokenBatchSampler`] does,
-    and its batches come in random order; meanwhile the next is read and encoded. In every pass the units of the stream
-    come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly once in a pass.
-    The order depends on `seed`, the pass and the processes alone; not on the number of readers.
+    and its batches come in random order; meanwhile the next pool is read and encoded. In every pass the units of the
+    stream come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly once in a
+    pass. The order depends only on `seed`, the pass and the processes, not on the number of readers.
 
     Its state is a place in the stream and a number of batches: a new stream that loads it reads one pool again and goes
     on with the next batch.
 
     Args:
-        pairs, tokenizer: The stream, and what makes ids of its text.
+        pairs, tokenizer: The stream, and the tokenizer of its text.
         max_tokens: As for [`TokenBatchSampler`].
         limits: Which pairs are kept.
-        buffer_pairs: Pairs of a pool. Two pools are in memory, of some 500 bytes a pair.
+        buffer_pairs: Pairs per pool. Two pools are in memory, at some 500 bytes per pair.
         seed: What the order is drawn from.
-        rank: Number of this process, of the `world_size` processes; each pair is one process's in a pass.
-        readers: Units that are read at the same time.
+        rank: Number of this process, of the `world_size` processes; in a pass each pair goes to one process.
+        readers: How many units are read at the same time.
         passes: After how many passes to end; None: never.
-        collate: From the pairs of a batch to what is yielded; None: lists of `{"input_ids": ..., "labels": ...}`.
+        collate: Makes what is yielded from the pairs of a batch; None: lists of `{"input_ids": ..., "labels": ...}`.
 
     Attributes:
-        rewriters: What rewrites the pairs, which are then cut into batches again, if set before it is iterated over.
+        rewriters: What rewrites the pairs, which are then cut into batches again; to be set before iteration.
 
     Raises:
         ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
@@ -100,17 +100,17 @@ class TokenBatchStream(IterableDataset):
                 f"buffer_pairs ({buffer_pairs}), world_size ({world_size}), readers ({readers}) and max_tokens "
                 f"({max_tokens}) must be at least 1, and rank ({rank}) from 0 to world_size - 1."
             )
-        tag_ids(tokenizer, pairs.tags)  # that it has them all
+        tag_ids(tokenizer, pairs.tags)  # checks that it has them all
         self.pairs, self.max_tokens, self.limits = pairs, max_tokens, limits
         self.tokenizer = copy.deepcopy(tokenizer)  # it works in another thread
-        pieces = json.dumps(tokenizer.get_vocab(), sort_keys=True)  # of as many pieces there are many vocabularies
+        pieces = json.dumps(tokenizer.get_vocab(), sort_keys=True)  # many vocabularies have the same size
         self._vocabulary = hashlib.sha256(pieces.encode()).hexdigest()
         self.buffer_pairs, self.seed, self.rank, self.world_size = buffer_pairs, seed, rank, world_size
         self.readers, self.passes, self.collate = readers, passes, collate
         self.rewriters: Sequence[Rewriter] = ()
         self.report = EncodingReport()  # of the pools that have been used up
-        self._begin, self._used = _Place(), 0  # the pool in use begins there; so many of its batches have been given
-        self._end, self._batches = self._begin, 1  # where it ends, and its batches: known once it has been read
+        self._begin, self._used = _Place(), 0  # where the pool in use begins; how many of its batches have been given
+        self._end, self._batches = self._begin, 1  # where it ends; how many batches it has, once it is read
 
     # ------------------------------------------------------------------------------------------------------- state
 
@@ -119,10 +119,11 @@ class TokenBatchStream(IterableDataset):
         return {"begin": asdict(self._begin), "used": self._used, "report": asdict(self.report), **self._identity()}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes to where another stream was when it gave this state; what iterates already is not moved.
+        """Goes to where another stream was when it gave this state; running iterators do not move.
 
         Raises:
-            ValueError: It was another stream: of another corpus or vocabulary, in other batches or processes.
+            ValueError: The state is another stream's: of another corpus or vocabulary, or with other batches or
+                processes.
         """
         now = self._identity()
         for name in dict.fromkeys((*now, *state)):
@@ -148,10 +149,10 @@ class TokenBatchStream(IterableDataset):
 
     @property
     def passes_done(self) -> float:
-        """Passes of this process up to its last batch, with the share of the one under way: 1.5 after one and a half.
+        """Passes of this process up to its last batch, with the share of the current one: 1.5 after one and a half.
 
-        Pairs of a unit are counted only where the corpus knows how many it has: of a text file as a stream the share
-        is 0 until the last pool of the pass.
+        Pairs within a unit count only where the corpus knows how many it has: for a text file as a stream, the share is
+        0 until the last pool of the pass.
         """
         begin, end = self._passes_at(self._begin), self._passes_at(self._end)
         return begin + (end - begin) * self._used / self._batches
@@ -163,7 +164,7 @@ class TokenBatchStream(IterableDataset):
 
     @property
     def _shares_rows(self) -> bool:
-        """Few units cannot be shared out evenly: then every process reads all of them and takes its rows."""
+        """Whether every process reads all units and takes its rows: few units cannot be shared out evenly."""
         return self.world_size > 1 and self.pairs.units < 20 * self.world_size
 
     # ----------------------------------------------------------------------------------------------------- batches
@@ -203,7 +204,7 @@ class TokenBatchStream(IterableDataset):
             raise ValueError(f"No pair of {self.pairs.name} is left to use{share}: {self.report}.")
 
     def _next_pool(self, rows: "Iterator[tuple[_Place, Pair | None]]", begin: _Place) -> _Pool | None:
-        """The pool from `begin`, where `rows` is, to the end of the pass or of the buffer; None after the last pass."""
+        """The pool from `begin`, where `rows` is, to the end of the pass or the buffer; None after the last pass."""
         pairs, end = [], None
         while len(pairs) < self.buffer_pairs:
             end, pair = next(rows, (None, None))
@@ -221,7 +222,7 @@ class TokenBatchStream(IterableDataset):
         return _Pool(begin, end, sources, targets, batches, report)
 
     def _rows(self, begin: _Place, readers: Executor) -> "Iterator[tuple[_Place, Pair | None]]":
-        """Every pair of this process from a place on, with the place behind it; None at the end of each pass."""
+        """Every pair of this process from a place on, with the place after it; None at the end of each pass."""
         epoch, first, start = begin.epoch, begin.unit, begin.row
         while self.passes is None or epoch < self.passes:
             order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.units).tolist()
@@ -236,7 +237,7 @@ class TokenBatchStream(IterableDataset):
             yield _Place(epoch), None
 
     def _units(self, order: list[int], start: int, readers: Executor) -> "Iterator[Iterator[Pair]]":
-        """The pairs of each unit, of the first one from `start` on; several units are read ahead if they are small."""
+        """The pairs of each unit, in the first one from `start` on; several small units are read ahead."""
         if not self.pairs.bounded:
             for unit in order:
                 yield self.pairs.read(unit, start)

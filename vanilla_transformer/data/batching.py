@@ -1,4 +1,4 @@
-"""Batches by a budget of tokens, of pairs alike in both lengths (section 5.1), as the padded tensors of the model."""
+"""Batches of pairs alike in both lengths, cut by a budget of tokens (section 5.1), as padded tensors for the model."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ class TokenBatchSampler(Sampler[list[int]]):
     """Cuts a corpus into batches of at most `max_tokens` padded tokens on either side.
 
     Pairs are sorted by both lengths and cut where the next pair would not fit the budget; pairs of equal lengths change
-    places in every epoch, and so do the batches. The sorted lengths are the same in every epoch, so the number of
-    batches is too, and every pair comes exactly once. The order depends on (seed, epoch) alone.
+    places in every epoch, and so do the batches. The sorted lengths are the same in every epoch, and so is the number
+    of batches; every pair comes exactly once. The order depends on (seed, epoch) alone.
 
     Args:
         source_lengths, target_lengths: (pairs,) tokens of each text, `</s>` included.
@@ -23,11 +23,11 @@ class TokenBatchSampler(Sampler[list[int]]):
             (section 5.1: about 25,000 source and 25,000 target tokens).
         seed: What the order is drawn from, together with the epoch.
         coarse: For batches of many pairs: neighbouring target lengths are put together, so that there are enough pairs
-            of like target length to be cut into batches of like source length.
+            of similar target length to cut into batches of similar source length.
         shuffle: False gives the sorted order in every epoch, for evaluation.
 
     Raises:
-        ValueError: If there are no pairs, the lengths do not belong together, or one pair is longer than the budget.
+        ValueError: There are no pairs, the lengths do not match, or a pair is longer than the budget.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.target_lengths = np.asarray(target_lengths, dtype=np.int64)
         self._check(max_tokens)
         self.max_tokens, self.seed, self.shuffle, self.epoch = max_tokens, seed, shuffle, 0
-        self._band_of = np.arange(self.target_lengths.max() + 1)  # of each target length; here its own
+        self._band_of = np.arange(self.target_lengths.max() + 1)  # by target length; here each has its own
         if coarse:
             self._band_of = _bands(self.source_lengths, self.target_lengths, max_tokens)
         order = self._sorted(np.arange(len(self.source_lengths)))
         self._bounds = _cut(self.source_lengths[order], self.target_lengths[order], max_tokens)
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch, counted from 0, whose order the next iteration has. Trainer calls it."""
+        """Sets the epoch, counted from 0, whose order the next iteration has. Trainer calls it."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             )
 
     def _sorted(self, pairs: np.ndarray) -> np.ndarray:
-        """Sorts by target length, then source length up and down by turns, so that all neighbours are alike."""
+        """Sorts by target length, then by source length, up and down in turn, so that all neighbours are alike."""
         source, band = self.source_lengths[pairs], self._band_of[self.target_lengths[pairs]]
         return pairs[np.lexsort((np.where(band % 2, -source, source), band))]
 
@@ -99,8 +99,8 @@ class TokenBatchSampler(Sampler[list[int]]):
 def _bands(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:
     """For each target length the number of its band: bands of about as many tokens each, (longest target + 1,)."""
     tokens = np.bincount(target_lengths, weights=np.maximum(source_lengths, target_lengths))
-    # As many as each of them will have batches, or a few more: measured best for 50,000 to 400,000 pairs of WMT14's
-    # lengths in batches of 4,000 to 25,000 tokens.
+    # About as many bands as each will have batches, or a few more: measured to be best for 50,000 to 400,000 pairs of
+    # WMT14's lengths in batches of 4,000 to 25,000 tokens.
     bands = max(1, round(1.4 * (tokens.sum() / max_tokens) ** 0.5))
     return ((tokens.cumsum() - tokens) * bands / tokens.sum()).astype(int)
 
@@ -119,7 +119,7 @@ def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int
 def cut_again(
     pairs: Sequence[Mapping[str, Sequence[int]]], count: int, seed: int
 ) -> list[list[Mapping[str, Sequence[int]]]]:
-    """Cuts pairs into exactly `count` batches of like lengths, with as small a budget as that takes, in random order.
+    """Cuts pairs into exactly `count` batches of similar lengths, with the smallest budget for that, in random order.
 
     Args:
         pairs: With `input_ids` and `labels`, at least `count` of them.
@@ -131,7 +131,7 @@ def cut_again(
     budgets = range(longest, longest * len(pairs) + 1)
     budget = budgets[bisect_left(budgets, -count, key=lambda tokens: -len(TokenBatchSampler(*lengths, tokens)))]
     batches = [[pairs[i] for i in batch] for batch in TokenBatchSampler(*lengths, budget, seed=seed)]
-    while len(batches) < count:  # a batch more does not always fit in between
+    while len(batches) < count:  # one more batch does not always fit in between
         largest = batches.index(max(batches, key=len))
         half = len(batches[largest]) // 2
         batches[largest : largest + 1] = [batches[largest][:half], batches[largest][half:]]
@@ -141,7 +141,7 @@ def cut_again(
 class TranslationCollator:
     """Pads a batch of pairs to its longest source and its longest target; other columns are left out.
 
-    Calling it takes a list of pairs with `input_ids` and `labels`, both ending in `</s>`, and returns int64 tensors:
+    It is called with a list of pairs with `input_ids` and `labels`, both ending in `</s>`, and returns int64 tensors:
 
         input_ids (batch, source)          padded with <pad>
         attention_mask (batch, source)     1 for tokens, 0 for padding

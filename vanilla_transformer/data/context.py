@@ -1,17 +1,17 @@
-"""Sentences before: a source is read behind the N sentences that precede it in its document.
+"""Context: a source is read after the N sentences that precede it in its document.
 
     x_(i-N) <sep> ... <sep> x_(i-1) <sep> x_i </s>    ->    y_i </s>
 
 This is the "2+1" of Tiedemann and Scherrer (2017, "Neural Machine Translation with Extended Context",
 https://aclanthology.org/W17-4811) for any N: the source is extended, the target stays one sentence. In their "2+2" the
-model writes the sentences before again, too. With one sentence each line still has exactly one translation: nothing has
-to be cut out of it, a wrong translation does not spoil the next, and lines are searched for and scored side by side.
-The price is that a model does not see how it put things before.
+model also writes the sentences before again. With a target of one sentence, each line still has exactly one
+translation: nothing has to be cut out of it, a wrong translation does not spoil the next, and lines are searched and
+scored side by side. The price is that a model does not see how it put things before.
 
-The separator is a token of its own, which no text makes, however it is spelt. The first sentences of a document have
-fewer before them, or none. Where there is no room for all, the farthest are left out.
+The separator is a token of its own, which no text can spell. The first sentences of a document have less context, or
+none. Where there is no room for all of it, the farthest sentences are left out.
 
-A tokenizer says how many sentences its model reads, so that whatever has the tokenizer translates as was trained.
+A tokenizer says how many sentences its model reads, so that whatever has the tokenizer translates as in training.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SEPARATOR = "<sep>"
-"""The token behind each sentence of context."""
+"""The token after each sentence of context."""
 MOST_SENTENCES = 100
 _SETTING = "context"  # in `tokenizer_config.json`
 
@@ -39,14 +39,14 @@ Context = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """What a model reads before a sentence: so many sentences at most, and so many tokens with the sentence's own."""
+    """What a model reads before a sentence: at most so many sentences, and so many tokens with the sentence's own."""
 
     sentences: int = 0
     max_source_length: int | None = None
 
 
 def context_settings(tokenizer: "PreTrainedTokenizerBase") -> ContextSettings:
-    """What the tokenizer of a model says of its context; one that says nothing is of a model without.
+    """What a model's tokenizer says about its context; one that says nothing belongs to a model without.
 
     Raises:
         ValueError: What it says makes no sense, or it has no separator.
@@ -64,7 +64,7 @@ def context_settings(tokenizer: "PreTrainedTokenizerBase") -> ContextSettings:
             f"tokenizer_config.json has {_SETTING} = {found!r:.100}, and not how many `sentences` and tokens "
             "(`max_source_length`) the model reads: restore it."
         ) from None
-    tag_ids(tokenizer, [SEPARATOR])  # that it has one
+    tag_ids(tokenizer, [SEPARATOR])  # checks that it has one
     return settings
 
 
@@ -87,19 +87,19 @@ class Before:
     """The last sentences of a document that is read in order.
 
     Args:
-        sentences: How many at most.
+        sentences: At most this many.
     """
 
     def __init__(self, sentences: int):
         self._last: deque[str] = deque(maxlen=sentences)
 
     def begin(self, context: Iterable[str] = ()) -> None:
-        """A document begins; or goes on behind this context."""
+        """Begins a document, or goes on with one after this context."""
         self._last.clear()
         self._last.extend(text.strip() for text in context if text.strip())
 
     def of(self, text: str) -> Context:
-        """The sentences before this one, which is the next. A blank one has none, and is never context."""
+        """The sentences before this one, the next of the document. A blank one has none, and is never context."""
         text = text.strip()
         if not text:
             return ()
@@ -109,11 +109,11 @@ class Before:
 
 
 def contexts_of(texts: Iterable[str], sentences: int, before: Iterable[str] = ()) -> list[Context]:
-    """The sentences before each of some texts in order, of which a blank one ends a document.
+    """The sentences before each of some texts in order. A blank text ends a document.
 
     Args:
         texts: Sentences.
-        sentences: How many of them at most stand before another.
+        sentences: At most this many stand before another.
         before: What stands before the first.
     """
     last, found = Before(sentences), []
@@ -126,11 +126,11 @@ def contexts_of(texts: Iterable[str], sentences: int, before: Iterable[str] = ()
 
 
 def pairs_in_context(rows: Iterable[tuple], sentences: int) -> Iterator[tuple[str, str, Context]]:
-    """Pairs of a corpus in order, each with the sources before its own. One blank on both sides ends a document.
+    """Pairs of a corpus in order, each with the sources before its own. A pair blank on both sides ends a document.
 
     Args:
-        rows: (source, target); or with a third, which is another one in every document.
-        sentences: How many at most.
+        rows: (source, target), maybe with a third item that differs between documents.
+        sentences: At most this many.
     """
     before, last = Before(sentences), None
     for source, target, *document in rows:
@@ -146,13 +146,14 @@ def pairs_in_context(rows: Iterable[tuple], sentences: int) -> Iterator[tuple[st
 
 
 def joined(context: Sequence[Sequence[int]], source: Sequence[int], separator: int, longest: int | None) -> list[int]:
-    """A source behind its context, with a separator behind each sentence of that.
+    """A source after its context, with a separator after each sentence of context.
 
     Args:
         context: Ids of the sentences before, without `</s>`, the farthest first.
         source: Ids of the sentence.
         separator: Its id.
-        longest: Tokens that it may have in all: of more the farthest context is left out. The sentence itself stays.
+        longest: Tokens that it may have in all; if there are more, the farthest context is left out. The sentence
+            itself stays.
     """
     found = list(source)
     for sentence in reversed(context):
@@ -168,13 +169,13 @@ def sources_in_context(
     contexts: Sequence[Context] | None,
     positions: int | None = None,
 ) -> Sequence[Sequence[int]]:
-    """Sources behind their contexts, as the model of the tokenizer was trained; as they are if it reads none.
+    """Sources after their contexts, as the tokenizer's model was trained; unchanged if it reads no context.
 
     Args:
         tokenizer: The model's tokenizer.
         sources: Ids of the sentences, as the tokenizer gives them.
-        contexts: The sentences before each; None: none. Of more than the model reads the nearest are taken.
-        positions: Tokens that the model has positions for; None: any number.
+        contexts: The sentences before each; None: none. If there are more than the model reads, the nearest are taken.
+        positions: How many positions the model has; None: any number.
     """
     settings = context_settings(tokenizer)
     if not settings.sentences or contexts is None:
@@ -186,7 +187,7 @@ def sources_in_context(
     longest = min(each for each in (settings.max_source_length, positions) if each is not None)
     tags, found = {*target_languages(tokenizer).values()}, []
     for context, source in zip(contexts, sources, strict=True):
-        front = list(source[: int(source[0] in tags)])  # as in training a tag stands before the context, too
+        front = list(source[: int(source[0] in tags)])  # as in training, a tag stands before the context too
         before = [ids[text] for text in context[-settings.sentences :]]
         found.append(front + joined(before, source[len(front) :], separator, longest - len(front)))
     return found
@@ -195,7 +196,7 @@ def sources_in_context(
 def ids_in_context(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], contexts: Sequence[Context] | None
 ) -> Sequence[Sequence[int]]:
-    """The ids of some texts behind their contexts; None: the texts are in the order of their documents."""
+    """The ids of some texts after their contexts; None: the texts are in the order of their documents."""
     if contexts is None:
         contexts = contexts_of(texts, context_settings(tokenizer).sentences)
     return sources_in_context(tokenizer, tokenizer(list(texts)).input_ids, contexts)
@@ -204,7 +205,7 @@ def ids_in_context(
 def texts_in_context(
     tokenizer: "PreTrainedTokenizerBase", rows: Sequence[Sequence[int]]
 ) -> tuple[list[str], list[Context]]:
-    """What the ids of sources say: the text of each, and the sentences before it. Tags say nothing."""
+    """What the ids of sources say: the text of each, and the sentences before it, without tags."""
     separator, parts, counts = tokenizer.get_added_vocab().get(SEPARATOR, -1), [], []  # -1 is no id
     for ids in map(np.asarray, rows):
         of_row = [part.tolist() for part in np.split(ids, np.flatnonzero(ids == separator) + 1)]

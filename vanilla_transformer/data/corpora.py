@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs, from files and from the Hub. Who uses one does not ask where it is.
+"""Corpora of sentence pairs, from files and from the Hub. Their users need not know where they are.
 
 Each has a `fingerprint`, gives its text by `texts()` and its token ids by `encoded(tokenizer, limits)`:
 
@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 
 
 class Corpus:
-    """What all corpora have: `name`, for messages; `identity`, what tells it apart; its SHA-256, `fingerprint`;
+    """What all corpora have: `name`, for messages; `identity`, what tells it apart; `fingerprint`, its SHA-256;
     `tags`, the tokens in front of its sources that its vocabulary must have.
     """
 
@@ -47,7 +47,7 @@ class Corpus:
 
     @property
     def context_sentences(self) -> int:
-        """How many sentences before its own a source is read with, at most."""
+        """At most this many sentences before its own are read with a source."""
         return self.identity.get("context_sentences", 0)
 
     def texts(self) -> Iterator[Pair]:
@@ -57,20 +57,20 @@ class Corpus:
     def encoded(
         self, tokenizer: "PreTrainedTokenizerFast", limits: "PairLimits | None" = None, **batches
     ) -> "tuple[Dataset | TokenBatchStream, EncodingReport | None]":
-        """Token ids to train on or to measure on, and what became of the pairs, if that is known before.
+        """Token ids for training or measuring, and what became of the pairs, if that is known beforehand.
 
         Args:
-            tokenizer: What makes ids of text.
+            tokenizer: The tokenizer of the text.
             limits: Which pairs are kept; None keeps all, as a test set must.
-            **batches: How [`TokenBatchStream`] is to make batches: a stream gives nothing else. Others give rows of
-                `input_ids` and `labels`, lists of ids ending in `</s>`.
+            **batches: How [`TokenBatchStream`] should make batches, which are all that a stream gives. Other corpora
+                give rows of `input_ids` and `labels`, lists of ids ending in `</s>`.
         """
         raise NotImplementedError
 
     def save_tokenizer(self, folder: Path, settings: "TokenizerSettings", *, show_progress: bool = False) -> None:
-        """Learns a vocabulary of the text and saves it, with the list of the words of the sources.
+        """Learns a vocabulary from the text and saves it, with the list of the sources' words.
 
-        With the tags that mark terms it also saves a lexicon of them.
+        If tags mark terms, it also saves a lexicon of terms.
         """
         from .known_words import WordList
         from .terms import TERM_MARKERS, learn_lexicon
@@ -96,7 +96,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over all pairs in their order, the same for the same text in whatever format."""
+        """SHA-256 over all pairs in their order; the same text has the same one in any format."""
         digest = hashlib.sha256()
         for pair in self.pairs:
             by_language = sorted(zip(self.identity["languages"], pair, strict=True))
@@ -109,7 +109,7 @@ class TextCorpus(Corpus):
         return iter(self.pairs)
 
     def rows(self) -> list[tuple]:
-        """The pairs, each with the tag behind it, and its context, if there are such."""
+        """The pairs, each followed by the tag and by its context, if there are any."""
         rows = self.pairs if self.tag is None else [(*pair, self.tag) for pair in self.pairs]
         if self.contexts is None:
             return rows
@@ -130,18 +130,18 @@ class TextCorpus(Corpus):
 
 @dataclass
 class PairStream(Corpus):
-    """A corpus in units, each of which can be read by itself: some ten thousand rows of Parquet files, or a whole file
-    of another kind.
+    """A corpus in units that can be read one by one: some ten thousand rows of Parquet files, or a whole file of
+    another kind.
     """
 
     name: str
     units: int
-    # From a unit's number to its pairs, always the same in the same order; they may have tags and contexts behind them.
+    # From a unit's number to its pairs, always the same in the same order; tags and contexts may follow each pair.
     open: Callable[[int], Iterator[tuple]]
     identity: dict = field(default_factory=dict)
     bounded: bool = True  # a unit may be held in memory
-    patience: float = 3600.0  # seconds without a new pair after which reading is given up; 0: errors are raised as is
-    stop: threading.Event = field(default_factory=threading.Event)  # set to end reading, waits for a connection too
+    patience: float = 3600.0  # reading is given up after so many seconds without a new pair; 0: errors are raised as is
+    stop: threading.Event = field(default_factory=threading.Event)  # set to end reading, and waiting for a connection
     pairs: int | None = None  # in all, where that is known without reading them
 
     @cached_property
@@ -155,13 +155,13 @@ class PairStream(Corpus):
                 yield pair[:2]
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """Batches, for ever; see [`Corpus.encoded`]. What became of the pairs they themselves know."""
+        """Batches, for ever; see [`Corpus.encoded`]. They know themselves what became of the pairs."""
         from .batch_stream import TokenBatchStream
 
         return TokenBatchStream(self, tokenizer, limits=limits, **batches), None
 
     def read(self, unit: int, start: int = 0) -> Iterator[tuple]:
-        """The pairs of a unit from number `start` on. A connection that breaks is taken up again behind the last pair.
+        """The pairs of a unit from number `start` on. If the connection breaks, reading goes on after the last pair.
 
         Raises:
             StreamLostError: Nothing came for `patience` seconds.
@@ -207,11 +207,11 @@ def load_corpus(
             FILE.jsonl: on each line `{"translation": {"en": ..., "de": ...}}` or just `{"en": ..., "de": ...}`;
             FILE.parquet: a column `translation`, or one column per language;
             FOLDER: what `Dataset.save_to_disk` wrote, with such columns;
-            phrasebook:SPLIT:PAIRS: so many pairs of the built-in phrasebook (en and de);
+            phrasebook:SPLIT:PAIRS: this many pairs of the built-in phrasebook (en and de);
             {"hub": NAME, "config": ..., "split": ..., "revision": ...}: a dataset of the Hub (the default split is
             train), with a column `translation` or one per language.
         source_language, target_language: Language codes, say "en" and "de".
-        folder: What relative paths are relative to.
+        folder: The folder that relative paths start from.
 
     Returns:
         A dataset with the one column `translation`, in the corpus's order.
@@ -272,22 +272,22 @@ def open_stream(
         where, source_language, target_language, folder: As for `load_corpus`. Parquet files, those of the Hub too, are
             read in units of some ten thousand rows, files of other kinds as one unit.
         patience: See [`PairStream`]; for a corpus of the Hub.
-        begun: Identity of a stream that this one goes on with. If it is of the same place on the Hub, its commit is
+        begun: Identity of the stream that this one continues. If it comes from the same place on the Hub, its commit is
             read, whatever has been added there since.
-        errors: What becomes of bytes in text files that are no UTF-8, as for `bytes.decode`.
-        context_sentences: The sentences before a source in its document that it is read with, at most. A pair that is
-            blank on both sides ends a document, and is no pair of the corpus then. So does another value in a column
-            `document`, and the end of a unit.
+        errors: What becomes of bytes in text files that are not UTF-8, as for `bytes.decode`.
+        context_sentences: At most this many sentences before a source in its document are read with it. A pair that is
+            blank on both sides then ends a document, and is not a pair of the corpus. Another value in a column
+            `document` and the end of a unit also end a document.
 
     Raises:
-        FileNotFoundError: A file, a dataset or the commit to go on with is missing.
+        FileNotFoundError: A file, a dataset or the commit to continue with is missing.
         ValueError: There can be no such corpus.
     """
     languages, folder = _two_languages(source_language, target_language), Path(folder)
     if isinstance(where, Mapping):
         return _hub_stream(where, languages, patience, begun or {}, context_sentences)
     if not _is_parquet(where, folder):
-        pairs_of(where, languages, folder)  # so that what is missing shows at once
+        pairs_of(where, languages, folder)  # so that missing files show at once
         identity = _local_identity(where, languages, folder, {}) | _context_identity(context_sentences)
 
         def read_all(_) -> Iterator[tuple]:
@@ -310,7 +310,7 @@ def open_stream(
 
 @contextmanager
 def naming_in_errors(field: str) -> Iterator[None]:
-    """Puts the field of a recipe that a corpus is of in front of what is wrong with it."""
+    """Puts a corpus's field in the recipe in front of error messages about it."""
     try:
         yield
     except FileNotFoundError as error:
@@ -326,7 +326,7 @@ def _two_languages(source: str, target: str) -> tuple[str, str]:
 
 
 def _in_context(sentences: int, read: Callable[..., Iterator[tuple]], *arguments, **options) -> Iterator[tuple]:
-    """What is read, with the sentences before each source if there are to be any."""
+    """What is read, with the sentences before each source if they are wanted."""
     if not sentences:
         return read(*arguments, **options)
     return pairs_in_context(read(*arguments, **options, documents=True), sentences)
@@ -371,7 +371,7 @@ def _hub_stream(
     rows = persistently(
         lambda: load_dataset(repository, config, split=split, revision=commit, streaming=True), name, patience
     )
-    groups = persistently(rows.reshard, name, patience)  # of Parquet one shard per row group, else per file
+    groups = persistently(rows.reshard, name, patience)  # for Parquet one shard per row group, else one per file
     told = rows.info.splits.get(rows.split) if rows.info.splits and rows.split else None
     known = (told and told.num_examples) or None
     units = groups.num_shards if known is None else min(groups.num_shards, max(1, -(-known // ROWS_PER_UNIT)))
@@ -398,6 +398,6 @@ def _rows_of(rows, shard: int) -> Iterator[dict]:
     try:
         yield from rows.shard(num_shards=rows.num_shards, index=shard)
     except ArrowInvalid as error:
-        # datasets reads as many rows at a time as the row group has, even if it has none.
+        # datasets reads as many rows at a time as the row group has, even if that is none.
         if "BatchSize must be greater than 0" not in str(error):
             raise

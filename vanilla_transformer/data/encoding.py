@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairLimits:
-    """Which pairs are kept, by tokens with `</s>`; the longer side has at most so many times those of the shorter."""
+    """Which pairs are kept, by tokens with `</s>`; `max_length_ratio` is that of the longer side to the shorter."""
 
     max_source_length: int = 256
     max_target_length: int = 256
@@ -31,7 +31,7 @@ class PairLimits:
     def reason_to_drop(self, source_length: int, target_length: int, tags: int = 0) -> str | None:
         """Why a pair of these lengths in tokens is left out, or None if it is kept.
 
-        `tags` more tokens stand in front of the source. They take room, and make no text.
+        `tags` more tokens stand in front of the source. They take room, but are not text.
         """
         if min(source_length, target_length) <= 1:
             return "empty side"
@@ -74,9 +74,9 @@ def encode_pairs(
 ) -> tuple[list[np.ndarray], list[np.ndarray], EncodingReport]:
     """Turns (source, target) texts into ids, without the white space around them.
 
-    Of (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag. A pair
+    For (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag. A pair
     may also have the sentences before its source, as a tuple: those for which there is room stand in front of it, each
-    with a separator behind it (see `context`). `limits` are of the source alone.
+    with a separator after it (see `context`). `limits` hold for the source alone.
 
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.
@@ -107,9 +107,9 @@ def _joining(
     sources: Sequence[list[int]],
     limits: PairLimits | None,
 ) -> Callable[[tuple, list[int], int], list[int]] | None:
-    """What puts the context of one of these pairs in front of its source's ids, behind so many tags; None of none.
+    """What puts a pair's context in front of its source's ids, after this many tags; None if no pair has context.
 
-    A sentence of context is mostly the source of another of the pairs, and so is tokenised once.
+    A sentence of context is usually the source of another pair, and so is tokenised only once.
     """
     texts = {text for pair in pairs for context in pair[2:] if isinstance(context, tuple) for text in context}
     if not texts:
@@ -132,7 +132,7 @@ def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[in
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    # No copy and no saved file of a backend has this: unless it is set, a "</s>" in a text would be the end of it.
+    # Copies and saved files of a backend lack this setting: unless it is set, a "</s>" in a text would end it.
     backend.encode_special_tokens = tokenizer.split_special_tokens
     return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
@@ -142,9 +142,9 @@ def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[in
 
 @dataclass
 class Chunk:
-    """Some pairs that follow each other in a stream, of one shard.
+    """Some consecutive pairs of a stream, for one shard.
 
-    `end` is the unit of the stream, and the row in it, behind the last of them.
+    `end` is the place after the last of them: a unit of the stream, and a row in it.
     """
 
     pairs: list[tuple[str, ...]]
@@ -154,7 +154,7 @@ class Chunk:
 
 @dataclass
 class EncodedChunk:
-    """What is kept of a chunk: ids of the sources and of the targets, (tokens,) one text behind the other; lengths."""
+    """What is kept of a chunk: ids of the sources and of the targets, (tokens,), one text after another; lengths."""
 
     ids: tuple[np.ndarray, np.ndarray]
     lengths: tuple[np.ndarray, np.ndarray]
@@ -165,15 +165,15 @@ class EncodedChunk:
 def encoded_in_workers(
     chunks: Iterable[Chunk], tokenizer: "PreTrainedTokenizerFast", limits: PairLimits | None, workers: int
 ) -> Iterator[Iterator[tuple[Chunk, EncodedChunk]]]:
-    """Encodes chunks in several processes, and gives them in their order; four a worker are under way at most.
+    """Encodes chunks in several processes, and gives them in order; at most four per worker are under way.
 
     Raises:
         ChildProcessError: A worker died, while the chunks are iterated over.
     """
     before = os.environ.get("TOKENIZERS_PARALLELISM")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # which the workers inherit: one thread each
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers inherit this: one thread each
     try:
-        # What the parent has loaded is not searched for garbage again and again: a tenth of the time.
+        # So what the parent has loaded is not searched for garbage again and again, a tenth of the time.
         with worker_processes(partial(_encode_chunk, tokenizer, limits), workers, begin=gc.freeze) as submit:
             yield in_order(chunks, lambda chunk: submit(chunk.pairs), 4 * workers)
     finally:

@@ -1,11 +1,11 @@
 """Forms that people write text in: capitals, typos, missing accents or full stops, emoji.
 
 A form is a function of a text and random numbers. Training gives some pairs a form (see `augmentation`); `evaluate
---forms` gives one to every sentence of a test set. Of the random numbers only `random()` is used, which Python promises
-to stay the same: a form of a seed is the same text everywhere.
+--forms` gives one to every sentence of a test set. The forms use only `random()`, which Python promises to keep the
+same: a seed gives the same text everywhere.
 
     both sides    upper, title, no_end_punctuation, doubled_end_punctuation, noise
-    source only   lower, typos, no_diacritics: the translation is to be as good as ever
+    source only   lower, typos, no_diacritics: the translation should be as good as ever
 
 This module needs nothing but the standard library: help texts list the forms.
 """
@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 TYPO_SHARE = 0.05  # of the letters
 FORM_SEED = 12345  # of test sets in a form; sacreBLEU's number for its samples
 
-# A keyboard is its rows of letters; each row stands half a key to the right of the one above it.
+# A keyboard is its rows of letters; each row is half a key to the right of the one above it.
 _QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _QWERTZ = ("qwertzuiopü", "asdfghjklöä", "yxcvbnm")
-# What ends a sentence in many scripts, and what may close behind it.
+# What ends a sentence in many scripts, and what may close after it.
 _SIGNS = ".!?…。．！？｡؟۔।॥։።"
 _CLOSING = " \t\n\u00a0\u202f\"'”’“»›)]」』"
 _FIRST_LETTER = re.compile(r"(?<![\w\u0300-\u036f])(?<![\w\u0300-\u036f]['’])[^\W\d_]")
@@ -41,7 +41,8 @@ _T = TypeVar("_T")
 class Form:
     """A form of text.
 
-    Calling it with a text and a `random.Random` gives the text in that form; one that is not blank never becomes blank.
+    Calling it with a text and a `random.Random` gives the text in that form; a text that is not blank never becomes
+    blank.
 
     Attributes:
         name: What recipes and commands call it.
@@ -66,18 +67,18 @@ def texts_in_form(name: str, texts: Sequence[str], seed: int = FORM_SEED) -> lis
     Args:
         name: One of `FORMS`.
         texts: The texts, in the order of the test set.
-        seed: A whole number from 0 on.
+        seed: A whole number, 0 or more.
     """
     return [FORMS[name](text, Random(f"{seed} {number}")) for number, text in enumerate(texts)]
 
 
 def check_shares(shares: Any, setting: str = "augmentation", others: Sequence[str] = ()) -> None:
-    """Raises ValueError for what is no mapping of forms to shares that sum to at most 1; the message says which.
+    """Raises ValueError unless this is a mapping of forms to shares that sum to at most 1; the message says why.
 
     Args:
         shares: By the names of `FORMS`.
         setting: What messages call it.
-        others: Names that may have a share beside; it does not count towards the sum.
+        others: Other names that may have a share; it does not count towards the sum.
     """
     if not isinstance(shares, Mapping):
         raise ValueError(f"{setting} must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
@@ -93,7 +94,7 @@ def check_shares(shares: Any, setting: str = "augmentation", others: Sequence[st
 
 
 def some_in_forms(texts: Iterable[str], shares: Mapping[str, float]) -> Iterator[str]:
-    """Texts, a share of which comes in each form. What is drawn depends on the text alone, not on its place."""
+    """The texts, a share of them in each form. The draw depends on the text alone, not on its place."""
     forms = [(form, shares[name]) for name, form in FORMS.items() if shares.get(name)]
     for text in texts:
         if not forms:
@@ -112,14 +113,14 @@ def some_in_forms(texts: Iterable[str], shares: Mapping[str, float]) -> Iterator
 def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
     """A text with a share of its letters mistyped, on a QWERTY or a QWERTZ keyboard.
 
-    A mistyped letter is one of a key beside it, changes places with the letter behind it, or is left out: each as
-    likely as the others among those that can be. Only a letter of the keyboard has keys beside it, and one that stands
-    alone is not left out. Combining marks stay with their letter.
+    A mistyped letter becomes that of a neighbouring key, changes places with the next letter, or is left out: all that
+    are possible are equally likely. Only a letter of the keyboard has neighbouring keys, and a letter that stands alone
+    is not left out. Combining marks stay with their letter.
 
     Args:
         text: Any text; only its letters change.
-        generator: What is drawn from.
-        share: Probability of each letter to be mistyped.
+        generator: The random numbers.
+        share: Probability that a letter is mistyped.
     """
     neighbours, written, at = _drawn(_KEYBOARDS, generator), [], 0
     letters = _letters(text)
@@ -135,12 +136,12 @@ def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
         if behind[:1].isalpha() or (at > 1 and letters[at - 2][0].isalpha()):
             ways.append("")
         written.append(_drawn(ways or [letter], generator))
-        at += written[-1] == behind + letter  # both are written
+        at += written[-1] == behind + letter  # both are written now
     return "".join(written)
 
 
 def _letters(text: str) -> list[str]:
-    """The characters of a text, each with the combining marks and joiners behind it."""
+    """The characters of a text, each with the combining marks and joiners after it."""
     found: list[str] = []
     for character in text:
         if found and (unicodedata.category(character)[0] == "M" or character in "\u200c\u200d"):
@@ -174,7 +175,7 @@ def _title(text: str, generator: Random) -> str:
 
 
 def _end_of(text: str) -> tuple[str, str, str]:
-    """What stands before the signs at the end, the signs, and quotes, brackets and blanks behind them."""
+    """What stands before the signs at the end, the signs, and the quotes, brackets and blanks after them."""
     signed = text.rstrip(_CLOSING)
     body = signed.rstrip(_SIGNS)
     return body, signed[len(body) :], text[len(signed) :]
@@ -196,7 +197,7 @@ def _without_diacritics(text: str, generator: Random) -> str:
 
 
 def _with_noise(text: str, generator: Random) -> str:
-    """One to three symbols, mostly the same one again, in front of the text or behind it."""
+    """One to three symbols, mostly one symbol repeated, before or after the text."""
     first, in_front = _drawn(_SYMBOLS, generator), generator.random() < 0.5
     count, same = _drawn((1, 2, 3), generator), generator.random() < 0.7
     run = "".join([first, *(first if same else _drawn(_SYMBOLS, generator) for _ in range(count - 1))])

@@ -1,7 +1,7 @@
-"""A vocabulary of byte-pair encoding grown by pieces that new text needs: learning its merges goes on where it ended.
+"""Grows a byte-pair vocabulary by pieces that new text needs: the learning of merges goes on where it ended.
 
-The new merges rank behind all old ones. So every text is first cut as before, and only then are its pieces put together
-to new ones: text without a new piece keeps its ids.
+The new merges rank after all old ones. So every text is first cut as before, and only then are its pieces joined into
+new ones: text without a new piece keeps its ids.
 """
 
 import heapq
@@ -19,26 +19,26 @@ from tokenizers import Tokenizer
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-# A new piece has a row of numbers to learn; of what comes less often `auto` makes none.
+# A new piece has a row of numbers to learn; `auto` makes none of what comes less often than this.
 FEWEST_OF_AUTO = 100
 
 
 def check_growth(growth: int | str) -> None:
-    """Raises ValueError for what is neither a number of pieces nor `auto`."""
+    """Raises ValueError for anything but a number of pieces or `auto`."""
     if growth != AUTO and (isinstance(growth, str) or growth < 0):
         raise ValueError(f"grow_vocabulary is {growth!r}; choose a number of pieces, {AUTO!r}, or 0 for none")
 
 
 def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: int | str) -> list[str]:
-    """Adds pieces to the tokenizer saved in a folder, behind all that it has, and returns them.
+    """Adds pieces to the tokenizer saved in a folder, after all its old ones, and returns them.
 
     A merge of a and b is added while it is the most frequent pair of neighbours in the new text, unless the vocabulary
-    has the piece ab already: old merges could then go on with it, and cut old text anew.
+    has the piece ab already: old merges could then build on it, and cut old text anew.
 
     Args:
         folder: Where `save_pretrained` has saved it; its `tokenizer.json` is replaced.
         texts: The new text, source and target alike; read once.
-        growth: How many pieces at most; or `auto`: all that come at least 100 times.
+        growth: Maximum number of pieces; or `auto`: all that come at least 100 times.
 
     Raises:
         ValueError: The vocabulary is not one of byte-pair encoding.
@@ -57,7 +57,7 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
     words = [[token.id for token in tokenizer.model.tokenize(word)] for word in counts]
     names = {number: piece for piece, number in tokenizer.get_vocab().items()}
     most, fewest = (len(names), FEWEST_OF_AUTO) if growth == AUTO else (growth, 2)
-    for added in content["added_tokens"]:  # tags stand behind the pieces, and keep their ids as new ones come behind
+    for added in content["added_tokens"]:  # tags come after the pieces, and keep their ids: new pieces come after them
         model["vocab"].setdefault(added["content"], added["id"])
     pieces = []
     for first, second in _more_merges(words, list(counts.values()), names, most, fewest):
@@ -70,12 +70,12 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
 
 
 def parts_of(old: Tokenizer, pieces: Sequence[str]) -> list[list[int]]:
-    """The ids of the pieces of which an old vocabulary makes each new one."""
+    """The ids of the old vocabulary's pieces that make up each new one."""
     return [[token.id for token in old.model.tokenize(piece)] for piece in pieces]
 
 
 def _counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    """The words of a text as the tokenizer cuts and spells them."""
+    """The words of the texts as the tokenizer cuts and spells them, counted."""
     words: Counter[str] = Counter()
     for text in texts:
         normalized = tokenizer.normalizer.normalize_str(text)
@@ -86,17 +86,17 @@ def _counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 def _more_merges(
     words: list[list[int]], counts: Sequence[int], names: dict[int, str], most: int, fewest: int
 ) -> Iterator[tuple[int, int]]:
-    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals that of lower ids.
+    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals, the lower ids.
 
     Args:
         words: Different words as ids; changed in place.
         counts: How often each comes.
-        names: The pieces by their ids, without gaps; it gets the new ones.
+        names: The pieces by their ids, without gaps; the new ones are added.
         most: How many merges.
         fewest: How often a pair must come.
     """
     known, found = set(names.values()), Counter()
-    places = defaultdict(set)  # of a pair: the words that have it, or had it
+    places = defaultdict(set)  # by pair: the words that have it, or had it
     for number, (word, count) in enumerate(zip(words, counts, strict=True)):
         for pair in pairwise(word):
             found[pair] += count
@@ -106,7 +106,7 @@ def _more_merges(
     while waiting and most:
         count, pair = heapq.heappop(waiting)
         piece = names[pair[0]] + names[pair[1]]
-        if -count != found[pair] or piece in known:  # it has changed since, and waits with another count
+        if -count != found[pair] or piece in known:  # the count has changed since, and the pair waits with the new one
             continue
         if -count < fewest:
             return

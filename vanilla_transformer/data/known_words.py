@@ -1,8 +1,8 @@
-"""The words of a training text, kept with its vocabulary: translate warns of words that it did not have.
+"""The words of a training text, kept with its vocabulary: `translate` warns of words that it did not have.
 
-Any text can be spelt in pieces, so a model makes something of every word, and of one that it has never read mostly
-nonsense. The list is made while the vocabulary is learned from the same text: a packed file, a word a line, sorted, and
-behind each word a tab and how often it came.
+Any text can be spelt in pieces, so a model makes something of every word, and mostly nonsense of one that it has never
+read. The list is made while the vocabulary is learned from the same text: a packed file, one word per line, sorted,
+with a tab and how often it came after each word.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from .tokenizer import CONTINUATION
 
 
 KNOWN_WORDS = "known_words.txt.gz"
-# Of a text with more different strings between blanks no list is kept: its model has learned to put new words together.
+# For a text with more different strings between blanks no list is kept: its model has learned to compose new words.
 MOST_WORDS = 1_000_000
 MOST_BYTES = 64_000_000  # unpacked; a list may come from strangers
 RARE = 10  # a word that comes less often is rare
@@ -28,7 +28,7 @@ _NUMBER = "0"  # stands for all numbers, which are spelt in digits
 
 
 class WordList:
-    """The strings between blanks that have been read so far, and how often. Of more than `most` no list is kept."""
+    """The strings between blanks that have been read so far, and how often. With more than `most`, no list is kept."""
 
     def __init__(self, most: int = MOST_WORDS):
         self.most = most
@@ -42,7 +42,7 @@ class WordList:
                 self.strings = None
 
     def reading(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-        """The texts of the pairs, source and target by turns; adds the sources."""
+        """The texts of the pairs, source and target in turn; adds the sources."""
         for source, target in pairs:
             self.read(source)
             yield source
@@ -66,13 +66,14 @@ class WordList:
 
 
 def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
-    """The words and marks of a text as the tokenizer cuts and writes them. Every number is the same.
+    """The words and marks of a text as the tokenizer cuts and writes them. All numbers count as the same word.
 
-    Of scripts without spaces between words each letter is a word: in Thai or Japanese all between two signs is new.
+    In scripts without spaces between words each letter is a word: in Thai or Japanese everything between two signs
+    would be new.
     """
     for word, _, _ in cut_words(tokenizer, text)[1]:
         if not any(map(str.isalnum, word)):
-            yield from word  # each mark by itself: they stand together in any way
+            yield from word  # each mark by itself: they combine in any way
         elif is_unspaced(word):
             yield from WORD.findall(word)
         else:
@@ -80,7 +81,7 @@ def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
 
 
 def cut_words(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[str, list[tuple[str, int, int]]]:
-    """A text as the tokenizer normalizes it, and what that is cut into: each with the places of its begin and end."""
+    """A text as the tokenizer normalizes it, and what it is cut into, each part with its begin and end."""
     backend = tokenizer.backend_tokenizer
     normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
     words = []
@@ -92,7 +93,7 @@ def cut_words(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[str, list[
 
 
 def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
-    """The list in a model's folder or a tokenizer's; None if there is none. Raises ValueError if it is damaged."""
+    """The list in the folder of a model or tokenizer; None if there is none. Raises ValueError if it is damaged."""
     counts = load_word_counts(folder)
     return None if counts is None else frozenset(counts)
 
@@ -100,7 +101,7 @@ def load_known_words(folder: str | PathLike[str]) -> frozenset[str] | None:
 def load_word_counts(folder: str | PathLike[str]) -> dict[str, int] | None:
     """The list with how often each word came. A word without a number, as in older lists, counts as `RARE`.
 
-    None and errors as for `load_known_words`.
+    Returns None and raises errors as `load_known_words` does.
     """
     path = Path(folder) / KNOWN_WORDS
     if not path.is_file():
@@ -134,7 +135,7 @@ class UnknownWords:
         self.odd = {tokenizer.unk_token_id} | (_byte_ids(tokenizer) if tokenizer.is_fast else set())
 
     def __call__(self, line: str) -> list[str]:
-        """The words in their order, each once; of scripts without spaces unknown letters side by side."""
+        """The words in order, each once; in scripts without spaces, runs of unknown letters."""
         if self.known is not None:
             found, joins = [], False
             for word in words_of(self.tokenizer, line):
@@ -155,7 +156,7 @@ class UnknownWords:
 
 
 def _byte_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Ids of the pieces that are a single byte, of which several make a character."""
+    """Ids of the pieces that are single bytes, several of which make a character."""
     ascii_signs = {chr(byte) for byte in range(33, 127)} | {chr(256 + byte) for byte in range(34)}  # 0 to 32, and 127
     high = [sign for sign in pre_tokenizers.ByteLevel.alphabet() if sign not in ascii_signs]
     pieces = [f"{prefix}{sign}" for prefix in ("", CONTINUATION) for sign in high]

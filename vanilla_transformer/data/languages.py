@@ -1,10 +1,10 @@
-"""Several target languages in one model: a tag in front of each source says into which one it is to be translated.
+"""Several target languages in one model: a tag in front of each source says which one to translate into.
 
     <2de> x_1 ... x_n </s>   ->   y_1 ... y_m </s>
 
-(Johnson et al. 2017, https://aclanthology.org/Q17-1024/.) The tag is a token of its own, which no text makes. It stands
-in the source, where OPUS-MT has it too, and not at the start of the target, where mBART and NLLB force it: so the
-encoder knows the target language, the search needs no forced token, and every engine can run the model.
+(Johnson et al. 2017, https://aclanthology.org/Q17-1024/.) The tag is a token of its own, which no text can spell. It
+stands in the source, as in OPUS-MT, and not at the start of the target, where mBART and NLLB force it. So the encoder
+knows the target language, the search needs no forced token, and every engine can run the model.
 """
 
 import copy
@@ -22,18 +22,18 @@ _TAG = re.compile(r"<2([A-Za-z]{2,3}(?:[-_]\w+)?)>")
 
 
 def language_tag(language: str) -> str:
-    """The tag of a target language: `<2pt_BR>` of "pt_BR"."""
+    """The tag of a target language: `<2pt_BR>` for "pt_BR"."""
     return f"<2{language}>"
 
 
 def target_languages(tokenizer: "PreTrainedTokenizerFast") -> dict[str, int]:
-    """The languages that the tokenizer of a model has tags for, each with the tag's id; none of one language alone."""
+    """The languages that a model's tokenizer has tags for, with the tags' ids; empty for a model of one language."""
     found = {_TAG.fullmatch(token): number for token, number in tokenizer.get_added_vocab().items()}
     return {tag[1]: number for tag, number in sorted(found.items(), key=lambda each: each[1]) if tag}
 
 
 def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreTrainedTokenizerFast":
-    """A tokenizer whose sources ask for a language; itself for a model of one language.
+    """A tokenizer whose sources ask for a language; the same tokenizer for a model of one language.
 
     Example:
         >>> inputs = towards(tokenizer, "fr")("A man sleeps.", return_tensors="pt")
@@ -41,11 +41,11 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
         ['Un homme dort.']
 
     Args:
-        tokenizer: A model's own; it is left as it is.
-        language: Which one; None if the model has one alone.
+        tokenizer: A model's tokenizer; it is left as it is.
+        language: Which one; None if the model has only one.
 
     Returns:
-        A tokenizer for which `tokenizer(text)` begins with the tag. `tokenizer(text_target=text)` does not.
+        A tokenizer whose `tokenizer(text)` begins with the tag. `tokenizer(text_target=text)` does not.
 
     Raises:
         ValueError: The model does not translate into this language, or into several and none is given.
@@ -72,7 +72,7 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
     def switch(processor) -> None:
         backend.post_processor = processor
 
-    # The hooks by which tokenizers of several languages in transformers tell `text` from `text_target`.
+    # The hooks by which transformers' tokenizers of several languages tell `text` from `text_target`.
     found._switch_to_input_mode = lambda: switch(as_source)
     found._switch_to_target_mode = lambda: switch(as_target)
     found._switch_to_input_mode()
@@ -82,8 +82,8 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
 def tempered(weights: Sequence[float], pairs: Sequence[int], temperature: float, most: int) -> list[int]:
     """Copies of each corpus in a pass, so that it comes with probability p_i ~ weight_i pairs_i^(1/T).
 
-    (Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019, section 4.2.) They are the nearest whole numbers to
-    multiples of the rarest corpus' copy, `most` at most.
+    (Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019, section 4.2.) They are whole numbers, the nearest to
+    multiples of the rarest corpus's copy, and at most `most`.
     """
     wanted = [weight * count ** (1 / temperature - 1) for weight, count in zip(weights, pairs, strict=True)]
     return [min(most, round(each / min(wanted))) for each in wanted]

@@ -15,7 +15,7 @@ from .languages import language_tag, tempered
 from .tokenizer import check_tag
 
 
-UNIT_PAIRS = 1_000  # of text in memory: a tenth of what a stream has, so that small corpora mix well too
+UNIT_PAIRS = 1_000  # for text in memory: a tenth of a stream's, so that small corpora mix well too
 MOST_COPIES = 100
 
 
@@ -27,12 +27,12 @@ class CorpusSettings:
         corpus: Where its pairs are, in any form that `load_corpus` reads.
         weight: How often each of its pairs comes, relative to those of the other corpora.
         tag: A token of its own in front of every source, say `<bt>` for back-translations (Caswell et al. 2019).
-        vocabulary: Whether the vocabulary and the list of known words are made of it too.
-        source_language: Language code of its sources; that of `data` if it is not given.
-        target_language: The same of its targets. With several target languages each source gets a tag that says which,
-            `<2de>`; see `languages`.
-        documents: With `data.context_sentences`: whether its lines follow each other as in documents. Else each is
-            read alone.
+        vocabulary: Whether the vocabulary and the list of known words are also made from it.
+        source_language: Language code of its sources; by default that of `data`.
+        target_language: The same for its targets. With several target languages, each source gets a tag that names its
+            own, `<2de>`; see `languages`.
+        documents: With `data.context_sentences`: whether its lines follow each other as in documents. If not, each line
+            is read alone.
 
     Raises:
         ValueError: `corpus` is a prepared one, `weight` is not above 0, or `tag` cannot be a token.
@@ -59,15 +59,15 @@ class CorpusSettings:
 
 
 def copies_of(weights: Sequence[float]) -> list[int]:
-    """The smallest whole numbers in the ratio of the weights: 2 and 1 of 1 and 0.5.
+    """The smallest whole numbers in the ratio of the weights: 2 and 1 for 1 and 0.5.
 
     Raises:
-        ValueError: There are none up to 100 that are within one per cent of it.
+        ValueError: No numbers up to 100 are within one per cent of it.
     """
     ratios = [weight / max(weights) for weight in weights]
     parts = [Fraction(ratio).limit_denominator(MOST_COPIES) for ratio in ratios]
     most = lcm(*(part.denominator for part in parts))
-    # Less than a hundredth of it, so that a ratio too small for a number fails.
+    # Less than a hundredth of the ratio, so that one too small for a number fails.
     near = all(abs(part - ratio) < ratio / 100 for part, ratio in zip(parts, ratios, strict=True))
     if most > MOST_COPIES or not near:
         raise ValueError(
@@ -78,16 +78,16 @@ def copies_of(weights: Sequence[float]) -> list[int]:
 
 
 class Mixture(PairStream):
-    """Corpora whose units come in one stream, those of corpus i in c_i copies, in every pass in another order.
+    """Corpora whose units come in one stream, those of corpus i in c_i copies, in another order in every pass.
 
     The c_i are the smallest whole numbers with `c_i / c_j = weight_i / weight_j`, so a pass has `sum(c_i * pairs_i)`
     pairs. A source x of a corpus with a tag t is trained on as `t x` ("Tagged Back-Translation", Caswell et al. 2019):
     `read` gives (source, target, tag) of such a corpus. `texts` has all pairs once, without tags.
 
     Args:
-        settings: What is asked of each corpus.
+        settings: The settings of each corpus.
         corpora: The corpora, each in memory or as a stream of bounded units.
-        temperature: Above 1 small corpora come oftener than their pairs alone would have them, see `tempered`.
+        temperature: Above 1, small corpora come more often than by their pairs alone; see `tempered`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Mixture(PairStream):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what decides the text and its order, wherever it lies."""
+        """SHA-256 of what decides the text and its order, but not its place."""
         decisive = ("fingerprint", "copies", "tag", "vocabulary", "units")
         parts = [{name: part[name] for name in decisive} for part in self.identity["mixture"]]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -210,13 +210,13 @@ def open_mixture(
     """Opens several corpora to be trained on as one.
 
     Args:
-        settings: The corpora; those without languages of their own have the following.
+        settings: The corpora; those without their own languages have the following.
         source_language, target_language, folder, patience: As for `open_stream`.
-        begun: Identity of a mixture that this one goes on with: the same commits of the Hub are read.
-        stream: Read corpora in pieces that can be (Parquet files, most data sets of the Hub). Others are held in
-            memory: a file that can only be read from its beginning on cannot be mixed with others.
+        begun: Identity of the mixture that this one continues: the same commits of the Hub are read.
+        stream: Read corpora in pieces where possible (Parquet files, most data sets of the Hub). Others are held in
+            memory: a file that can only be read from its beginning cannot be mixed with others.
         temperature: As for [`Mixture`].
-        context_sentences: As for `open_stream`; of the corpora that are documents.
+        context_sentences: As for `open_stream`, for corpora that are documents.
 
     Raises:
         FileNotFoundError, ValueError: As `read_corpus` and `open_stream` do; or the weights have no ratio of small

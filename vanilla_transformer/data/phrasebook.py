@@ -13,12 +13,12 @@ from zlib import crc32
 from . import phrasebook_lexicon as lexicon
 
 
-# Of four English sentences one is for validation, one for test and two are for training.
+# Of every four English sentences, one is for validation, one for test and two are for training.
 SPLIT_OF_REMAINDER = ("validation", "test", "train", "train")
 
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 THIRD, THIRD_PLURAL = 2, 4  # of five persons: I, you, she, we, they
-# The order of what German puts behind its verb: "Anna gibt ihm | heute | ein Buch", "wartet | heute | nicht | auf ihn".
+# The order of what German puts after its verb: "Anna gibt ihm | heute | ein Buch", "wartet | heute | nicht | auf ihn".
 KNOWN, TIME, NOT, NEW = range(4)
 
 # Endings in the three cases of masculine, feminine, neuter and plural; "-" is none.
@@ -69,7 +69,7 @@ def sentences(seed: int) -> Iterator[tuple[str, str]]:
 
 
 class Phrase(NamedTuple):
-    """Words that stay together, and of nouns and pronouns whom they are about: nobody waits for themselves."""
+    """Words that stay together and, for nouns and pronouns, whom they are about: nobody waits for themselves."""
 
     english: str
     german: str
@@ -115,7 +115,7 @@ class Noun:
 
 
 class Verb:
-    """A verb of the lexicon, with the tenses that it has where no time is given."""
+    """A verb of the lexicon, with its tenses where no time is given."""
 
     def __init__(self, english, german, governed, objects, gifts=""):
         *forms, behind = f"{english} ".split(" ", 4)
@@ -134,7 +134,7 @@ class Verb:
             self.tenses = ("simple",) if "-" in self.past else ("past", "past", "will")
 
     def forms(self, tense, person):
-        """Returns "is", "calling" and as one "is calling"; "ruft", "an" and as one at the end "anruft"."""
+        """Returns "is", "calling" and joined "is calling"; "ruft", "an" and joined at the end "anruft"."""
         present = self.present[person], self.prefix, self.prefix + self.present[person]
         if tense == "progressive":
             return BE[person], self.gerund, f"{BE[person]} {self.gerund}", *present
@@ -213,7 +213,7 @@ def somebody(draw, case=NOMINATIVE, known=True):
 
 
 def clause(draw, tense="", subject=None, time=None, negated=None, asked=None):
-    """Draws what is not given; the object is left out of a clause that belongs to its verb ``asked``."""
+    """Draws what is not given; a clause with the verb ``asked`` leaves its object out."""
     verb = asked or draw([verb for verb in VERBS if not tense or tense.replace("simple", "progressive") in verb.tenses])
     subject = subject or somebody(draw, known=draw(range(6)) > 0)
     negated = draw(range(8)) == 0 if negated is None else negated

@@ -4,7 +4,7 @@ Adjectives and verbs name the kinds of nouns, or single nouns, that they go with
 """
 
 # Kind; English singular and plural, German singular with its article and plural, "-" where nobody uses it. The form
-# after a slash is that of accusative and dative.
+# after a slash is the accusative and dative.
 NOUNS = """
     stranger   man men der Mann Männer, woman women die Frau Frauen, boy boys der Junge/Jungen Jungen
     stranger   girl girls das Mädchen Mädchen
@@ -24,7 +24,7 @@ NOUNS = """
     building   house houses das Haus Häuser, castle castles das Schloss Schlösser, church churches die Kirche Kirchen
 """
 
-# English; German, after a slash the stem that its endings are added to where that differs; what it is said of.
+# English; German, with the stem for its endings after a slash where that differs; what it is said of.
 ADJECTIVES = """
     old        alt         stranger relative teacher doctor friend animal clothing vehicle thing furniture device house
     young      jung        man woman teacher student doctor animal
@@ -44,7 +44,7 @@ ADJECTIVES = """
 DEGREES = {"very": "sehr", "too": "zu", "not": "nicht"}
 UNGRADED = ("red", "blue", "new")  # nothing is "too red"
 FEELINGS = {"happy": "glücklich", "sad": "traurig", "angry": "wütend"}  # because of something
-HANDICAPS = {"tired": "müde", "sick": "krank", "sad": "traurig"}  # in spite of which life goes on
+HANDICAPS = {"tired": "müde", "sick": "krank", "sad": "traurig"}  # life goes on in spite of these
 
 # English subject, object, possessive; German nominative, accusative, dative, possessive; person. "you" is "du".
 PRONOUNS = """

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 RECORD = "preparation.json"
 TOKENIZER = "tokenizer"
-STATE = "state.json"  # of `save_to_disk`; it is written last: without it the folder is unfinished
+STATE = "state.json"  # of `save_to_disk`; written last: without it the folder is unfinished
 _PACKAGES = ("vanilla-transformer", "tokenizers", "transformers", "datasets")
 
 
 @dataclass
 class Preparation:
-    """What `preparation.json` says: of what the data are made, and how far.
+    """What `preparation.json` says: what the data are made from, and how far the work is.
 
-    A file's entry is its name, bytes and CRC-32, and rows if it is a shard. A shard of dropped pairs alone has no file.
+    A file's entry has its name, bytes and CRC-32, and rows if it is a shard. A shard of only dropped pairs has no file.
     """
 
     corpus: dict  # identity of the stream
     vocabulary: dict  # {"learned": its settings} or {"given": SHA-256 of the tokenizer}
     limits: dict | None  # fields of `PairLimits`; None if all pairs are kept
-    shard_pairs: int  # pairs of the corpus, those that are dropped too, for each shard
+    shard_pairs: int  # pairs of the corpus per shard, dropped ones included
     versions: dict = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
-    place: tuple[int, int] = (0, 0)  # unit of the stream, and the row in it, behind the last complete shard
+    place: tuple[int, int] = (0, 0)  # unit of the stream, and the row in it, after the last complete shard
     report: EncodingReport = field(default_factory=EncodingReport)  # of the pairs before that place
     tokenizer: list[dict] = field(default_factory=list)  # an entry for each file, once they are there
     shards: list[dict] = field(default_factory=list)  # an entry for each complete one
@@ -54,7 +54,7 @@ class Preparation:
 
     @classmethod
     def load(cls, folder: Path) -> "Preparation":
-        """Raises ValueError if the record is none, or the files are not those that it lists."""
+        """Raises ValueError if this is not a record, or the files are not those that it lists."""
         try:
             content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             found = cls(**{**content, "report": EncodingReport(**content["report"])})
@@ -69,7 +69,7 @@ class Preparation:
 
 
 def file_entry(folder: Path, path: Path, **facts) -> dict:
-    """What the record says of a file."""
+    """What the record says about a file."""
     file = path.relative_to(folder).as_posix()
     return {"file": file, **facts, "bytes": path.stat().st_size, "crc32": _crc32(path)}
 
@@ -89,7 +89,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def corpus_begun_with(folder: str | Path) -> dict | None:
-    """Identity of the stream that a folder of `prepare` was begun with, for `open_stream`; None if it is none yet."""
+    """Identity of the stream that `prepare` began a folder with, for `open_stream`; None if it is not begun."""
     return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
 
 
@@ -97,8 +97,8 @@ def corpus_begun_with(folder: str | Path) -> dict | None:
 class PreparedCorpus(Corpus):
     """What `prepare` made of a training corpus: rows of ids, mapped into memory, their tokenizer, and the record.
 
-    Its batches are those of the same corpus read as text and held in memory, to the last bit. They are not those of the
-    corpus read as a stream: a stream can sort and shuffle only what its buffer holds, a folder all of its pairs.
+    Its batches are bit for bit those of the same corpus read as text and held in memory. They differ from those of a
+    stream: a stream can sort and shuffle only what its buffer holds, a folder all of its pairs.
     """
 
     rows: "Dataset"
@@ -127,11 +127,11 @@ class PreparedCorpus(Corpus):
             yield source, self.tokenizer.decode(row["labels"], skip_special_tokens=True)
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """The rows as they are: `check` says whether they are of such a tokenizer and limits."""
+        """The rows as they are: `check` says whether they fit this tokenizer and these limits."""
         return self.rows, EncodingReport(**self.record["report"])
 
     def save_tokenizer(self, folder: Path, settings: TokenizerSettings, *, show_progress: bool = False) -> None:
-        """Copies the tokenizer that it was made with, with its list of words and lexicon of terms if it has them."""
+        """Copies the tokenizer that it was made with, with its list of words and lexicon of terms, if any."""
         self.tokenizer.save_pretrained(folder)
         for name in (KNOWN_WORDS, TERM_LEXICON):
             if (path := self.folder / TOKENIZER / name).is_file():
@@ -140,13 +140,13 @@ class PreparedCorpus(Corpus):
     def check(
         self, name: str, languages: list[str], limits: PairLimits, settings: TokenizerSettings, context_sentences: int
     ) -> None:
-        """Raises ValueError if it was prepared otherwise than a recipe wants, which calls this folder `name`."""
+        """Raises ValueError if it was not prepared as the recipe wants; the message calls this folder `name`."""
         learned = asdict(settings)
         for what, prepared, wanted in (
             ("languages", self.identity["languages"], languages),
             ("limits", self.record["limits"], asdict(limits)),
             ("context_sentences", self.context_sentences, context_sentences),
-            ("tokenizer", self.record["vocabulary"].get("learned", learned), learned),  # one that was given is right
+            ("tokenizer", self.record["vocabulary"].get("learned", learned), learned),  # a given one is right
         ):
             if prepared != wanted:
                 raise ValueError(
@@ -160,7 +160,7 @@ def load_prepared(folder: str | Path) -> PreparedCorpus:
 
     Raises:
         FileNotFoundError: There is no such folder.
-        ValueError: It is none of `prepare`, unfinished or damaged; the message says what to do.
+        ValueError: `prepare` did not make it, or it is unfinished or damaged; the message says what to do.
     """
     from datasets import load_from_disk
 

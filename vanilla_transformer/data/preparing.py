@@ -2,9 +2,10 @@
 
     stream -> chunks of pairs -> worker processes -> ids, in the stream's order -> data-00000.arrow, data-00001 ...
 
-The folder is one of `Dataset.save_to_disk`, with the tokenizer and a record beside the data. After every complete shard
-the record says how far the corpus has been read: whatever ends the process, the next one goes on from there. A shard is
-so many pairs of the corpus, read in its natural order, so neither the workers nor the interruptions show in the files.
+The folder is laid out as by `Dataset.save_to_disk`, with the tokenizer and a record beside the data. After every
+complete shard the record says how far the corpus has been read: whatever ends the process, the next one goes on from
+there. A shard is a fixed number of pairs of the corpus, read in its natural order, so neither the workers nor
+interruptions show in the files.
 """
 
 import copy
@@ -55,18 +56,18 @@ def prepare(
 ) -> EncodingReport:
     """Tokenises a corpus into a folder that `load_prepared` and `datasets.load_from_disk` read.
 
-    Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and how many
-    there are, `source_length` and `target_length`. The same arguments give the same bytes. What was interrupted goes
-    on; what is complete stays as it is. Memory does not depend on the size of the corpus, but for learning a
-    vocabulary, which counts all its different words.
+    Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and how many there
+    are, `source_length` and `target_length`. The same arguments give the same bytes. Interrupted work is continued;
+    what is complete stays as it is. Memory does not depend on the size of the corpus, except for learning a vocabulary,
+    which counts all its different words.
 
     Args:
         stream: The corpus.
-        tokenizer: What makes ids of text, or what kind of vocabulary to learn from the same corpus first.
-        output: The folder; missing, empty, or one that this function was interrupted in.
+        tokenizer: The tokenizer, or what kind of vocabulary to learn from the same corpus first.
+        output: The folder; it may be missing, empty, or left by an interrupted call.
         limits: Which pairs are kept; None keeps all.
-        workers: Processes that tokenise; None: one for each core.
-        shard_pairs: Pairs of the corpus for each Arrow file; what is lost at most when the process is killed.
+        workers: Processes that tokenise; None: one per core.
+        shard_pairs: Pairs of the corpus per Arrow file; at most these are lost if the process is killed.
         on_progress: Called every few thousand pairs with "learning" or "tokenising" and the pairs read so far.
 
     Returns:
@@ -77,7 +78,7 @@ def prepare(
         ValueError: `output` was begun with another corpus, vocabulary or limits, or is damaged; no pair is left; the
             corpus is malformed.
         OSError: A file cannot be written, the corpus cannot be read any more (`StreamLostError`), or a worker died
-            (`ChildProcessError`). All three can be gone on from.
+            (`ChildProcessError`). Call again to go on after any of these.
     """
     if workers is None:
         workers = processors()
@@ -112,18 +113,18 @@ def _begun(stream: PairStream, tokenizer, limits: PairLimits | None, shard_pairs
     """The record of a preparation that has just begun."""
     if isinstance(tokenizer, TokenizerSettings):
         vocabulary = {"learned": asdict(tokenizer)}
-    else:  # SHA-256 of all that decides which ids a text gets
+    else:  # SHA-256 of everything that decides which ids a text gets
         backend = copy.deepcopy(tokenizer.backend_tokenizer)
         backend.no_truncation()  # left behind by an earlier call
         backend.no_padding()
         decisive = f"{backend.to_str()} {tokenizer.split_special_tokens}"
         vocabulary = {"given": hashlib.sha256(decisive.encode()).hexdigest()}
-    identity = json.loads(json.dumps(stream.identity))  # as the record's file gives it back, with lists for tuples
+    identity = json.loads(json.dumps(stream.identity))  # as read back from the record's file, with lists for tuples
     return Preparation(identity, vocabulary, None if limits is None else asdict(limits), shard_pairs)
 
 
 def _open_folder(folder: Path, new: Preparation) -> Preparation:
-    """How far the folder is, if it was begun with the same; `new` if nothing has been done in it."""
+    """The record of a folder that was begun with the same things; `new` if nothing has been done in it."""
     strangers = [path.name for path in folder.iterdir() if not re.match(rf"\.?{re.escape(RECORD)}", path.name)]
     if strangers and not (folder / RECORD).exists():
         raise FileExistsError(f"{folder} is no prepared corpus, it holds {min(strangers)}: choose another folder.")
@@ -143,7 +144,7 @@ def _open_folder(folder: Path, new: Preparation) -> Preparation:
 
 
 def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callable) -> "PreTrainedTokenizerFast":
-    """The tokenizer in the folder. It is saved before any shard is, so that it is never learned twice."""
+    """The tokenizer in the folder. It is saved before any shard, so that it is never learned twice."""
     if (folder / TOKENIZER).exists():
         return load_tokenizer(folder / TOKENIZER)
 
@@ -153,7 +154,7 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
                 on_progress("learning", number)
             yield pair
 
-    # Of a vocabulary that was given: the text is not read for it, and has no list of words.
+    # For a given vocabulary: the text is not read, and there is no list of words.
     words: WordList | None = None
     terms: TermLexicon | None = None
     if isinstance(tokenizer, TokenizerSettings):
@@ -176,7 +177,7 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
 
 
 def _chunks(stream: PairStream, record: Preparation) -> Iterator[Chunk]:
-    """The rest of the corpus in pieces, none of which belongs to two shards."""
+    """The rest of the corpus in pieces, none of them across two shards."""
     (first, start), pairs, in_shard, end = record.place, [], 0, record.place
     for unit in range(first, stream.units):
         for row, pair in enumerate(stream.read(unit, start), start=start + 1):
@@ -199,7 +200,7 @@ def _write_shards(folder: Path, record: Preparation, chunks: Iterator, on_progre
     def clear_up() -> None:
         if shard:
             shard.file.close()
-        # Half a file is of no use. It may be there without a shard: an interrupt comes at any moment.
+        # Half a file is useless. It may be there without a shard: an interrupt can come at any moment.
         (folder / UNFINISHED_SHARD).unlink(missing_ok=True)
 
     with cleared_up(clear_up):
@@ -226,7 +227,7 @@ class _Shard:
         from pyarrow import OSFile
 
         self.path, self.rows = folder / UNFINISHED_SHARD, 0
-        self.file = OSFile(str(self.path), "wb")  # it has no buffer that would be written too late on a full disk
+        self.file = OSFile(str(self.path), "wb")  # without a buffer that would be written too late on a full disk
         self.writer = ArrowWriter(features=_features(), stream=self.file)
 
     def write(self, encoded: EncodedChunk) -> None:
@@ -239,7 +240,7 @@ class _Shard:
         self.rows += len(table)
 
     def complete(self, name: str) -> dict:
-        """Gives the file its name; what the record then says of it is true even if the power fails."""
+        """Gives the file its name; what the record then says about it is true even if the power fails."""
         self.writer.finalize()
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
@@ -256,7 +257,7 @@ def _features() -> "Features":
 
 
 def _finish(folder: Path, record: Preparation) -> None:
-    """Makes it a folder of `save_to_disk`."""
+    """Lays the folder out as `save_to_disk` does."""
     from datasets import DatasetInfo
 
     identity = json.dumps([record.corpus, record.vocabulary, record.limits], sort_keys=True)

@@ -1,4 +1,4 @@
-"""Sentence pairs out of files of every form."""
+"""Reads sentence pairs from files of every form."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,8 @@ def pairs_of(
     """The (source, target) pairs of a local corpus or the phrasebook, in their order, as `load_corpus` takes them.
 
     `digests` gets the SHA-256 of each text file that has been read to its end. `errors` is as for `text_lines`; JSON
-    must be UTF-8. With `documents` a pair of a table has its value of the column `document` as a third, None without.
+    must be UTF-8. With `documents`, a pair of a table has the value of its column `document` as a third item, None if
+    it has none.
 
     Raises:
         FileNotFoundError: A file is missing. Raised at once, before anything is read.
@@ -64,7 +65,7 @@ def files_of(where, folder: Path) -> list[Path]:
     parts = [where] if isinstance(where, (str, Path)) else where
     places = [place for part in parts for place in (folder / part, folder / f"{part}.gz") if place.exists()]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
-    # People who work with a folder of `datasets` leave cached results in it.
+    # Working with a folder of `datasets` leaves cached results in it.
     return [file for file in files if file.is_file() and not file.name.startswith("cache-")]
 
 
@@ -111,7 +112,7 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents
             columns, expected = tuple(map(cells.index, languages)), cells
             if documents and DOCUMENT in cells:
                 columns = (*columns, cells.index(DOCUMENT))
-        elif documents and not line.strip():  # it ends one
+        elif documents and not line.strip():  # it ends a document
             yield "", ""
         elif len(cells) != len(expected):
             raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected {' TAB '.join(expected)}.")
@@ -126,7 +127,7 @@ def _table(path: Path, languages: tuple[str, str], documents: bool) -> Iterator[
         dataset = load_from_disk(str(path))
     except FileNotFoundError as error:
         raise ValueError(f"{path} is no folder saved by datasets: give {FORMS}.") from error
-    except IndexError:  # what datasets raises for a table without rows
+    except IndexError:  # datasets raises this for a table without rows
         return
     if not isinstance(dataset, Dataset):
         raise ValueError(f"{path} holds several splits: give one of {', '.join(f'{path}/{name}' for name in dataset)}.")
@@ -136,7 +137,7 @@ def _table(path: Path, languages: tuple[str, str], documents: bool) -> Iterator[
 
 @dataclass(frozen=True)
 class ParquetUnit:
-    """Row groups of a Parquet file that follow each other: their numbers, the rows before them, and theirs."""
+    """Consecutive row groups of a Parquet file: their numbers, the rows before them, and their own."""
 
     groups: tuple[int, ...]
     first_row: int
@@ -144,7 +145,7 @@ class ParquetUnit:
 
 
 def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
-    """Cuts a Parquet file into units of at least so many rows, but for the last, at the ends of its row groups."""
+    """Cuts a Parquet file into units of at least this many rows, except the last, at the ends of its row groups."""
     from pyarrow import ArrowException, parquet
 
     try:
@@ -182,7 +183,7 @@ def pair_of(row, languages: tuple[str, str], place: str, documents: bool = False
     """Source and target of a row with a `translation`, or with a column per language; with `documents` that too.
 
     Raises:
-        ValueError: A language is missing, or what is there is no text; the message begins with `place`.
+        ValueError: A language is missing, or its value is not text; the message begins with `place`.
     """
     document = row.get(DOCUMENT) if documents and isinstance(row, dict) else None
     row = row.get("translation", row) if isinstance(row, dict) else {}

@@ -1,7 +1,7 @@
 """Training pairs that are rewritten in every pass: by `Augmentation`, `TermAnnotation` and `BPEDropout` in turn.
 
-A rewriter is called with pairs of ids and a key, and gives as many pairs. All that it draws it draws from the key. Its
-`identity` says, by the name of the training argument, what decides which ids come.
+A rewriter is called with pairs of ids and a key, and returns as many pairs. All its draws come from the key. Its
+`identity` says, by the name of the training argument, what decides which ids come out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .batching import TokenBatchSampler
 
-_PURPOSE = 1910_13267  # first number of every key; BPE-dropout has the same one, and runs begun with it go on in order
+_PURPOSE = 1910_13267  # first number of every key; the same as BPE-dropout's, so that runs begun with it go on in order
 _WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of like lengths
 
 
@@ -29,7 +29,7 @@ class Rewriter(Protocol):
     identity: dict[str, Any]
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
-        """As many pairs; the same for the same pairs and key."""
+        """Returns as many pairs; the same for the same pairs and key."""
 
 
 def rewritten_windows(
@@ -39,17 +39,17 @@ def rewritten_windows(
     max_tokens: int,
     start: int = 0,
 ) -> Iterator[list[dict]]:
-    """As many batches of the same pairs, rewritten: those of a window are cut again by their new lengths.
+    """As many batches of the same pairs, rewritten: the pairs of a window are cut again by their new lengths.
 
-    Where each batch stayed as it is, its texts would no longer have one length: with BPE-dropout 1.72 times the padded
+    If batches stayed as they are, their texts would no longer have one length: with BPE-dropout 1.72 times the padded
     tokens for 1.27 times the tokens. With windows of 128 batches of 1,024 tokens it is 1.34 times.
 
     Args:
-        rewriters: What rewrites the pairs, one after the other.
+        rewriters: What rewrites the pairs, one after another.
         batches: Batches of pairs.
-        key: Whole numbers from 0 on that no other batches have.
-        max_tokens: What the batches were cut by: the smaller they are, the more of them a window has.
-        start: Number of the batch to begin with. Windows are whole ones all the same.
+        key: Whole numbers, 0 or more, that no other batches have.
+        max_tokens: The budget of the batches: the smaller they are, the more of them a window has.
+        start: Number of the batch to begin with. Windows are whole all the same.
     """
     size = max(4, _WINDOW_TOKENS // max_tokens)
     number, skip = divmod(start, size)
@@ -64,9 +64,9 @@ def rewritten_windows(
 
 
 class RewrittenBatches(Sampler):
-    """The batches of a sampler, rewritten: of pairs, not of rows, so that `GivenPairs` is the dataset.
+    """The batches of a sampler, rewritten. They hold pairs, not row numbers, so `GivenPairs` is the dataset.
 
-    A process rewrites its own batches; in place of those that accelerate gives to others it yields empty lists.
+    A process rewrites only its own batches; in place of those that accelerate gives to others, it yields empty lists.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RewrittenBatches(Sampler):
         self.seed, self.rank, self.world_size = seed, rank, world_size
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch, counted from 0, that the next iteration has."""
+        """Sets the epoch, counted from 0, of the next iteration."""
         self.batches.set_epoch(epoch)
 
     def __len__(self) -> int:

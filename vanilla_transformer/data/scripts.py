@@ -1,13 +1,13 @@
 r"""What text is made of in all scripts: letters with their marks, and scripts without spaces between words.
 
-Python's own `\w` knows no combining marks, so to it the vowels of Hindi and Thai, and the tilde of Guarani's g̃, end a
-word.
+Python's own `\w` does not match combining marks: the vowels of Hindi and Thai, and the tilde of Guarani's g̃, would end
+a word.
 """
 
 import regex
 
 
-# Of character classes: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese.
+# For character classes: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese.
 UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -16,7 +16,7 @@ UNSPACED = (
 LETTER = regex.compile(rf"[[\p{{L}}\p{{M}}\p{{N}}_\u200c\u200d]--[{UNSPACED}]]", regex.V1)
 # Letters side by side, or one of a script without spaces, with its marks.
 LETTERS = regex.compile(rf"{LETTER.pattern}+|[{UNSPACED}]\p{{M}}*", regex.V1)
-# A word is such letters; every other sign is one of its own.
+# A word is a run of such letters; every other sign is a word of its own.
 WORD = regex.compile(rf"{LETTERS.pattern}|\S", regex.V1)
 _UNSPACED_SIGN = regex.compile(f"[{UNSPACED}]")
 _MARK = regex.compile(r"[\p{M}\u200c\u200d]")

@@ -1,4 +1,4 @@
-"""BPE-dropout: the words of a training text come in other pieces in every pass (Provilkov et al. 2020).
+"""BPE-dropout: in every pass the words of a training text come in other pieces (Provilkov et al. 2020).
 
 Algorithm 1 of "BPE-Dropout: Simple and Effective Subword Regularization", https://aclanthology.org/2020.acl-main.170:
 
@@ -11,12 +11,12 @@ Algorithm 1 of "BPE-Dropout: Simple and Effective Subword Regularization", https
 With p = 0 this is BPE. With merges ranked 1 to n, merge k is applied with probability (1 - p) p^(k-1), and with p^n the
 word stays as it is.
 
-`tokenizers` has a dropout of its own, which is not used: its random numbers cannot be seeded, and it keeps merges in
-its queue that are no longer possible; each that survives gives merges that were left out another chance. Of a b c with
-the merges ab, abc and bc, it leaves ab c with probability 0.017 for p = 0.1. Algorithm 1 does with 0.9 p = 0.09.
+The dropout of `tokenizers` is not used: its random numbers cannot be seeded, and it keeps merges in its queue that are
+no longer possible; each that survives gives merges that were left out another chance. For a b c with the merges ab, abc
+and bc, it leaves ab c with probability 0.017 for p = 0.1, and Algorithm 1 with 0.9 p = 0.09.
 
-Ids are what is cut anew here, so that it works for corpora that hold nothing else. All random numbers of a batch are
-drawn from a key that says where the batch stands: nothing has a state that would have to be saved.
+Ids are cut anew here, so that it also works for corpora that hold nothing else. The random numbers of a batch all come
+from a key that says where the batch stands, so there is no state to save.
 """
 
 import json
@@ -31,11 +31,11 @@ from tokenizers import decoders, pre_tokenizers
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_PURPOSE = 1910_13267  # first number of every key, so that nothing else is drawn from the same one
-_MOST_SEGMENTS = 100_000  # whose words are kept, in about 500 bytes each
+_PURPOSE = 1910_13267  # first number of every key, so that nothing else draws from the same key
+_MOST_SEGMENTS = 100_000  # words of so many are kept, in about 500 bytes each
 _NONE = 1 << 62  # rank of two neighbours that no merge joins
 _SPACE = "Ġ"  # how byte-level BPE spells the blank
-_BROKEN = "\ufffd"  # what bytes that are no character decode to
+_BROKEN = "\ufffd"  # what bytes decode to that are not a character
 
 
 class _Word(NamedTuple):
@@ -47,12 +47,13 @@ class _Word(NamedTuple):
 
 
 class BPEDropout:
-    """Cuts the words of pairs of ids into pieces with BPE-dropout; what they say stays the same.
+    """Cuts the words of pairs of ids into pieces with BPE-dropout; their text stays the same.
 
     Args:
-        tokenizer: What made the ids: byte-level BPE, as `learn_tokenizer` makes it.
-        p: Probability of each merge to be left out, above 0 and below 1; the paper's 0.1.
-        max_source_length, max_target_length: A text that would have more tokens keeps its ids; None: no limit.
+        tokenizer: The tokenizer that made the ids: byte-level BPE, as `learn_tokenizer` makes it.
+        p: Probability that a merge is left out, above 0 and below 1; 0.1 in the paper.
+        max_source_length, max_target_length: A text that would have more tokens than this keeps its ids; None: no
+            limit.
 
     Raises:
         ValueError: `p` is out of range, or the tokenizer is of another kind.
@@ -87,7 +88,7 @@ class BPEDropout:
         self._segments: dict[tuple[int, ...], list[_Word]] = {}
 
     def _facts_of_pieces(self, special: set[int]) -> None:
-        """What `_cut_anew` looks up, each (largest id + 1,)."""
+        """Makes the tables of `_cut_anew`, each (largest id + 1,)."""
         size = max(self._tokens) + 1
         self._special, self._begins, self._ends = (np.zeros(size, bool) for _ in range(3))
         self._merged = np.zeros(size, np.int64)  # merges that made a piece
@@ -101,7 +102,7 @@ class BPEDropout:
 
     @property
     def identity(self) -> dict[str, float]:
-        """What decides which ids come, by the name of the training argument."""
+        """What decides which ids come out, by the name of the training argument."""
         return {"bpe_dropout": self.p}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
@@ -109,7 +110,7 @@ class BPEDropout:
 
         Args:
             pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
-            key: Whole numbers from 0 on that no other batch has.
+            key: Whole numbers, 0 or more, that no other batch has.
         """
         texts = [pair[side] for side in ("input_ids", "labels") for pair in pairs]
         limits = [limit for limit in self.limits for _ in pairs]
@@ -124,8 +125,9 @@ class BPEDropout:
     def _cut_anew(self, texts: list[Sequence[int]], generator: np.random.Generator) -> list[Sequence[int]]:
         """What Algorithm 1 makes of each text.
 
-        Whether a merge that is considered is left out are independent trials: how many survive before the next is left
-        out has a geometric distribution. A segment that has fewer merges than that stays as it is, unlooked at.
+        Each merge that is considered is left out or not in an independent trial, so the number that survive before the
+        next is left out has a geometric distribution. A segment with no more merges than that stays as it is, without a
+        look at it.
         """
         lengths = np.array([len(text) for text in texts])
         ends = lengths.cumsum()
@@ -150,11 +152,11 @@ class BPEDropout:
         ]
 
     def _segment_starts(self, ids: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """Where pieces of text begin that can be cut on their own: at texts, special tokens, and white space.
+        """Where segments begin that can be cut on their own: at texts, special tokens, and white space.
 
-        A run of white space begins a word whatever is in front of it; where it ends the word depends on what follows.
-        So a text is cut in front of a blank if what is before certainly is no white space. A piece that ends within a
-        character may be: there it is not cut.
+        A run of white space begins a word whatever is in front of it; where that word ends depends on what follows. So
+        a text is cut in front of a blank if what is before it is certainly not white space. A piece that ends within a
+        character may be white space: there the text is not cut.
         """
         special = self._special[ids]
         cut = special | self._begins[ids]
@@ -168,7 +170,7 @@ class BPEDropout:
             yield from (generator.geometric(self.p, 256) - 1).tolist()
 
     def _walk(self, segment: tuple[int, ...], survivors: int, more: Iterator[int]) -> list[int]:
-        """Ids of a segment cut anew, of which the first so many merges that are considered survive."""
+        """Ids of a segment cut anew. Of the merges considered, the first `survivors` survive."""
         found: list[int] = []
         if (words := self._segments.get(segment)) is None:
             words = self._words(segment)
@@ -182,7 +184,7 @@ class BPEDropout:
         return found
 
     def _cut(self, word: _Word, survivors: int, more: Iterator[int]) -> tuple[list[int], int]:
-        """Algorithm 1; gives how many merges survive next, too."""
+        """Algorithm 1; also returns how many merges survive next."""
         ids, ranks, rank_of = list(word.characters), list(word.ranks), self._ranks.get
         while (best := min(ranks)) != _NONE:
             at = ranks.index(best)

@@ -1,20 +1,19 @@
-"""Soft terms: a source says how some of its words are to be translated, and a model learns to follow that.
+"""Soft terms: a source says how to translate some of its words, and a model learns to follow that.
 
     The <src> dog <trg> Hund <done> runs.    ->    Der Hund rennt.
 
-Source and translation stand side by side behind markers, which are tokens of their own (OpusTrainer's tags, Bogoychev
-et al. 2023, https://arxiv.org/abs/2311.14838; the idea is that of Dinu et al. 2019, https://aclanthology.org/P19-1294).
+Source and translation stand side by side after markers, which are tokens of their own (OpusTrainer's tags, Bogoychev et
+al. 2023, https://arxiv.org/abs/2311.14838; the idea is that of Dinu et al. 2019, https://aclanthology.org/P19-1294).
 
     training text -> word alignment -> lexicon of word pairs, a file beside the vocabulary
     pair of ids -> words of the lexicon that stand on both sides -> some of them annotated -> ids
 
-With a lexicon not every pair has to be aligned, and it needs little memory: streams, prepared corpora and several
-processes use the same one. What is drawn depends on the place of a pair, so nothing has a state that would have to be
-saved.
+With a lexicon, not every pair has to be aligned. It needs little memory: streams, prepared corpora and several
+processes use the same one. The draws depend on the place of a pair, so there is no state to save.
 
-Where the annotation is always what the model would have said, it need not look at it. So in a share of the annotations
-another word takes the place of the translation, on the target side too: a word of the lexicon, the halves of two, or
-the source's own word. (OpusTrainer's `replace` takes random characters.)
+If annotations were always what the model would have said, it need not look at them. So in a share of them another word
+takes the place of the translation, on the target side too: a word of the lexicon, the halves of two, or the source's
+own word. (OpusTrainer's `replace` takes random characters.)
 """
 
 import gzip
@@ -45,23 +44,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 TERM_MARKERS = ("<src>", "<trg>", "<done>")
-"""The tokens in front of a term, between it and its translation, and behind that."""
+"""The tokens before a term, between it and its translation, and after that."""
 TERMS = "terms"  # what a recipe calls their share, beside the shares of forms
 TERM_LEXICON = "term_lexicon.tsv.gz"
 
-MOST_PAIRS = 200_000  # of the text, from its beginning, that the lexicon is learned from
-_MOST_CELLS = 5_000_000  # source words times target words that are aligned at a time, in some 300 MB
-_MOST_WORDS = 100  # of a side of a pair that is aligned
-_LEAST_LINKS, _LEAST_SHARE = 2, 0.05  # of the links of either word
+MOST_PAIRS = 200_000  # from the beginning of the text; the lexicon is learned from them
+_MOST_CELLS = 5_000_000  # source words times target words aligned at a time, in some 300 MB
+_MOST_WORDS = 100  # per side of a pair that is aligned
+_LEAST_LINKS, _LEAST_SHARE = 2, 0.05  # least number, and least share of the links of either word
 
-_PURPOSE = 2311_14839  # first number of every key, so that nothing else is drawn from the same one
-_MOST_TERMS = 3  # of a pair; one, two or three are equally likely
-_LONGER = 0.3  # probability that a term takes the next word in
-_REPLACED = 0.3  # share of the terms whose translation is another one
+_PURPOSE = 2311_14839  # first number of every key, so that nothing else draws from the same key
+_MOST_TERMS = 3  # per pair; one, two or three are equally likely
+_LONGER = 0.3  # probability that a term takes in the next word
+_REPLACED = 0.3  # share of the terms that get another word as their translation
 
 
 def marker_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
-    """The ids of `TERM_MARKERS`. Raises ValueError if the tokenizer is of a model that has not learned soft terms."""
+    """The ids of `TERM_MARKERS`. Raises ValueError if the tokenizer's model has not learned soft terms."""
     added = tokenizer.get_added_vocab()
     if not added.keys() >= set(TERM_MARKERS):
         raise ValueError(
@@ -77,9 +76,8 @@ def annotated_ids(
     """Token ids of texts with annotated terms, `</s>` at the end. Outside of annotations they are those of the text.
 
     Args:
-        tokenizer: Of a model that knows soft terms.
-        texts: Each a text and its terms in their order: the characters from which and up to which one stands, and its
-            translation.
+        tokenizer: The tokenizer of a model that knows soft terms.
+        texts: Each a text and its terms in order: the characters where a term begins and ends, and its translation.
 
     Raises:
         ValueError: The tokenizer has no markers.
@@ -88,7 +86,7 @@ def annotated_ids(
     front = tokenizer("").input_ids[:-1]  # a tag of the target language, or none
     parts: list[list[str | int]] = []
     for text, terms in texts:
-        spaced, at, found = f" {text}", 0, list(front)  # the tokenizer puts a blank in front, too
+        spaced, at, found = f" {text}", 0, list(front)  # the tokenizer also puts a blank in front
         for start, end, target in terms:
             begin = start + (spaced[start] != " ")  # a word and the blank before it are one piece
             blank = "" if is_unspaced(target[:1]) else " "
@@ -101,10 +99,10 @@ def annotated_ids(
 
 
 def _ids_of_pieces(tokenizer: "PreTrainedTokenizerBase", pieces: Sequence[str]) -> dict[str, list[int]]:
-    """Ids of pieces of text with the blank in front that they have, or without one.
+    """Ids of pieces of text, each with the blank in front of it if it has one.
 
-    Without, a sign stands in front and is taken away again: one that is no part of the word behind it. Where there is
-    none, there is a blank after all.
+    Without a blank, a sign is put in front and its ids are taken away again; the sign must not become part of the word.
+    Where no sign works, there is a blank after all.
     """
     found: dict[str, list[int]] = {}
     ways = (("", lambda piece: piece[0] == " "), (">", lambda piece: piece[0].isalnum()))
@@ -125,7 +123,7 @@ class TermLexicon:
     """Pairs of words that are aligned with each other in a training text.
 
     Attributes:
-        links: How often each pair of a source word, in small letters, and a target word, as it is mostly written, is
+        links: How often each pair of a source word, in small letters, and a target word, as it is usually written, is
             aligned.
     """
 
@@ -141,7 +139,7 @@ class TermLexicon:
 
     @cached_property
     def target_words(self) -> list[str]:
-        """All target words, each once, in an order that depends on nothing else."""
+        """All target words, each once, in an order that depends on them alone."""
         return sorted({target for _, target in self.links})
 
     @cached_property
@@ -170,7 +168,7 @@ class TermLexicon:
 def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:
     """The lexicon of a training text, from the alignment of the words of its first 200,000 pairs.
 
-    A pair of words is in it that is aligned twice at least, and in 5 % of the links of either word.
+    It has every pair of words that is aligned at least twice, and in at least 5 % of the links of either word.
 
     Args:
         pairs: Source and target of each; read up to the 200,000th.
@@ -209,7 +207,7 @@ def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], l
     part: list[tuple[list[str], list[str]]] = []
     cells = 0
     for source, target, *_ in pairs:
-        # As they are decoded from ids, where they are looked for.
+        # As they are decoded from ids, in which they will be looked for.
         words = tuple(WORD.findall(unicodedata.normalize("NFC", text)) for text in (source, target))
         if all(words) and max(map(len, words)) <= _MOST_WORDS:
             part.append(words)
@@ -228,14 +226,14 @@ class TermAnnotation:
     """Annotates terms in a share of the pairs of ids; a tag in front of a source stays.
 
     An annotated pair has one to three terms: words that stand once in the source, with a translation of the lexicon
-    that stands once in the target, or several neighbours whose translations are neighbours. Rare words come sooner: one
-    with n links has the weight n^-0.5.
+    that stands once in the target, or several neighbours whose translations are neighbours. Rare words are more likely:
+    one with n links has the weight n^-0.5.
 
     Args:
-        tokenizer: What made the ids; it has the markers.
-        lexicon: Of the training text.
-        share: Of the pairs that are annotated, if they have words of the lexicon.
-        max_source_length, max_target_length: A pair of which a side would have more tokens stays as it is; None: no
+        tokenizer: The tokenizer that made the ids; it has the markers.
+        lexicon: The lexicon of the training text.
+        share: Share of the pairs that are annotated, if they have words of the lexicon.
+        max_source_length, max_target_length: A pair stays as it is if a side would have more tokens than this; None: no
             limit.
 
     Raises:
@@ -251,7 +249,7 @@ class TermAnnotation:
         max_source_length: int | None = None,
         max_target_length: int | None = None,
     ):
-        marker_ids(tokenizer)  # that it has them
+        marker_ids(tokenizer)  # checks that it has them
         self.tokenizer, self.lexicon, self.share = tokenizer, lexicon, share
         self.limits = (max_source_length, max_target_length)
         self._tags = {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
@@ -259,7 +257,7 @@ class TermAnnotation:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides which ids come."""
+        """What decides which ids come out."""
         return {TERMS: {"share": self.share, "lexicon": self.lexicon.fingerprint}}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
@@ -267,7 +265,7 @@ class TermAnnotation:
 
         Args:
             pairs: Each has `input_ids` and `labels`, ids as the tokenizer gives them.
-            key: Whole numbers from 0 on that no other pairs have.
+            key: Whole numbers, 0 or more, that no other pairs have.
         """
         generator = np.random.default_rng((_PURPOSE, *key))
         [chosen] = np.nonzero(generator.random(len(pairs)) < self.share)
@@ -286,7 +284,7 @@ class TermAnnotation:
         for i, source, target in zip(annotated, sources, targets, strict=True):
             before = list(map(int, pairs[i]["input_ids"]))
             tags = takewhile(self._tags.__contains__, before)
-            if self._separator in before:  # with the context, which tags stand in front of
+            if self._separator in before:  # with the context; tags stand in front of that
                 tags = before[: len(before) - before[::-1].index(self._separator)]
             pair = {"input_ids": [*tags, *source], "labels": target.tolist()}
             if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
@@ -297,14 +295,14 @@ class TermAnnotation:
         """Terms of a pair of texts in their order.
 
         Returns:
-            Of each the characters of the source from which and up to which it stands, its translation, and the
-            characters of the target that this is to take the place of.
+            For each term the characters of the source where it begins and ends, its translation, and the begin and end
+            of the characters of the target that this replaces.
         """
         words = [list(WORD.finditer(text)) for text in (source, target)]
         lower = [[word.group().lower() for word in side] for side in words]
         links = self._links(*lower)
         frequency = {i: sum(self.lexicon.targets[lower[0][i]].values()) for i in links}
-        # Exponential variates with the weights as rates: their order is a draw without putting back.
+        # Exponential variates with the weights as rates: their order is a draw without replacement.
         order = sorted(links, key=lambda i: -math.log(1 - generator.random()) * frequency[i] ** 0.5)
         wanted, chosen = 1 + int(_MOST_TERMS * generator.random()), []
         for i in order:
@@ -313,7 +311,7 @@ class TermAnnotation:
                 last, end = links[end], end + 1
             if len(chosen) < wanted and all(
                 (end <= a or b <= i) and (last < c or d < j) for a, b, c, d in chosen
-            ):  # no words of another one
+            ):  # no words of another term
                 chosen.append((i, end, j, last))
         found = []
         for i, end, j, last in sorted(chosen):
@@ -327,7 +325,7 @@ class TermAnnotation:
         return found
 
     def _links(self, source: Sequence[str], target: Sequence[str]) -> dict[int, int]:
-        """For source words that stand once the target word, standing once, that they are aligned with most often."""
+        """For source words that occur once: the target word, occurring once, that they are most often aligned with."""
         once = [{word: i for i, word in enumerate(side) if side.count(word) == 1} for side in (source, target)]
         found = {}
         for word, i in once[0].items():

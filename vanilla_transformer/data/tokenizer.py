@@ -1,4 +1,4 @@
-"""Learns a shared source-target vocabulary and hands it back as a tokenizer of transformers (section 5.1 of the paper).
+"""Learns a shared source-target vocabulary and returns it as a tokenizer of transformers (section 5.1 of the paper).
 
 The paper uses byte-pair encoding with about 37,000 pieces for English-German and 32,000 word pieces for English-French.
 Both work on bytes here, so any Unicode text can be written and nothing is ever lost:
@@ -34,11 +34,11 @@ KINDS = ("bpe", "wordpiece")
 NORMAL_FORMS = ("nfc", "nfkc")
 LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
 
-# How transformers calls the class of what `learn_tokenizer` makes in the files that it writes; version 4 had the first.
+# What transformers calls the class of `learn_tokenizer`'s result in the files that it writes; version 4 had the first.
 _OUR_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 # Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
-# this sign (OpenNMT's joiner, U+FFED) is none of the 256 characters that spell bytes, so no text can look like it.
+# this sign (OpenNMT's joiner, U+FFED) is not one of the 256 characters that spell bytes, so no text can look like it.
 CONTINUATION = "￭"
 
 # The letter that many languages write as an apostrophe (puso, saltillo, okina), and its other spellings.
@@ -48,15 +48,15 @@ _APOSTROPHE = r"(?<=[\p{L}\p{M}])['`´\x{2018}\x{2019}\x{2032}\x{02BB}\x{A78C}](
 # Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.
 MAX_WORD_LENGTH = 64
 
-# GPT-2's words, with combining marks counted as letters, and joiners (U+200C, U+200D) behind one: Persian and Hindi
-# words have them. English contractions only where the word ends, and lengths bounded. No word mixes letters with `<`
-# or `>`, so no learned piece can ever be spelt like a special token.
+# GPT-2's words, with combining marks counted as letters, and joiners (U+200C, U+200D) after one: Persian and Hindi
+# words have them. English contractions only where the word ends, and lengths bounded. No word mixes letters with `<` or
+# `>`, so no learned piece can ever be spelt like a special token.
 WORD = (
     r"'(?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])"
     r"| ?[\p{L}\p{M}][\p{L}\p{M}\x{200C}\x{200D}]*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 )
 WORD = WORD.replace("+", f"{{1,{MAX_WORD_LENGTH}}}").replace("*", f"{{0,{MAX_WORD_LENGTH - 1}}}")
-# Text that is tokenised already: words are what stands between spaces, with `<` and `>` apart as above.
+# Text that is tokenised already: words are what is between spaces, with `<` and `>` apart as above.
 SPACED_WORD = r" ?[^\s<>]+| ?[<>]+|\s+(?!\S)|\s+".replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
 
 
@@ -66,20 +66,20 @@ class TokenizerSettings:
 
     Attributes:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
-        vocab_size: Number of pieces, special tokens and single bytes included, a million at most. Tags of corpora come
+        vocab_size: Number of pieces, at most a million, special tokens and single bytes included. Tags of corpora come
             on top.
-        lowercase: Whether to lower-case all text. The one setting that loses something; the paper does not.
-        pretokenized: Whether the text is tokenised already, so that all between two spaces is a word: `(NP` or `n't`
-            may become one piece. Else letters, digits and other signs are words of their own.
-        normalization: Unicode's normal form of all text, in training and in use: `"nfc"`, which keeps all that can be
-            seen, or `"nfkc"`, which also takes half-width katakana, full-width letters, ligatures and Arabic
-            presentation forms for the usual letters.
-        apostrophe_as_letter: Whether an apostrophe between letters is a letter, as in Guarani's "ñe'ẽ" or Ukrainian
+        lowercase: Whether to lower-case all text. Only this setting loses something; the paper does not do it.
+        pretokenized: Whether the text is tokenised already, so that everything between two spaces is a word: `(NP` or
+            `n't` may become one piece. If not, letters, digits and other signs are separate words.
+        normalization: Unicode's normal form of all text, in training and in use: `"nfc"`, which keeps everything
+            visible, or `"nfkc"`, which also turns half-width katakana, full-width letters, ligatures and Arabic
+            presentation forms into the usual letters.
+        apostrophe_as_letter: Whether an apostrophe between letters is a letter, as in Guarani "ñe'ẽ" or Ukrainian
             "м'яч": words stay whole, and all its spellings (quotation marks, accents, primes, U+02BB, U+02BC, U+A78C)
             become one, which decoding writes as `'`.
-        forms: Share of the texts that are read in each form of text while the vocabulary is learned, `{upper: 0.07}`;
-            {} for none. What is trained with `training.augmentation` needs pieces for it: without them a text in
-            capitals has three times the tokens.
+        forms: Share of the texts that are read in each form while the vocabulary is learned, `{upper: 0.07}`; {} for
+            none. Training with `training.augmentation` needs pieces for the forms: without them a text in capitals has
+            three times the tokens.
 
     Raises:
         ValueError: `kind`, `normalization` or a form is unknown, `vocab_size` too small or too large, or a share out of
@@ -102,7 +102,7 @@ class TokenizerSettings:
             raise ValueError(f"tokenizer.normalization is {self.normalization!r}; choose one of {named}")
         check_shares(self.forms, "tokenizer.forms")
         smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
-        if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and end the process
+        if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and crash
             raise ValueError(f"tokenizer.vocab_size is {self.vocab_size:,}; choose at most {LARGEST_VOCABULARY:,}")
         if self.vocab_size < smallest:
             raise ValueError(
@@ -115,29 +115,29 @@ class TokenizerSettings:
 def learn_tokenizer(
     texts: Iterable[str], settings: TokenizerSettings, *, tags: Sequence[str] = (), show_progress: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Learns a vocabulary of exactly `settings.vocab_size` pieces (section 5.1), and of the tags behind them.
+    """Learns a vocabulary of exactly `settings.vocab_size` pieces (section 5.1), and of the tags after them.
 
     The same texts and settings give the same tokenizer byte for byte, on any number of threads.
 
     Args:
         texts: Lines of text, source and target alike, in any order; read once. See `files.text_lines`.
         settings: Kind and size of the vocabulary.
-        tags: Special tokens to add, say `<bt>`. The pieces, and their ids, are the same without. No text makes a tag,
-            however it is spelt; see [`tag_ids`].
+        tags: Special tokens to add, say `<bt>`. Pieces and their ids are the same without tags. No text can spell a
+            tag; see [`tag_ids`].
         show_progress: Whether to count the texts on standard error, if it is a terminal.
 
     Returns:
-        A tokenizer that ends every text with `</s>`, takes special tokens written in a text for text, knows no
-        longest input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining
-        marks with later ones among them stay in the order written), or what else `settings` make of it.
+        A tokenizer that ends every text with `</s>`, reads special tokens written in a text as text, has no longest
+        input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining marks
+        with later ones among them stay in the order written), or whatever else `settings` make of it.
 
     Raises:
-        TypeError: `texts` is a single string, or holds something else than strings.
-        ValueError: There is no text, or too little of it for that many pieces; a tag cannot be one.
+        TypeError: `texts` is a single string, or holds something other than strings.
+        ValueError: There is no text, or too little of it for that many pieces; or a tag cannot be one.
     """
     for tag in tags:
         check_tag(tag)
-    # Not the bars of tokenizers, which end each with an empty line on standard output.
+    # Not the bars of tokenizers, each of which ends with an empty line on standard output.
     with tqdm(_checked(texts), desc="learning", unit=" texts", disable=None if show_progress else True) as counted:
         tokenizer = _around(_learned_model(some_in_forms(counted, settings.forms), settings), settings)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
@@ -162,7 +162,7 @@ def learn_tokenizer(
 
 
 def check_tag(tag: str) -> None:
-    """Raises ValueError for what cannot be a tag: see `WORD` why a letter or a digit behind a `<` is no piece."""
+    """Raises ValueError for what cannot be a tag; `WORD` says why `<` and a letter or digit never make one piece."""
     if not re.fullmatch(r"<[A-Za-z0-9][\w.-]{0,49}>", tag, flags=re.ASCII) or tag in SPECIAL_TOKENS:
         raise ValueError(
             f"the tag {tag!r:.100} cannot be a token: write a word between angle brackets, say <bt>, without blanks, "
@@ -189,7 +189,7 @@ def _learned_model(texts: Iterable[str], settings: TokenizerSettings) -> models.
         tokenizer.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=list(SPECIAL_TOKENS), **options))
         return tokenizer.model
     # The trainer numbers continuing bytes as it meets them, in the order of a hash table that differs from run to run,
-    # and leaves out those it never meets. Named as special tokens they are all there, in a fixed order.
+    # and leaves out those it never meets. Named as special tokens, all of them are there, in a fixed order.
     special = [*SPECIAL_TOKENS, *(CONTINUATION + byte for byte in alphabet)]
     trainer = trainers.WordPieceTrainer(special_tokens=special, continuing_subword_prefix=CONTINUATION, **options)
     tokenizer = _around(models.WordPiece(unk_token=UNK_TOKEN), settings)
@@ -198,14 +198,14 @@ def _learned_model(texts: Iterable[str], settings: TokenizerSettings) -> models.
         tokenizer.get_vocab(),
         unk_token=UNK_TOKEN,
         continuing_subword_prefix=CONTINUATION,
-        max_input_chars_per_word=4 * (MAX_WORD_LENGTH + 1),  # in bytes: four for a character; one more for the blank
+        max_input_chars_per_word=4 * (MAX_WORD_LENGTH + 1),  # in bytes: four per character, one more for the blank
     )
 
 
 def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
-    """Puts around the model what comes before it, from text to words, and after it, from pieces to text."""
+    """Surrounds the model with what comes before it, from text to words, and after it, from pieces to text."""
     tokenizer = Tokenizer(model)
-    # Apostrophes first: NFKC makes a blank and an accent of the one that is an accent.
+    # Apostrophes first: NFKC would turn the one that is an accent into a blank and an accent.
     changes = [normalizers.Replace(Regex(_APOSTROPHE), APOSTROPHE_LETTER)] if settings.apostrophe_as_letter else []
     changes += [normalizers.NFKC()] if settings.normalization == "nfkc" else []
     changes += [normalizers.Lowercase()] if settings.lowercase else []
@@ -221,7 +221,7 @@ def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
     )
     unmark = [decoders.Replace(CONTINUATION, "")] if settings.kind == "wordpiece" else []
     apostrophe = [decoders.Replace(APOSTROPHE_LETTER, "'")] if settings.apostrophe_as_letter else []
-    # ByteLevel joins the pieces to one text, so Strip sees that text's first blank only: the one put in front.
+    # ByteLevel joins the pieces to one text, so Strip sees only that text's first blank: the one put in front.
     tokenizer.decoder = decoders.Sequence([*unmark, decoders.ByteLevel(), *apostrophe, decoders.Strip(" ", 1, 0)])
     return tokenizer
 
@@ -244,15 +244,15 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     """Loads a tokenizer saved with `save_pretrained` and checks that it fits this package.
 
     Raises:
-        ValueError: The folder holds no tokenizer, or one whose special tokens have other ids than `SPECIAL_TOKENS`.
+        ValueError: The folder holds no tokenizer, or one whose special tokens do not have the ids of `SPECIAL_TOKENS`.
     """
     remedy = "learn one with learn_tokenizer(...) and save it there with save_pretrained"
     if not (Path(folder) / "tokenizer.json").is_file():
         raise ValueError(f"there is no tokenizer.json in {str(folder)!r}; {remedy}")
-    # Ours has no code. Code of any other tokenizer is not run, and transformers does not ask whether to run it.
+    # Ours has no code. Another tokenizer's code is not run, and transformers does not ask whether to run it.
     try:
         tokenizer = _class_of(Path(folder)).from_pretrained(folder, trust_remote_code=False)
-    except TypeError as error:  # a special token that is no text
+    except TypeError as error:  # a special token that is not text
         raise ValueError(f"the tokenizer in {str(folder)!r} cannot be read ({error}): {remedy}") from error
     found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
     ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))
@@ -265,7 +265,7 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
 
 
 def _class_of(folder: Path) -> type:
-    """What loads a tokenizer: `AutoTokenizer`, which first looks through all models there are, only if it must."""
+    """The class that loads a tokenizer: `AutoTokenizer`, which first looks through all models, only if needed."""
     try:
         settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

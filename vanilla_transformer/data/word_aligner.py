@@ -6,7 +6,7 @@ from word i of m source words with probability
 
     p(i | j) t(target_j | source_i),   p(0 | j) = 0.08,   p(i | j) = 0.92 exp(-4 |i/m - j/n|) / Z_j
 
-where word 0 stands for none. Both directions are learned, and their alignments put together.
+where word 0 stands for none. Both directions are learned, and their alignments combined.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ def align_corpus(
 ) -> list[Links]:
     """Links (source word, target word), counted from 0, of each pair of a corpus.
 
-    They are those that both directions have, and such of one direction as stand beside them and link a word that has no
-    link yet (grow-diag, Koehn et al. 2005). Memory: about 60 bytes for each source word of each target word.
+    They are the links of both directions, and those of one direction that stand beside them and link a word without a
+    link (grow-diag, Koehn et al. 2005). Memory: about 60 bytes for each source word of each target word.
 
     Args:
         sources, targets: The words of each sentence.
@@ -43,7 +43,7 @@ def align_corpus(
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
-    """The intersection of two alignments, grown by links of their union at its sides and corners."""
+    """The intersection of two alignments, grown by those links of their union that touch it at sides or corners."""
     links, rest = forward & backward, sorted(forward ^ backward)
     grown = True
     while grown:
@@ -68,23 +68,23 @@ def _prior(m: int, n: int) -> np.ndarray:
 
 
 def _one_direction(sources, targets, iterations: int) -> list[Links]:
-    """For every target word the source word that it most likely comes from."""
+    """For every target word, the source word that it most likely comes from."""
     source_words, target_words = {"": 0}, {}
     pairs = list(zip(_numbers(sources, source_words), _numbers(targets, target_words), strict=True))
     used = [number for number, (source, target) in enumerate(pairs) if len(source) and len(target)]
     found: list[Links] = [set() for _ in pairs]
     if not used:
         return found
-    # One cell for each target word and each source word or none of its sentence, all sentences one after the other.
+    # One cell per target word and per source word of its sentence, or none; all sentences one after another.
     shapes = {(len(pairs[i][0]), len(pairs[i][1])) for i in used}
     priors = {shape: _prior(*shape).ravel() for shape in shapes}
     cells = [np.add.outer(pairs[i][1], np.append(0, pairs[i][0]) * len(target_words)).ravel() for i in used]
     prior = np.concatenate([priors[len(pairs[i][0]), len(pairs[i][1])] for i in used])
     widths = np.concatenate([np.full(len(pairs[i][1]), len(pairs[i][0]) + 1) for i in used])
-    starts = np.append(0, np.cumsum(widths)[:-1])  # of each target word
-    kinds, kind = np.unique(np.concatenate(cells), return_inverse=True)  # pairs of words, and which a cell has
+    starts = np.append(0, np.cumsum(widths)[:-1])  # by target word
+    kinds, kind = np.unique(np.concatenate(cells), return_inverse=True)  # pairs of words, and which of them a cell has
     source_of_kind = kinds // len(target_words)
-    # The first round knows only the prior.
+    # The first round has only the prior.
     t = np.ones(len(kinds))
     for _ in range(iterations):
         p = t[kind] * prior

@@ -1,7 +1,7 @@
 """COMET (Rei et al. 2020, 2022) as one of our metrics, by its own program `comet-score`.
 
 The package unbabel-comet (2.2.7) asks for transformers below 5 and numpy below 2, so it cannot stand beside this one:
-it belongs into an environment of its own, whose `comet-score` is found on PATH or named by COMET_SCORE.
+it belongs in its own environment, whose `comet-score` is found on PATH or named by COMET_SCORE.
 """
 
 import json
@@ -26,9 +26,9 @@ _REMEDY = (
 class Comet:
     """The mean of COMET's score of each sentence, times 100.
 
-    It has what our scores ask of a metric of sacreBLEU, whose base class would have sentences scored one by one.
-    `sources` must be set before it is asked. COMET_MODEL names another model than the default, by its name on the Hub
-    or its .ckpt file.
+    It has what our scores need from a metric of sacreBLEU, whose base class would score sentences one by one. `sources`
+    must be set before it is used. COMET_MODEL names a model other than the default, by its name on the Hub or its .ckpt
+    file.
 
     Raises:
         ImportError: There is no `comet-score`.
@@ -78,7 +78,7 @@ def _scores_of(texts: dict[str, Sequence[str]], program: list[str]) -> list[floa
     with temporary_folder() as folder:
         words = [*program, "--gpus", str(int(torch.cuda.is_available())), "--quiet", "--only_system"]
         for option, lines in texts.items():
-            # The program reads lines: what would end one is a blank to it.
+            # The program reads lines: line breaks within a text become blanks.
             content = "".join(f"{' '.join(line.splitlines())}\n" for line in lines)
             (folder / option).write_text(content, encoding="utf-8")
             words += [f"-{option}", str(folder / option)]

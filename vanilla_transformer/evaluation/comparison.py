@@ -44,13 +44,13 @@ def largest_differences(
 
     Args:
         systems: Translations of the same segments by the name of the system.
-        references: Lists of references, each with another one of every segment.
+        references: Lists of references, each with one for every segment.
         metric, target_language: As for `score_translations`.
-        count: How many sentences that the first system translates better, and how many that the other does.
+        count: This many sentences that the first system translates better, and this many that the other does.
 
     Returns:
-        By the other system's name: first those it translates better, the largest gain first; then those it translates
-        worse, the largest loss first. Sentences of equal score are left out.
+        By the other system's name, first the sentences it translates better, the largest gain first; then those it
+        translates worse, the largest loss first. Sentences of equal score are left out.
     """
     scores = {
         name: [each[metric] for each in score_segments(texts, references, [metric], target_language=target_language)]
@@ -84,7 +84,7 @@ def scores_by_group(
     Args:
         systems, references, metric, target_language: As for `largest_differences`.
         labels: Which group each segment belongs to.
-        order: The labels in the order wanted; groups without segments are left out.
+        order: The labels in the desired order; groups without segments are left out.
     """
 
     def score(translations: Sequence[str], members: list[int]) -> float:
@@ -101,7 +101,7 @@ def scores_by_group(
 
 
 def length_groups(sources: Sequence[str], groups: int = 6) -> tuple[list[str], list[str]]:
-    """Groups of about the same number of sentences, by how many words they have, or letters in scripts without spaces.
+    """Groups of about as many sentences each, by how many words they have, or letters in scripts without spaces.
 
     Returns:
         The label of each sentence, and the labels from short to long.

@@ -1,4 +1,4 @@
-"""The mathematics of confidence: its fit, its calibration error, and what it is good for."""
+"""The mathematics of confidence: its fit, its calibration error, and its use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Bin:
 
 
 def fit_logistic(signals: np.ndarray, good: Sequence[bool]) -> tuple[float, np.ndarray]:
-    """The intercept b and weights w for which sigmoid(b + w x) fits best how often translations are good.
+    """The intercept b and weights w for which sigmoid(b + w x) best fits how often translations are good.
 
     Platt (1999, "Probabilistic Outputs for Support Vector Machines"): the maximum of the likelihood of targets t, where
     t is (N+ + 1) / (N+ + 2) for the N+ good ones and 1 / (N- + 2) for the N- others, so that it exists even where a
@@ -30,7 +30,7 @@ def fit_logistic(signals: np.ndarray, good: Sequence[bool]) -> tuple[float, np.n
         good: (sentences,).
 
     Raises:
-        ValueError: All are good, or none is: there is nothing to tell apart.
+        ValueError: All are good, or none is, so there is nothing to tell apart.
     """
     signals, good = np.asarray(signals, dtype=np.float64), np.asarray(good, dtype=bool)
     positive, negative = int(good.sum()), int((~good).sum())
@@ -51,7 +51,7 @@ def fit_logistic(signals: np.ndarray, good: Sequence[bool]) -> tuple[float, np.n
         fitted = _sigmoid(design @ weights)
         gradient = design.T @ (fitted - targets)
         hessian = design.T @ (design * (fitted * (1 - fitted))[:, None])
-        step = np.linalg.lstsq(hessian, -gradient, rcond=None)[0]  # the smallest, where signals say the same
+        step = np.linalg.lstsq(hessian, -gradient, rcond=None)[0]  # the smallest one, where signals say the same
         size = 1.0
         while size > 1e-10 and loss(weights + size * step) > loss(weights) + 1e-4 * size * float(gradient @ step):
             size /= 2
@@ -67,7 +67,7 @@ def _sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 def reliability(confidences: Sequence[float], good: Sequence[bool], bins: int = BINS) -> list[Bin]:
-    """Bins of equal mass, from the least to the most confident: as many sentences in each, or one more."""
+    """Bins of equal mass, from the least to the most confident: their sizes differ by at most one sentence."""
     confidences, good = np.asarray(confidences, dtype=np.float64), np.asarray(good, dtype=np.float64)
     order = np.argsort(confidences, kind="stable")
     parts = [part for part in np.array_split(order, bins) if len(part)]
@@ -77,19 +77,19 @@ def reliability(confidences: Sequence[float], good: Sequence[bool], bins: int = 
 def calibration_error(bins: Sequence[Bin]) -> float:
     """The expected calibration error: sum over bins b of n_b / n |mean confidence - share of good ones|.
 
-    Naeini et al. (2015), with bins of equal mass (Nguyen & O'Connor 2015), of which none is empty or nearly so.
+    Naeini et al. (2015), with bins of equal mass (Nguyen & O'Connor 2015), none of which is empty or nearly so.
     """
     sentences = sum(each.sentences for each in bins)
     return sum(each.sentences * abs(each.confidence - each.good) for each in bins) / sentences
 
 
 def bins_by_chance(confidences: Sequence[float], bins: int = BINS, draws: int = 1000) -> tuple[float, np.ndarray]:
-    """What calibration that is perfect shows on so few sentences, where outcomes are drawn from the confidences.
+    """What perfect calibration shows on so few sentences: outcomes are drawn from the confidences.
 
     The error of few sentences is never 0: compare it with this (Bröcker & Smith 2007).
 
     Returns:
-        The expected calibration error, on average; and (2, bins): the shares of good ones between which 95 % of the
+        The mean of the expected calibration error; and (2, bins): the shares of good ones between which 95 % of the
         draws lie in each bin.
     """
     confidences = np.sort(np.asarray(confidences, dtype=np.float64))
@@ -109,7 +109,7 @@ def pearson(left: Sequence[float], right: Sequence[float]) -> float | None:
 
 
 def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Spearman's correlation: Pearson's of the ranks, of which equal values share the mean."""
+    """Spearman's correlation: Pearson's of the ranks; equal values share their mean rank."""
     return pearson(_ranks(left), _ranks(right))
 
 

@@ -18,10 +18,10 @@ class Domain:
         text: Its name.
         words: How many words its sources have, without numbers and marks.
         unknown: Share of them that the model's training text did not have, from 0 to 1; None if no list came with it.
-        rare: Share of them that it had, but less than ten times; None where `unknown` is, and for a list without
+        rare: Share of them that it had, but fewer than ten times; None where `unknown` is None, and for a list without
             numbers.
-        perplexity: Of the model on the references, per token.
-        most_unknown: Those that come most often, and how often each comes.
+        perplexity: The model's, on the references, per token.
+        most_unknown: The most frequent unknown words, and how often each comes.
     """
 
     text: str
@@ -46,9 +46,9 @@ def domain_of(
     Args:
         text: Its name.
         sources: Its lines in the source language.
-        perplexity: Of the model on it.
+        perplexity: The model's, on this text.
         counts: How often the model's training text had each word, as `load_word_counts` says; None if that is unknown.
-        tokenizer: The model's, which says what a word is.
+        tokenizer: The model's tokenizer, which says what a word is.
         shown: How many unknown words to name.
     """
     if counts is None:

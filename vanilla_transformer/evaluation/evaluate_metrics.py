@@ -12,7 +12,7 @@ from .scores import score_translations
 
 _TEXT = datasets.Value("string")
 # `evaluate.load` takes the path of a file and makes the first metric class in it. So each name gets a file, and the
-# class is reached through its module, lest its base be taken for the metric.
+# class is reached through its module, so that its base is not taken for the metric.
 _MODULE = """\
 from vanilla_transformer.evaluation import evaluate_metrics
 
@@ -41,7 +41,7 @@ def module_path(metric: str) -> str:
 
 
 class TranslationMetric(evaluate.Metric):
-    """One of our scores. The configuration is the target language, `evaluate.load(path, "de")`, where it matters.
+    """One of our scores. Where the target language matters, it is the configuration: `evaluate.load(path, "de")`.
 
     `compute(predictions=..., references=...)` takes one reference per prediction, or a list of them (the same number
     for all). It returns the value by the metric's name, the signature, and the numbers that the value is made of, if

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 
-_EXTRAS = {"ja": "ja", "ko": "ko"}  # languages whose words sacreBLEU finds by a package that comes with its extra
+_EXTRAS = {"ja": "ja", "ko": "ko"}  # languages whose words sacreBLEU finds with a package of its extra
 
 
 def _bleu(language: str, for_sentences: bool, **options) -> "Metric":
-    """BLEU on words as sacreBLEU splits them: by the rules that it has for a language, unless options say how."""
+    """BLEU on words as sacreBLEU splits them: by its rules for the language, unless options say how."""
     from sacrebleu.metrics import BLEU
 
     if "tokenize" not in options:
@@ -38,7 +38,7 @@ def _bleu(language: str, for_sentences: bool, **options) -> "Metric":
 
 
 def _multi_bleu(tokenizer: str, language: str, for_sentences: bool, lowercase: bool = False, **options) -> "Metric":
-    """BLEU on words of one of our tokenizers. multi-bleu.perl, where papers' figures come from, does not smooth."""
+    """BLEU on words of one of our tokenizers. multi-bleu.perl, which papers' figures come from, does not smooth."""
     from . import tokenizers
 
     words = getattr(tokenizers, tokenizer)(language, **options)
@@ -64,10 +64,10 @@ class MetricRow:
     name: str  # what commands and recipes call it
     description: str
     build: Callable[[str, bool], "Metric"]
-    needs_language: bool = False  # to split text into words by the rules of a language
+    needs_language: bool = False  # to split text into words by a language's rules
     lower_is_better: bool = False
     of_trees: bool = False  # linearised ones, instead of text
-    needs_sources: bool = False  # and a program of its own, which is looked for when the metric is made
+    needs_sources: bool = False  # and its own program, which is looked for when the metric is made
 
 
 _ROWS = (
@@ -161,7 +161,7 @@ METRICS = {row.name: row for row in _ROWS}
 
 
 def metric_named(name: str) -> MetricRow:
-    """The row of a metric; ValueError lists the names there are."""
+    """The row of a metric; its ValueError lists all names."""
     if name not in METRICS:
         near = difflib.get_close_matches(name, METRICS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -178,7 +178,7 @@ def build_metric(name: str, language: str = "", *, for_sentences: bool = False) 
         for_sentences: See `MetricRow`.
 
     Raises:
-        ValueError: There is no such metric, or it needs a language and this is no language code.
+        ValueError: There is no such metric, or it needs a language and this is not a language code.
         ImportError: The metric needs a package for this language that is not installed.
     """
     row = metric_named(name)
@@ -186,7 +186,7 @@ def build_metric(name: str, language: str = "", *, for_sentences: bool = False) 
 
 
 def without_words(names: Iterable[str], language: str) -> list[str]:
-    """Which metrics find no words in a language, which is written without spaces between them."""
+    """Which of these metrics find no words in this language, because it has no spaces between words."""
     if language_code(language) not in ("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"):
         return []
     fine = {"sacrebleu_char", "chrf", "exact_match", "comet", "evalb", "bleu_pretokenized"}
@@ -195,12 +195,12 @@ def without_words(names: Iterable[str], language: str) -> list[str]:
 
 
 def bleu_for(language: str) -> str:
-    """The BLEU to judge translations into a language by while a model trains."""
+    """The BLEU by which to judge translations into a language during training."""
     return "sacrebleu_char" if without_words(["sacrebleu"], language) else "sacrebleu"
 
 
 def language_code(language: str) -> str:
-    """The bare language code, or ValueError: Moses would silently take `"de_DE"` or `"German"` for other languages."""
+    """The bare language code, or ValueError: Moses would silently take `"de_DE"` or `"German"` for another language."""
     code = re.split("[-_]", language)[0].lower()
     if not re.fullmatch("[a-z]{2,3}", code):
         raise ValueError(f"target_language must be a language code such as 'de' or 'de_DE', got {language!r}")

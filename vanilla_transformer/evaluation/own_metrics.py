@@ -1,4 +1,4 @@
-"""Metrics that sacreBLEU lacks, written as its own are: so they share its bootstrap and its paired tests."""
+"""Metrics that sacreBLEU lacks, written like its own, so that they share its bootstrap and its paired tests."""
 
 import math
 import re
@@ -23,7 +23,7 @@ class OwnSignature(Signature):
 
 
 class OwnMetric(Metric):
-    """A metric whose score is a function of numbers that are summed over segments."""
+    """A metric whose score is a function of numbers summed over segments."""
 
     _SIGNATURE_TYPE = OwnSignature
 
@@ -60,16 +60,16 @@ class ExactMatch(OwnMetric):
 class NIST(OwnMetric):
     """NIST as mteval-v13a.pl computes it (Doddington, 2002): a sum of information, not a percentage.
 
-    A matching n-gram counts its information in bits: log2 of how often its first n - 1 words occur in the references
+    A matching n-gram counts by its information in bits: log2 of how often its first n - 1 words occur in the references
     divided by how often all n do. These sums are divided by the number of n-grams in the hypotheses, added up for
     n = 1 ... 5, and lowered where the hypotheses are shorter than the references (half at two thirds).
 
     A pair that begins with the word "0" is weighted like a single word, since Perl takes "0" for false: published
-    scores were made so.
+    scores were made that way.
 
     Args:
         max_ngram_order: The longest n-grams.
-        lowercase: Fold the case of ASCII letters, the only ones that mteval-v13a.pl folds; it does by default.
+        lowercase: Whether to fold the case of ASCII letters, as mteval-v13a.pl does by default; it folds no others.
     """
 
     def __init__(self, max_ngram_order: int = 5, lowercase: bool = True):

@@ -9,7 +9,7 @@ from .scores import Score, score_translations
 
 
 CLEAN = "clean"
-"""What a test set without any form is called beside those with one."""
+"""The name for the test set as it is, beside those in a form."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class FormScore:
     Attributes:
         form: One of `FORMS`, or `CLEAN`.
         score: The score; its signature ends with the form and the seed of its random numbers.
-        kept: Percentage of the clean score; None for metrics of which lower is better, and where that score is 0.
+        kept: Percentage of the clean score; None for metrics where lower is better, and where the clean score is 0.
     """
 
     form: str
@@ -36,11 +36,11 @@ def scores_by_form(
     test_sets: Mapping[str, str],
     resamples: int = 0,
 ) -> list[FormScore]:
-    """Scores the translations of a test set in several forms, by metric and within it by form.
+    """Scores the translations of a test set in several forms: by metric, then by form.
 
     Args:
-        translations: By form, `CLEAN` among them, the translations of the sources in that form.
-        references: By form, lists of references in it (see `FORMS` for which forms change them).
+        translations: For each form, including `CLEAN`, the translations of the sources in that form.
+        references: For each form, lists of references in it (`FORMS` says which forms change them).
         metrics, target_language, resamples: As for `score_translations`.
         test_sets: The name of the test set in each form.
     """

@@ -1,8 +1,8 @@
 """Scores of translations, each with a signature that says exactly what was computed.
 
-Two numbers called "BLEU" can be compared only if they were computed alike: with or without case, on which tokens, with
-which smoothing. Post (2018), "A Call for Clarity in Reporting BLEU Scores", asks for a signature beside every score;
-here no score exists without one.
+Two numbers called "BLEU" can be compared only if they were computed alike: in case, tokens and smoothing. Post (2018),
+"A Call for Clarity in Reporting BLEU Scores", asks for a signature beside every score; here no score exists without
+one.
 """
 
 import math
@@ -27,14 +27,15 @@ class Score:
 
     Attributes:
         metric: One of `METRICS`, or what `perplexity_scores` names.
-        value: From 0 to 100, except "ter" (which may be more), "nist" (unbounded) and perplexities (from 1).
+        value: From 0 to 100, except for "ter" (may be more), "nist" (unbounded) and perplexities (from 1).
         signature: What exactly was computed, in sacreBLEU's notation. Compare scores only if their signatures agree.
         test_set: The name of the test set, if the caller gave one.
         detail: What the value is made of, such as BLEU's n-gram precisions, brevity penalty and lengths in tokens.
-        statistics: The numbers of `detail`, by name. Lengths are in tokens; `length_ratio` is that of the hypotheses to
-            the references; precisions are percentages.
+        statistics: The numbers of `detail`, by name. Lengths are in tokens; `length_ratio` is hypotheses to references;
+            precisions are percentages.
         mean: Mean of the score over the bootstrap's samples; None without a bootstrap, and for a single segment.
-        confidence: Half the width of the interval around `mean` that holds 95 % of the samples; None where `mean` is.
+        confidence: Half the width of the interval around `mean` that holds 95 % of the samples; None where `mean` is
+            None.
     """
 
     metric: str
@@ -57,10 +58,10 @@ class Comparison:
         metric: One of `METRICS`.
         difference: Score of the system minus that of the baseline.
         randomization_p: Two-sided p-value by approximate randomisation, the one to report.
-        bootstrap_p: One-sided p-value by paired bootstrap resampling: about half of the other (see
+        bootstrap_p: One-sided p-value by paired bootstrap resampling: about half of `randomization_p` (see
             `significance.bootstrap_p`). 1 for a single segment, whose samples are all alike.
-        signatures: Of both tests in this order, with their numbers of samples and their seed.
-        interval: What the middle 95 % of the differences on the paired bootstrap's samples lie between.
+        signatures: Those of both tests in this order, with their numbers of samples and their seed.
+        interval: The bounds of the middle 95 % of the differences on the paired bootstrap's samples.
     """
 
     system: str
@@ -83,29 +84,29 @@ def score_translations(
     test_set: str = "",
     resamples: int = 0,
 ) -> list[Score]:
-    """Scores translations against one reference each, or several.
+    """Scores translations against one or more references each.
 
-    Texts in another normal form than NFC are scored in NFC, as our models write: a letter with its accent is the same
-    text whether it is one character or two. `form:nfc` in the signature says so.
+    Texts that are not in NFC are scored in NFC, as our models write: a letter with its accent is the same text whether
+    it is one character or two. `form:nfc` in the signature says so.
 
     Args:
         hypotheses: The system's detokenised translations, one string per segment.
-        references: The untouched references in the same order; or several such lists, each with another reference for
-            every segment.
+        references: The untouched references in the same order; or several such lists, each with one reference for every
+            segment.
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the target language, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
             "sacrebleu" splits Chinese, Japanese and Korean as sacreBLEU does for these.
-        sources: What was translated, for the metrics that read it too ("comet").
+        sources: What was translated, for metrics that also read it ("comet").
         test_set: Name of the test set, copied into each score.
-        resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same
-            each time, drawn with the seed of the environment's SACREBLEU_SEED, else 12345.
+        resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same each
+            time: the seed is SACREBLEU_SEED of the environment, by default 12345.
 
     Returns:
         One `Score` for each name in `metrics`.
 
     Raises:
         ValueError: There is nothing to score, the numbers of hypotheses and references differ, a metric is unknown or
-            the target language is no language code.
+            the target language is not a language code.
         ImportError: sacreBLEU needs a package to split text of the target language.
         TypeError: Hypotheses or references are not sequences of strings. A single string is refused too: it would be
             scored character by character.
@@ -136,10 +137,10 @@ def score_segments(
     target_language: str,
     sources: Sequence[str] | None = None,
 ) -> list[dict[str, float]]:
-    """Scores each translation alone: for each segment the value of each metric, by name.
+    """Scores each translation alone: returns, for each segment, the value of each metric by name.
 
     BLEU of a single sentence, in all its variants, is smoothed ("exp") and uses no longer n-grams than the sentence
-    has. NIST keeps the weights that all references together give to n-grams. Arguments and errors are those of
+    has. NIST keeps the n-gram weights that come from all references together. Arguments and errors are those of
     `score_translations`.
     """
     reference_lists = _checked({"hypotheses": hypotheses}, references, metrics, target_language)
@@ -165,16 +166,16 @@ def compare_systems(
 ) -> list[Comparison]:
     """Tests whether systems differ from the first of them by more than chance, with both of sacreBLEU's paired tests.
 
-    `significance` says which to report, and where they depart from sacreBLEU's.
+    `significance` says which test to report, and where they differ from sacreBLEU's.
 
     Args:
         systems: Translations of the same segments by the name of the system, the baseline first.
         references, metrics, target_language, sources: As for `score_translations`.
         resamples: Samples of the paired bootstrap.
-        trials: Shufflings of the approximate randomisation.
+        trials: Shuffles of the approximate randomisation.
 
     Returns:
-        A comparison for each metric, and each system but the first.
+        A comparison for each metric and each system but the first.
 
     Raises:
         ValueError, TypeError: As `score_translations`; or there are fewer than two systems, or no samples.
@@ -213,8 +214,8 @@ def perplexity(negative_log_likelihood_per_token: float) -> float:
     """The perplexity: e to the power of the mean negative log-likelihood per token.
 
     The fewer and longer the pieces, the higher the perplexity of the same model. So two perplexities can be compared
-    only within one vocabulary (the paper says so under its Table 3), and only without label smoothing, whose loss is no
-    likelihood.
+    only within one vocabulary (the paper says so under its Table 3), and only without label smoothing, whose loss is
+    not a likelihood.
 
     Args:
         negative_log_likelihood_per_token: In nats, averaged over real target tokens (no padding).
@@ -241,10 +242,10 @@ def perplexity_scores(
     The end of a sentence counts as a token and as a word: it is predicted too. Words are separated by spaces.
 
     Args:
-        log_probabilities: Of each reference given its source, in nats.
-        tokens: How many tokens that is.
+        log_probabilities: That of each reference given its source, in nats.
+        tokens: How many tokens the references have.
         references: The references as text, to count their words.
-        vocabulary_size: Tokens of the vocabulary, for the signature. Perplexities per word can be compared between
+        vocabulary_size: Tokens of the vocabulary, for the signature. Perplexities per word can be compared across
             vocabularies, on the same text.
         test_set: Name of the test set, copied into each score.
 
@@ -281,7 +282,7 @@ def _checked(
     metrics: Sequence[str],
     target_language: str,
 ) -> list[list[str]]:
-    """The lists of references, one or several, once all that `score_translations` takes is known to make sense."""
+    """The lists of references, one or more, after a check of all arguments of `score_translations`."""
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a list of names, got the string {metrics!r}; write [{metrics!r}]")
     for metric in metrics:

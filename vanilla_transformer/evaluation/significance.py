@@ -5,7 +5,7 @@ stands beside it because Moses and sacreBLEU print it.
 
 Samples, seed and numbers are those of sacreBLEU (2.x), with two exceptions. sacreBLEU holds all samples at once, a
 number for each statistic of each segment of each sample: tens of gigabytes for 100,000 segments; here they come in
-blocks. And a sample whose difference equals the observed one counts as being as large: sacreBLEU counts only larger
+blocks. And a sample whose difference equals the observed one counts as equally large: sacreBLEU counts only larger
 ones, and so finds that a system differs significantly from itself, or from one that differs in a single sentence.
 """
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 _CELLS = 2**21  # segments x samples at a time: some 100 MB at most
-_AS_LARGE = 1e-9  # differences of scores (0 to 100) that are this close differ by rounding only
+_AS_LARGE = 1e-9  # differences of scores (0 to 100) this close differ only by rounding
 
 
 def segment_statistics(
     metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[list[float]]:
-    """What the metric counts in each segment; the score of any segments is a function of the sums of their rows."""
-    # One row per segment, counted with all references known. sacreBLEU has no public function for it.
+    """What the metric counts in each segment; the score of any set of segments is a function of the sum of its rows."""
+    # One row per segment, counted with all references known. sacreBLEU has no public function for this.
     return metric._extract_corpus_statistics(list(hypotheses), references)
 
 
 def bootstrap_scores(metric: "Metric", statistics: Sequence[Sequence[float]], samples: int) -> np.ndarray:
-    """Scores of sets of as many segments, drawn with replacement; the same sets for systems on the same segments.
+    """Scores of sets of as many segments, drawn with replacement: the same sets for all systems on these segments.
 
     Args:
-        metric: What `statistics` are of.
+        metric: The metric of `statistics`.
         statistics: Those of `segment_statistics`, of shape (segments, statistics).
         samples: How many sets: the scores have the shape (samples,).
     """
@@ -54,12 +54,12 @@ def bootstrap_scores(metric: "Metric", statistics: Sequence[Sequence[float]], sa
 def bootstrap_p(baseline: np.ndarray, system: np.ndarray, difference: float) -> float:
     """One-sided p-value of a difference by paired bootstrap resampling (Koehn, 2004), as in Moses' script.
 
-    It is how often |d| - mean |d| is as large as the observed difference, d being that of a sample: about half of
+    It says how often |d| - mean |d| is as large as the observed difference, d being that of a sample: about half of
     `randomization_p`. For equally good systems it is at most 0.05 in 10 % of cases, 0.18 in half of them, and hardly
     ever above 0.45. Compare it with 0.025 for a two-sided test at 0.05.
 
     Args:
-        baseline, system: The `bootstrap_scores` of both, on the same samples.
+        baseline, system: The `bootstrap_scores` of both systems, on the same samples.
         difference: Of the scores on all segments.
     """
     differences = np.abs(system - baseline)
@@ -75,20 +75,20 @@ def randomization_p(
 ) -> float:
     """Two-sided p-value of a difference by approximate randomisation (Riezler and Maxwell, 2005).
 
-    It is how often systems whose translations are swapped at random differ as much, in either direction. For equally
+    It says how often systems whose translations are swapped at random differ as much, in either direction. For equally
     good systems it is at most 0.05 in 5 % of cases, and every value is equally likely.
 
     Args:
-        metric: What the statistics are of.
-        baseline, system: The `segment_statistics` of both.
+        metric: The metric of the statistics.
+        baseline, system: The `segment_statistics` of both systems.
         difference: Of the scores on all segments.
-        trials: How many times the two translations of each segment are swapped or not, at random.
+        trials: How many times the two translations of each segment are swapped, or not, at random.
     """
     table, other = (np.asarray(each, dtype=np.float64) for each in (baseline, system))
     segments, total, gains = len(table), table.sum(0) + other.sum(0), table - other
     random = np.random.default_rng(seed())
     differences: list[float] = []
-    # numpy draws 32 coins at a time, and throws away what is left of them at the end of a block.
+    # numpy draws 32 coins at a time, and throws the rest away at the end of a block.
     for rows in _blocks(trials, segments, step=32):
         kept = random.integers(2, size=(rows, segments), dtype=bool)
         mixed = other.sum(0) + kept.astype(np.float64) @ gains
@@ -98,10 +98,10 @@ def randomization_p(
 
 
 def seed() -> int | None:
-    """The seed of all samples: SACREBLEU_SEED, as in sacreBLEU; None, for other samples each time, if it is "none".
+    """The seed of all samples: SACREBLEU_SEED, as in sacreBLEU; None, for new samples each time, if it is "none".
 
     Raises:
-        ValueError: It is no number.
+        ValueError: It is not a number.
     """
     given = os.environ.get("SACREBLEU_SEED", "12345")
     if given.lower() == "none":
@@ -112,7 +112,7 @@ def seed() -> int | None:
 
 
 def _blocks(samples: int, segments: int, step: int = 1) -> Iterator[int]:
-    """Sizes that add up to `samples`: as many as fit, and a multiple of `step` but for the last."""
+    """Sizes that add up to `samples`: each as large as fits, and all but the last a multiple of `step`."""
     size = max(_CELLS // segments // step * step, step)
     for done in range(0, samples, size):
         yield min(size, samples - done)

@@ -13,14 +13,14 @@ from ..files import json_rows, text_lines
 ROLES = ("source", "reference", "hypothesis")
 
 _OTHER_FORMATS = (".csv", ".json", ".parquet", ".tsv", ".xml")
-_ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # those of XML: the text of a test set may hold any other
+_ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # XML's: the text of a test set may hold any other
 
 
 @dataclass(frozen=True)
 class Text:
     """A source, a reference, or what a system made of the source."""
 
-    name: str  # what tables and errors call it
+    name: str  # its name in tables and errors
     segments: list[str]  # usually sentences
     ids: list[tuple[str, str]] | None = None  # in SGM, the document and number of each segment
     language: str | None = None  # code of its language, where the file says so
@@ -45,8 +45,8 @@ def read_texts(path: Path, role: str, language: str | None = None) -> list[Text]
 
     Raises:
         FileNotFoundError, IsADirectoryError: There is no such file.
-        ValueError: It is empty, malformed, a table or XML, or of another language; the message has the file, and the
-            line where there is one.
+        ValueError: It is empty, malformed, a table or XML, or in another language; the message names the file, and the
+            line if there is one.
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix in (".sgm", ".sgml"):
@@ -66,7 +66,7 @@ def aligned(texts: Sequence[Text]) -> list[Text]:
     """The texts with their segments in the order of the first one.
 
     Raises:
-        ValueError: A text lacks segments, or has too many.
+        ValueError: A text lacks segments or has too many.
     """
     return [texts[0], *(_in_order_of(texts[0], text) for text in texts[1:])]
 
@@ -92,7 +92,7 @@ def _in_order_of(first: Text, text: Text) -> Text:
 
 
 def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
-    """SGM is not XML: its text may hold a bare `&`, and its tags stay open."""
+    """SGM is not XML: its text may have a bare `&`, and its tags stay open."""
     tags = re.compile(r"<(?P<tag>\w+)(?P<attributes>[^>]*)>", flags=re.IGNORECASE)
     found: dict[str, list[tuple[str, str, str]]] = {}
     declared, system, document, waiting = None, path.name, "", None
@@ -162,7 +162,7 @@ def _segments_of(row, role: str, language: str | None) -> Iterator:
         elif role == "reference" and isinstance(row.get("references"), list):
             yield from row["references"]
         elif role == "hypothesis" and isinstance(row.get("translations"), list) and row["translations"]:
-            best = row["translations"][0]  # of those that `translate --json` found
+            best = row["translations"][0]  # of those from `translate --json`
             yield best.get("text") if isinstance(best, dict) else best
         elif role == "hypothesis" and "translation_text" in row:
             yield row["translation_text"]

@@ -13,13 +13,13 @@ from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 
-_CACHED_LINES = 2**16  # as sacreBLEU's own tokenizers: one set of references meets many systems
+_CACHED_LINES = 2**16  # as in sacreBLEU's own tokenizers: one set of references meets many systems
 _QUOTATION_RULES_KNOWN = ("en", "cs", "cz", "de", "es", "fr")
-_COMPOUND = re.compile(r"(\S)-(\S)", flags=re.ASCII)  # Perl reads bytes there, of which only ASCII's are spaces
+_COMPOUND = re.compile(r"(\S)-(\S)", flags=re.ASCII)  # Perl reads bytes there, and only ASCII spaces count
 
 
 class TokenizedText(BaseTokenizer):
-    """Text that is tokenised already, in any language: ASCII's spaces separate its words, as for multi-bleu.perl."""
+    """Text that is already tokenised, in any language: ASCII spaces separate its words, as for multi-bleu.perl."""
 
     def __init__(self, language: str = ""):
         self.language = language
@@ -28,12 +28,12 @@ class TokenizedText(BaseTokenizer):
         return "none"
 
     def __call__(self, line: str) -> str:
-        # sacreBLEU splits at every space of Unicode; multi-bleu.perl reads bytes, to which U+00A0 is no space.
+        # sacreBLEU splits at every Unicode space; multi-bleu.perl reads bytes, and takes U+00A0 for no space.
         return re.sub(r"[^\S\t\n\v\f\r ]", lambda space: f"&#{ord(space[0])};", line)
 
 
 class _MosesTokenized(BaseTokenizer):
-    """Words of Moses' tokenizer, of text that each class prepares in its own way."""
+    """The words that Moses' tokenizer finds in text that each class prepares in its own way."""
 
     def __init__(self, language: str, normalizer: MosesPunctNormalizer):
         self.language = language
@@ -62,11 +62,11 @@ class Multi30kTokenizer(_MosesTokenized):
 
     def __init__(self, language: str):
         super().__init__(language, MosesPunctNormalizer(lang=language, perl_parity=True))
-        if language not in _QUOTATION_RULES_KNOWN:  # Perl's rule is for all others, sacremoses' for de, es and fr
+        if language not in _QUOTATION_RULES_KNOWN:  # Perl has this rule for all others, sacremoses for de, es and fr
             self._normalizer.substitutions[-1:-1] = MosesPunctNormalizer.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA
 
     def _tokenized(self, line: str) -> str:
-        # Perl's rules see the end of the line as a character, without which `."` would stay as it is there.
+        # Perl's rules see the end of the line as a character; without it, `."` would stay as it is there.
         return self._tokenizer.tokenize(self._normalizer.normalize(f"{line}\n"), return_str=True)
 
 
@@ -75,7 +75,7 @@ class PaperTokenizer(_MosesTokenized):
 
     The steps are those of tensor2tensor's `utils/get_ende_bleu.sh`: `replace-unicode-punctuation.perl`,
     `tokenizer.perl -l LANGUAGE`, and for German `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`, which makes three words of
-    "Bericht-Entwurf" and so gives hypotheses that have one half of it right some credit ("for historical reasons").
+    "Bericht-Entwurf" and so gives some credit to hypotheses with one half right ("for historical reasons").
     The script took its references tokenised from elsewhere; here they go through the same steps.
     """
 

@@ -1,6 +1,6 @@
 """Our models as CTranslate2's (https://github.com/OpenNMT/CTranslate2), which translates without torch.
 
-CTranslate2 runs Transformers by a specification: a tree of named weights and flags. This file fills it with ours.
+CTranslate2 runs Transformers from a specification: a tree of named weights and flags. This file fills it with ours.
 
 CTranslate2's own converter, `ctranslate2.converters.TransformersConverter`, knows our models once this package is
 imported (see `_registration.py`). As a command, with the package imported, it is
@@ -8,7 +8,7 @@ imported (see `_registration.py`). As a command, with the package imported, it i
     python -m vanilla_transformer.export.ctranslate2 --model runs/short/averaged --output_dir for_ctranslate2 \\
         --copy_files generation_config.json tokenizer.json tokenizer_config.json
 
-Without the copied files the folder is for `ctranslate2.Translator` alone.
+Without the copied files, only `ctranslate2.Translator` can use the folder.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ QUANTIZATIONS = (
     "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16"
 )  # fmt: skip
 
-# How many sinusoids CTranslate2 gets; here they have no limit. It reads as many tokens of a source if not told more.
+# How many sinusoids CTranslate2 gets; here they have no limit. By default it reads as many tokens of a source.
 POSITIONS = 1024
 
 _ACTIVATIONS = {
@@ -46,7 +46,7 @@ _ACTIVATIONS = {
     "silu": Activation.SWISH, "swish": Activation.SWISH, "tanh": Activation.Tanh,
 }  # fmt: skip
 
-# Added to the score of what must not be generated. Not infinity, which some number formats lack.
+# Added to the scores of what must not be generated. Not infinity, which some number formats lack.
 _NEVER = -1e4
 
 
@@ -60,13 +60,14 @@ def to_ctranslate2(
 ) -> None:
     """Writes a folder for `ctranslate2.Translator`, with tokenizer and generation config beside the model.
 
-    [`translate`] takes it as `ExportedModel(output)` and sees to all that follows here.
+    [`translate`] takes it as `ExportedModel(output)` and takes care of all that follows here.
 
-    Sources are the tokenizer's tokens, their `</s>` included. In float32 greedy search finds the same tokens as ours,
+    Sources are the tokenizer's tokens, their `</s>` included. In float32, greedy search finds the same tokens as ours,
     and beam search the same as ours with `length_penalty_type="length"` and `early_stopping=True`, not the paper's,
-    which CTranslate2 does not have. It must be told what is not its default: `return_end_token`, because its |Y|^alpha
-    counts the end token only then; `min_decoding_length=0`, because it never ends a translation at once; and limits,
-    because it reads only 1,024 tokens of a source (`max_input_length`) and writes 256 (`max_decoding_length`).
+    which CTranslate2 does not have. It needs options that are not its defaults: `return_end_token`, because its
+    |Y|^alpha counts the end token only then; `min_decoding_length=0`, because it otherwise never ends a translation at
+    once; and limits, because it reads only 1,024 tokens of a source (`max_input_length`) and writes 256
+    (`max_decoding_length`).
 
     Args:
         model: The model, in any floating-point type.
@@ -74,7 +75,7 @@ def to_ctranslate2(
         output: The folder to make.
         quantization: How weights are stored, one of `QUANTIZATIONS`; None is float32. CTranslate2 computes in the
             same type where the processor can.
-        positions: How many sinusoids to write; CTranslate2 refuses longer texts. A learned table goes over as it is.
+        positions: How many sinusoids to write; CTranslate2 refuses longer texts. A learned table is written as it is.
 
     Raises:
         ValueError: There is no such quantization, tokenizer and model have different vocabularies, or CTranslate2
@@ -112,7 +113,7 @@ def specification(
     for name, value in _special_tokens(model, tokenizer, tokens).items():
         setattr(spec.config, name, value)
     spec.config.layer_norm_epsilon = model.config.layer_norm_eps
-    # Not for CTranslate2, but for its callers.
+    # CTranslate2 does not use this, but its callers do.
     spec.config.add_attribute("positions", len(spec.encoder.position_encodings.encodings))
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
@@ -120,7 +121,7 @@ def specification(
 
 
 def _check(config: VanillaTransformerConfig) -> None:
-    """Refuses what CTranslate2 cannot do, by the name of its field."""
+    """Refuses what CTranslate2 cannot do, naming the field."""
     for heads in (config.encoder_attention_heads, config.decoder_attention_heads):
         head_dim, value_head_dim = config.head_dims(heads)
         if value_head_dim != head_dim:
@@ -145,7 +146,7 @@ def _vocabulary(config: VanillaTransformerConfig, tokenizer: PreTrainedTokenizer
 def _special_tokens(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, tokens: list[str]
 ) -> dict[str, str]:
-    """What CTranslate2's config.json says of tokens. (It adds none to sources: the tokenizer does.)"""
+    """What CTranslate2's config.json says about tokens. (It adds none to sources: the tokenizer does.)"""
     ours = {"bos_token": tokenizer.bos_token, "unk_token": tokenizer.unk_token}
     found = {name: token for name, token in ours.items() if token is not None}
     for name in ("eos_token_id", "decoder_start_token_id"):
@@ -223,7 +224,7 @@ def _fill_norm(spec: LayerNormSpec, norm: nn.LayerNorm) -> None:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    """A copy in float32: CTranslate2 quantises in place, which must not reach the model."""
+    """A copy in float32: CTranslate2 quantises in place, and that must not reach the model."""
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()
 
 

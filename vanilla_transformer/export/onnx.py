@@ -1,7 +1,7 @@
 """Our models as ONNX, which onnxruntime and many other engines run without torch.
 
 There are two graphs. The encoder's ends with the keys and values that the decoder's layers attend to, the same in every
-step. The decoder's goes on by any number of tokens, from the keys and values of those before.
+step. The decoder's adds any number of tokens, given the keys and values of those before.
 """
 
 import copy
@@ -24,17 +24,17 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerForConditiona
 
 try:
     import onnx
-    import onnxscript  # noqa: F401  torch.onnx.export needs it, and misses it late
+    import onnxscript  # noqa: F401  torch.onnx.export needs it, and notices too late
 except ImportError as error:
     raise ImportError('The export to ONNX needs its packages: pip install "vanilla-transformer[onnx]"') from error
 
 
-# The version of ONNX's operators that torch.onnx is written for; to others it would have to convert.
+# The version of ONNX's operators that torch.onnx is written for; it would have to convert to others.
 OPSET = 18
 
 QUANTIZATIONS = ("float32", "int8")
 
-# Added to the score of what is hidden from attention. (With infinity a row with nothing else would be 0 / 0.)
+# Added to the score of what is hidden from attention. (With infinity, a row with nothing else would be 0 / 0.)
 _HIDDEN = torch.finfo(torch.float32).min
 
 
@@ -48,7 +48,7 @@ def to_onnx(
 ) -> None:
     """Writes a folder with `encoder.onnx`, `decoder.onnx`, and the model's configurations and tokenizer beside them.
 
-    Weights are float32, ids and masks int64, all lengths are free. For each layer L of the decoder, from 0:
+    Weights are float32, ids and masks int64; all lengths are free. For each layer L of the decoder, from 0:
 
     - `encoder.onnx` takes `input_ids` and `attention_mask` (batch, source) and returns the layer's `encoder.L.key` and
       `encoder.L.value` (batch, heads, source, head_dim).
@@ -57,7 +57,7 @@ def to_onnx(
       (batch, target, vocab_size) of what follows each token, and `present.L.key` and `present.L.value` (batch, heads,
       past + target, head_dim), the next step's past.
 
-    With `attentions` the graphs also return what each head looks at, in layers counted from 0: `encoder_attentions.L`
+    With `attentions`, the graphs also return what each head looks at, in layers counted from 0: `encoder_attentions.L`
     (batch, heads, source, source), `decoder_attentions.L` (batch, heads, target, past + target) and
     `cross_attentions.L` (batch, heads, target, source).
 
@@ -67,7 +67,7 @@ def to_onnx(
         model: The model, in any floating-point type; it is left as it is.
         tokenizer: The model's tokenizer.
         output: The folder to make.
-        quantization: How matrices are stored, one of `QUANTIZATIONS`; None is float32. With int8 the files have a
+        quantization: How matrices are stored, one of `QUANTIZATIONS`; None is float32. With int8 the files are a
             quarter of the size. Engines compute in float32 all the same.
         attentions: Whether the graphs return attention weights.
 
@@ -88,7 +88,7 @@ def to_onnx(
             "give the model's own."
         )
     own = copy.deepcopy(model).to("cpu", torch.float32).eval()
-    own.set_attn_implementation("eager")  # equation 1 as it stands, in products and a softmax
+    own.set_attn_implementation("eager")  # equation 1 as written, with products and a softmax
     own.generation_config.max_length = wanted_max_length(own.generation_config)
     ids = torch.full((2, 3), own.config.decoder_start_token_id or 0)
     source = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -129,7 +129,7 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """From tokens, and the keys and values of those before, to the scores of what follows."""
+    """From tokens, and the keys and values of earlier ones, to the scores of what follows."""
 
     lengths = {"input_ids": "target", "attention_mask": "source", "encoder": "source", "past": "past"}
 
@@ -175,7 +175,7 @@ class DecoderGraph(nn.Module):
 
 @contextmanager
 def _weights_of(watched: dict[str, list[nn.Module]]) -> Iterator[list[list[torch.Tensor]]]:
-    """For each kind of attention the weights that its layers compute in the meantime, (batch, heads, queries, keys)."""
+    """For each kind of attention, the weights that its layers compute in the block, (batch, heads, queries, keys)."""
     found, hooks = [[] for _ in watched], []
     for layers, weights in zip(watched.values(), found, strict=True):
         for layer in layers:
@@ -193,7 +193,7 @@ def _source_mask(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> None:
-    """Writes a graph as it computes with inputs of the names, types and free sizes of these."""
+    """Writes a graph whose inputs have the names, types and free sizes of these."""
     free = {name: torch.export.Dim(name) for name in ("batch", *graph.lengths.values())}
     shapes = {}
     for name, value in inputs.items():
@@ -212,7 +212,7 @@ def _export(graph: EncoderGraph | DecoderGraph, inputs: dict, path: Path) -> Non
             dynamic_shapes=shapes,
             opset_version=OPSET,
             dynamo=True,
-            external_data=False,  # only weights of more than 2 GB, which no such file may have, lie beside it
+            external_data=False,  # only weights over 2 GB, which no such file may hold, lie beside it
             verbose=False,
         )
 
@@ -229,8 +229,8 @@ def _numbered(watched: dict[str, list[nn.Module]]) -> list[str]:
 def _store_in_int8(path: Path) -> None:
     """Rewrites a graph with int8 matrices W8 and float32 scales s in place of each matrix W = s * W8, rounded.
 
-    There is one scale for each row, or for each column, whichever comes nearer to the matrix. The products that make
-    W again depend on no input: onnxruntime computes them once, when it loads the graph.
+    There is one scale per row, or per column, whichever comes nearer to the matrix. The products that make W again
+    depend on no input: onnxruntime computes them once, when it loads the graph.
     """
     model = onnx.load(path)
     graph, first = model.graph, []
@@ -254,7 +254,7 @@ def _store_in_int8(path: Path) -> None:
 
 
 def _rounded(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """int8 numbers from -127 to 127, and the scales, one for all values along an axis."""
+    """int8 numbers from -127 to 127, and their scales, one for all values along an axis."""
     scales = np.maximum(np.abs(values).max(axis=axis, keepdims=True) / 127, np.finfo(np.float32).tiny)
     return np.round(values / scales).astype(np.int8), scales.astype(np.float32)
 

@@ -1,8 +1,8 @@
 """Arguments that make no sense get one clear error, where looking at the values costs nothing.
 
-On a GPU a look at values waits for it, and a recorded graph (compiled, exported, traced) cannot branch on them: there
-the checks of values are left out, and an id outside the vocabulary is torch's own error. Shapes are checked everywhere
-but, for the target's, in compiled graphs, whose lengths they would fix.
+On a GPU, looking at values means waiting for it, and a recorded graph (compiled, exported, traced) cannot branch on
+them. There values are not checked, and an id outside the vocabulary is torch's own error. Shapes are checked
+everywhere, except for the target's in compiled graphs, whose lengths the check would fix.
 """
 
 import json
@@ -16,7 +16,7 @@ from torch.fx.experimental import proxy_tensor
 from transformers.utils import GENERATION_CONFIG_NAME
 
 
-# What a generation config can ask for that no model does here, and the values by which it does not.
+# What a generation config can ask for but no model here does, and the values that do not ask for it.
 _NOT_HERE = {
     "penalty_alpha": ("contrastive search", (None, 0)),
     "num_beam_groups": ("a beam search in groups", (None, 0, 1)),
@@ -40,7 +40,7 @@ def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = Non
     """Refuses a model's `generation_config.json`, if there is one, as [`check_decoding`] does.
 
     Raises:
-        ValueError: It is no mapping, or a field is refused; the message names the file.
+        ValueError: It is not a mapping, or a field is refused; the message names the file.
     """
     path = os.path.join(folder, GENERATION_CONFIG_NAME)
     if not os.path.isfile(path):
@@ -59,14 +59,14 @@ def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = Non
 
 
 def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
-    """Refuses fields of a generation config that would fail only while somebody translates, or fetch code.
+    """Refuses fields of a generation config that would fail only during translation, or fetch code.
 
     Args:
         fields: As its file, or a recipe, has them.
         vocab_size: How many token ids there are, if that is known.
 
     Raises:
-        ValueError: One is refused; the message begins with its name.
+        ValueError: A field is refused; the message begins with its name.
     """
     for name, (what, neutral) in _NOT_HERE.items():
         if name in fields and fields[name] not in neutral:
@@ -86,10 +86,10 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
 
 
 def check_token(name: str, value, vocab_size: int | None = None) -> None:
-    """Refuses what is no id of a special token: a whole number below `vocab_size`, or a list of them for ends.
+    """Refuses anything but the id of a special token, a whole number below `vocab_size`; for ends also a list of ids.
 
     Raises:
-        ValueError: It is none; the message begins with the name.
+        ValueError: It is something else; the message begins with the name.
     """
     ids = value if name == "eos_token_id" and isinstance(value, list) and value else [value]
     for each in ids:
@@ -110,19 +110,19 @@ def _short(value) -> str:
 
 
 def unknown_id(ids: torch.Tensor, vocab_size: int) -> ValueError:
-    """What to say of ids of any shape of which the embedding matrix lacks one."""
+    """The error for ids of any shape, one of which the embedding matrix lacks."""
     lowest, highest = map(int, ids.aminmax())
     odd = lowest if lowest < 0 else highest
     return ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {vocab_size - 1}.")
 
 
 def check_source_mask(mask: torch.Tensor | None, states: torch.Tensor) -> None:
-    """A mask of one number per token must fit the source's states (batch, source, d_model), and hide not all of them.
+    """Checks that a mask of one number per token fits the source's states (batch, source, d_model) and leaves some.
 
     Raises:
         ValueError: The mask has another shape, or hides every token of every source.
     """
-    if mask is None or mask.dim() == 4:  # one made ready for attention
+    if mask is None or mask.dim() == 4:  # already prepared for attention
         return
     if mask.shape != states.shape[:2]:
         shape, expected = tuple(mask.shape), tuple(states.shape[:2])
@@ -134,7 +134,7 @@ def check_source_mask(mask: torch.Tensor | None, states: torch.Tensor) -> None:
 
 
 def check_target(mask: torch.Tensor | None, embeddings: torch.Tensor, encoder_states, has_cache: bool) -> None:
-    """A target (batch, target, d_model) must have a source of its own, and a mask that fits it and what is cached.
+    """Checks that each target (batch, target, d_model) has its source, and that the mask fits targets and cache.
 
     Raises:
         ValueError: There are more or fewer targets than sources, or the mask has another shape.

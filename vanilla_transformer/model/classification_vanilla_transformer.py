@@ -49,8 +49,8 @@ class VanillaTransformerEncoderModel(VanillaTransformerPreTrainedModel):
 class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedModel):
     """Encoder, pooling and a linear layer.
 
-    `config.classifier_pooling` says how the source's states become one vector: "mean" of the real tokens, the "max"
-    of each of their numbers, the "first" of them, or the "last", which is `</s>`.
+    `config.classifier_pooling` says how the source's states become one vector: the "mean" or elementwise "max" of the
+    real tokens, the "first" of them, or the "last", which is `</s>`.
     """
 
     accepts_loss_kwargs = False  # the loss is a mean: Trainer has to divide by the number of accumulated batches
@@ -86,7 +86,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
 
         Returns:
             `logits` (batch, num_labels) and with `labels` the `loss`, a mean over the batch: cross-entropy, binary
-            cross-entropy or squared error as `config.problem_type` says. If it says nothing it is set from the labels.
+            cross-entropy or squared error as `config.problem_type` says. If that is None, it is set from the labels.
         """
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs, return_dict=True)
         pooled = self.pool(outputs.last_hidden_state, attention_mask)  # (batch, d_model)
@@ -99,7 +99,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         )
 
     def pool(self, states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """One vector (batch, d_model) of the states (batch, source, d_model) of the real tokens."""
+        """Pools the states (batch, source, d_model) of the real tokens into one vector (batch, d_model)."""
         if attention_mask is None:
             attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
         if attention_mask.dim() != 2:
@@ -111,7 +111,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
             padding = (attention_mask == 0)[..., None]  # (batch, source, 1)
             largest = states.masked_fill(padding, -torch.inf).amax(dim=1)
             return largest.masked_fill(padding.all(dim=1), 0.0)
-        real = (attention_mask != 0).long()  # in half precision places could not be told apart
+        real = (attention_mask != 0).long()  # half precision could not tell places apart
         rank = torch.arange(states.shape[1], device=states.device)
         if self.config.classifier_pooling == "first":
             rank = rank.flip(0)

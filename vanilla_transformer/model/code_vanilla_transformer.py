@@ -1,9 +1,9 @@
-"""The code that travels with a saved model, so that it loads by `trust_remote_code=True` where we are not installed.
+"""The code that travels with a saved model, so that `trust_remote_code=True` loads it where we are not installed.
 
-The configuration's `save_pretrained` lays this folder's files beside `config.json` and names our classes in it. All
-that saves or uploads a model goes through there, in the main process alone: `model.save_pretrained`, also with
+The configuration's `save_pretrained` lays this folder's files beside `config.json` and names our classes in it.
+Everything that saves or uploads a model goes through it, in the main process alone: `model.save_pretrained`, also with
 `push_to_hub`, whose upload begins before it returns; `push_to_hub`; Trainer's checkpoints; pipelines. transformers' own
-way, `register_for_auto_class`, would name only the class that is saved and inspect it at every step of a decoding.
+way, `register_for_auto_class`, would name only the saved class, and inspect it at every decoding step.
 
 Checked on transformers 5.17 and 5.23.
 """
@@ -20,7 +20,7 @@ from transformers.utils import CONFIG_NAME, TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 if TYPE_CHECKING:
     # transformers fetches a file and those that its text names in lines like these. With them each file leads to all
-    # others, so that a model which was loaded that way has all of the code to hand on, whichever class was asked for.
+    # others: a model loaded that way has all of the code to hand on, whichever class was asked for.
     from .checks_vanilla_transformer import check_token  # noqa: F401
     from .classification_vanilla_transformer import VanillaTransformerForSequenceClassification  # noqa: F401
     from .confidence_vanilla_transformer import Calibration  # noqa: F401
@@ -55,7 +55,7 @@ _PIPELINES = {
 def save_code(folder: str | os.PathLike) -> None:
     """Lays our files beside a saved `config.json` and enters our classes in it.
 
-    Each file is complete from the moment it is there, and the configuration comes last: what it names is there.
+    Each file is complete from the moment it appears. The configuration comes last, so what it names is already there.
 
     Args:
         folder: Where the configuration was saved.
@@ -79,11 +79,11 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def without_code(fields: dict) -> dict:
-    """The fields of a `config.json` that a configuration is to keep.
+    """The fields of a `config.json` that a configuration should keep.
 
-    Where we are installed, all but the entries of `save_code`: they would ask for trust that nobody needs to give, and
-    make a loaded configuration differ from the one that was saved. Where this file itself came with a model, all, and
-    the pipeline is there for every pair of languages.
+    Where we are installed: all but the entries of `save_code`. They would ask for trust that nobody needs to give, and
+    make a loaded configuration differ from the saved one. Where this file itself came with a model: all, and the
+    pipeline works for every pair of languages.
     """
     if not __name__.startswith(f"{TRANSFORMERS_DYNAMIC_MODULE_NAME}."):
         return {name: value for name, value in fields.items() if name not in ("auto_map", "custom_pipelines")}

@@ -19,8 +19,8 @@ import torch
 
 CONFIDENCE = "confidence.json"
 
-# What a translation is judged by, in nats per token: each is computed from the log-probabilities of its tokens and,
-# under dropout, from those of all of it. A surprisal is -log P.
+# What a translation is judged by, in nats per token. Each signal is computed from the log-probabilities of the tokens
+# and, under dropout, from those of the whole translation. A surprisal is -log P.
 SIGNALS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean_surprisal": lambda tokens, samples: -math.fsum(tokens) / len(tokens),
     "largest_surprisal": lambda tokens, samples: -min(tokens),
@@ -28,11 +28,11 @@ SIGNALS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "dropout_deviation": lambda tokens, samples: _deviation(samples) / len(tokens),
 }
 PLAIN_SIGNALS = ("mean_surprisal", "largest_surprisal")  # those that need no dropout
-_LEAST = 1e-6  # nats: a float32 knows no surprisal nearer to 0 than that
+_LEAST = 1e-6  # nats: float32 has no surprisal nearer to 0
 
 
 def log_signal(name: str, tokens: Sequence[float], samples: Sequence[float]) -> float:
-    """The logarithm of one of `SIGNALS`, which spreads the sure translations as much as the others."""
+    """The logarithm of one of `SIGNALS`, which spreads sure translations as much as the others."""
     return math.log(max(SIGNALS[name](tokens, samples), _LEAST))
 
 
@@ -45,19 +45,18 @@ def _deviation(samples: Sequence[float]) -> float:
 class Calibration:
     """The probability that a translation is good: sigmoid(intercept + sum of weight times log(signal)).
 
-    It is the scaling of Platt (1999) with several signals, which are `SIGNALS`: the mean surprisal -log P of a token,
-    the largest one, and where `dropout_samples` is not 0 the mean surprisal in so many passes with dropout and its
-    standard deviation over the passes (Gal & Ghahramani 2016; Fomicheva et al. 2020). All are in nats per token, `</s>`
-    counted.
+    It is the scaling of Platt (1999) with several signals, `SIGNALS`: the mean surprisal -log P of a token, the largest
+    one, and, where `dropout_samples` is not 0, the mean surprisal in that many passes with dropout and its standard
+    deviation over the passes (Gal & Ghahramani 2016; Fomicheva et al. 2020). All are in nats per token, with `</s>`.
 
     Attributes:
         threshold: A translation is good if its sentence chrF, from 0 to 100, is at least this.
         intercept: See the formula.
         weights: The weight of each signal by its name.
         dropout_samples: Passes with dropout; 0: none.
-        seed: Of the passes.
-        weights_sha256: Of the model's weights: a calibration is of no others.
-        record: On what it was fitted, when, and how well it does on what it has not seen.
+        seed: Random seed of the passes.
+        weights_sha256: Digest of the model's weights; a calibration holds for no others.
+        record: What it was fitted on, when, and how well it does on what it has not seen.
     """
 
     threshold: float
@@ -82,7 +81,7 @@ class Calibration:
 
         Args:
             tokens: Log-probabilities of its tokens.
-            samples: Log-probability of all of it in each pass with dropout.
+            samples: Log-probability of the whole translation in each pass with dropout.
         """
         z = self.intercept + sum(weight * log_signal(name, tokens, samples) for name, weight in self.weights.items())
         return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
@@ -98,7 +97,7 @@ def load_calibration(folder: str | PathLike[str]) -> Calibration:
 
     Raises:
         FileNotFoundError: There is none.
-        ValueError: It is damaged, or one of other weights.
+        ValueError: It is damaged, or belongs to other weights.
     """
     path = Path(folder, CONFIDENCE)
     remedy = f"vanilla-transformer calibrate {folder} --sources FILE --references FILE"
@@ -129,14 +128,14 @@ def token_log_probabilities(model, inputs: dict[str, torch.Tensor], labels: torc
     """log P(token | source, tokens before it) of every token of given translations, in nats.
 
     Args:
-        model: A sequence-to-sequence model. In training mode it drops what it drops when it is trained.
+        model: A sequence-to-sequence model. In training mode its dropout is on.
         inputs: `input_ids` and `attention_mask`, (batch, source).
         labels: (batch, target) token ids with `</s>`, -100 where there is padding.
 
     Returns:
         float32 (batch, target), 0 at padding.
     """
-    # Without labels, with which a model in training may give no logits, or those of two passes.
+    # Without labels: given those, a model in training mode may return no logits, or those of two passes.
     decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
     logits = model(**inputs, decoder_input_ids=decoder_input_ids, use_cache=False).logits  # (batch, target, vocabulary)
     scores = logits.float().log_softmax(dim=-1)
@@ -149,14 +148,14 @@ def dropout_log_probabilities(
     """Log-probability of a translation in several passes with dropout, which samples the model's posterior.
 
     Gal & Ghahramani (2016, "Dropout as a Bayesian Approximation"); for translations Fomicheva et al. (2020,
-    "Unsupervised Quality Estimation for Neural Machine Translation"). The passes are the rows of one batch. What is
-    drawn depends on the seed and the pair alone: not on other pairs, their order or the process.
+    "Unsupervised Quality Estimation for Neural Machine Translation"). The passes are the rows of one batch. The draws
+    depend on the seed and the pair alone, not on other pairs, their order or the process.
 
     Args:
-        model: A sequence-to-sequence model; it is left in the mode that it was in.
+        model: A sequence-to-sequence model; its mode is left as it was.
         source, target: Token ids.
         samples: How many passes.
-        seed: Of torch's generator, which is left as it was.
+        seed: Seed for torch's generator, whose state is left as it was.
     """
     device = model.device
     inputs = {"input_ids": torch.tensor([[*source]] * samples, device=device)}
@@ -170,7 +169,7 @@ def dropout_log_probabilities(
 
 @contextmanager
 def mode_of(model, *, training: bool):
-    """Puts a model into a mode for the time being."""
+    """Puts a model into training or evaluation mode for the length of the block."""
     before = model.training
     model.train(training)
     try:

@@ -28,8 +28,8 @@ _SIZES = (
 )
 
 
-# The rows of Table 3, the big model, and the small one of Wu et al. (2021), by what differs from the base model. What
-# rows D3 and D4 change, label smoothing, belongs to training: their models are the base model.
+# The rows of Table 3, the big model, and the small one of Wu et al. (2021), by what differs from the base model. Rows
+# D3 and D4 change label smoothing, which belongs to training: their models are the base model.
 _VARIANTS = {
     "base": {},
     "big": {"d_model": 1024, "ffn_dim": 4096, "attention_heads": 16, "dropout": 0.3},
@@ -72,7 +72,7 @@ _SHARES = (
 class VanillaTransformerConfig(PreTrainedConfig):
     """Configuration of a [`VanillaTransformerModel`]; the defaults are the paper's base model (Table 3, first row).
 
-    Every default is the paper's. What departs from the paper is an option that is off.
+    Every default is the paper's. Every departure from the paper is an option that is off.
 
     Args:
         vocab_size: Number of pieces in the vocabulary that source and target share (section 5.1: 37,000 for en-de).
@@ -81,7 +81,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         decoder_layers: The paper's N, on the decoder's side.
         encoder_attention_heads: The paper's h, in the encoder (section 3.2.2).
         decoder_attention_heads: The paper's h, in the decoder.
-        head_dim: The paper's d_k, the width of one head's queries and keys. None, which is what is saved then, means
+        head_dim: The paper's d_k, the width of one head's queries and keys. None, which is also what is saved, means
             d_model / heads: it reads as the encoder's width, and follows d_model and heads when they change.
         value_head_dim: The paper's d_v, the width of one head's values. None means, and reads as, `head_dim`.
         encoder_ffn_dim: The paper's d_ff, in the encoder (section 3.3).
@@ -102,14 +102,14 @@ class VanillaTransformerConfig(PreTrainedConfig):
         layer_norm_eps: Added to the variance in layer normalisation; the paper does not say.
         position_embedding_type: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
         sinusoid_layout: "interleaved" sines and cosines as in section 3.5, or "halves": all sines, then all cosines.
-        max_position_embeddings: How many positions a learned table has. Sinusoids have no limit: for them it is only
-            what tools read as the usual length.
+        max_position_embeddings: How many positions a learned table has. Sinusoids have no limit: for them it only tells
+            tools the usual length.
         scale_embedding: Multiply embeddings by sqrt(d_model) (section 3.4).
         tie_word_embeddings: One matrix for source, target and output (section 3.4).
         output_bias: Whether the scores of the vocabulary have a bias; none in the paper, Marian's models have one.
-        classifier_pooling: How a classifier makes one vector of the encoder's states: the "mean" of the real tokens or
-            the "max" of each of their numbers, the "first" token, or the "last" real one. For
-            [`VanillaTransformerForSequenceClassification`] alone.
+        classifier_pooling: How a classifier makes one vector of the encoder's states: the "mean" or elementwise "max"
+            of the real tokens, the "first" token, or the "last" real one. Only for
+            [`VanillaTransformerForSequenceClassification`].
         classifier_dropout: Dropout on that vector; None means `dropout`.
         label_smoothing: The paper's epsilon_ls (section 5.4: 0.1), used by the loss in training mode alone. It is 0
             here because it belongs to training: `VanillaTransformerTrainer` sets it from its arguments.
@@ -187,7 +187,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         self._check_choice("classifier_pooling", ("mean", "max", "first", "last"))
 
     def head_dims(self, heads: int) -> tuple[int, int]:
-        """d_k and d_v of attention with so many heads (section 3.2.2)."""
+        """d_k and d_v of attention with this many heads (section 3.2.2)."""
         given = vars(self)
         head_dim = given["head_dim"] or self.d_model // heads
         return head_dim, given["value_head_dim"] or head_dim
@@ -198,7 +198,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         Args:
             save_directory: Folder to save in; made if it is not there.
             push_to_hub: Whether to upload configuration and code too, by [`~PreTrainedConfig.push_to_hub`].
-            **kwargs: Handed to it; `repo_id` is the folder's name if it is not given.
+            **kwargs: Passed on to it; `repo_id` is by default the folder's name.
         """
         super().save_pretrained(save_directory)
         save_code(save_directory)
@@ -207,11 +207,11 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict, **kwargs) -> "VanillaTransformerConfig":
-        """As in transformers, which makes of what `config.json` says a configuration here.
+        """As in transformers: makes a configuration of the fields of `config.json`.
 
         Raises:
-            ValueError: The file asks for attention that is fetched from the Hub and the caller does not, or for weights
-                that are no file of tensors beside it.
+            ValueError: The file asks for attention from the Hub and the caller does not, or for weights that are not in
+                a file of tensors beside it.
         """
         check_configuration(config_dict, kwargs)
         return super().from_dict(config_dict, **kwargs)
@@ -232,10 +232,11 @@ class VanillaTransformerConfig(PreTrainedConfig):
         Args:
             name: "base", "big", a row of Table 3 from "table3-a1" to "table3-e" (rows are counted from the top of
                 their block: "table3-c4" is d_model = 256), or "tiny", the 4-layer model of Wu et al. (2021).
-            **overrides: Fields that are to differ, say `vocab_size`.
+            **overrides: Fields to change, say `vocab_size`.
 
         Raises:
-            ValueError: There is no model of that name; the message lists those there are. Or a field is two fields.
+            ValueError: There is no model of that name; the message lists all names. Or an override names a field that
+                is really two, one on each side.
 
         Example:
             >>> VanillaTransformerConfig.from_name("big").d_model
@@ -287,7 +288,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
 
 def _worked_out(name: str, place: int) -> property:
-    """A field of which the object keeps, and saves, what was given, while who reads it gets a number."""
+    """A field whose given value the object keeps and saves, while whoever reads it gets a number."""
 
     def read(config: VanillaTransformerConfig) -> int:
         return config.head_dims(config.encoder_attention_heads)[place]

@@ -1,9 +1,9 @@
 """Beam search for translations that must contain given phrases (lexical constraints).
 
-Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119): beside the best tokens over all, each
-step considers the tokens that bring a hypothesis further with a phrase, and each hypothesis' best one. Candidates that
-lack the same number of tokens of their phrases make a bank, and the banks share the beams. A hypothesis may end when it
-lacks nothing. It pursues all phrases at a time, as with the multi-state tries of Hu et al. (2019,
+Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119): beside the best tokens overall, each
+step considers the tokens that advance a hypothesis in a phrase, and each hypothesis's best token. Candidates that lack
+the same number of tokens of their phrases form a bank, and the banks share the beams. A hypothesis may end when it
+lacks nothing. It pursues all phrases at once, as with the multi-state tries of Hu et al. (2019,
 https://aclanthology.org/N19-1090).
 """
 
@@ -22,18 +22,18 @@ from .search_vanilla_transformer import OpenHypothesis, Rules, Sentence, exact_t
 
 
 Phrase = tuple[int, ...]  # of token ids
-Constraint = tuple[Phrase, ...]  # alternatives, one of which is to be in the translation
+Constraint = tuple[Phrase, ...]  # alternatives, one of which must be in the translation
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a hypothesis has come with the phrases of its sentence: a state of [`PhraseAutomaton`]."""
 
-    under_way: int  # bits of the tokens that phrases have got to
-    left: tuple[int, ...]  # how many times more each constraint is to be met
+    under_way: int  # bits of the tokens that phrases have reached
+    left: tuple[int, ...]  # how many more times each constraint must be met
     pursued: int  # bits of the constraints that are left
     missing: int  # tokens that are still needed, by the shortest way
-    wanted: frozenset[int]  # tokens that bring it further
+    wanted: frozenset[int]  # tokens that advance it
 
 
 class PhraseAutomaton:
@@ -44,7 +44,7 @@ class PhraseAutomaton:
     `((D << 1) | starts) & places[c]`: phrases may overlap, and a mismatch leads back to the longest beginning that
     still fits.
 
-    A constraint is met where one of its alternatives ends. One that is given n times is to be met n times, at places
+    A constraint is met where one of its alternatives ends. One that is given n times must be met n times, at places
     that do not overlap; different constraints may overlap.
 
     Args:
@@ -53,7 +53,7 @@ class PhraseAutomaton:
 
     def __init__(self, constraints: Sequence[Constraint]):
         times = Counter(tuple(sorted(set(alternatives))) for alternatives in constraints)
-        # Of each bit: its token, how many tokens of the phrase are behind it, and the constraint.
+        # For each bit: its token, how many tokens of the phrase follow it, and the constraint.
         self.tokens, self.rest, self.owner = [], [], []
         self.places, self.masks = {}, []  # bits of each token, and of each constraint
         self.starts = self.ends = 0
@@ -74,7 +74,7 @@ class PhraseAutomaton:
         self.start = self._state(0, tuple(times.values()))
 
     def after(self, progress: Progress, token: int) -> Progress:
-        """The state after one token more."""
+        """The state after one more token."""
         bits = ((progress.under_way << 1) | self.starts) & self.places.get(token, 0) & progress.pursued
         if not bits & self.ends:
             return self._state(bits, progress.left)
@@ -82,7 +82,7 @@ class PhraseAutomaton:
         for number, mask in enumerate(self.masks):
             if bits & self.ends & mask:
                 left[number] -= 1
-                bits &= ~mask  # the next time begins behind this one
+                bits &= ~mask  # the next time begins after this one
         return self._state(bits, tuple(left))
 
     def _state(self, bits: int, left: tuple[int, ...]) -> Progress:
@@ -96,7 +96,7 @@ class PhraseAutomaton:
         return self._known[bits, left]
 
     def _what_is_left(self, left: tuple[int, ...]) -> tuple[int, int, frozenset[int]]:
-        """Bits of the constraints that are left, how many tokens they take, and those that their phrases begin with."""
+        """Bits of the constraints that are left, how many tokens they take, and their phrases' first tokens."""
         if left not in self._left:
             pursued = sum(mask for mask, count in zip(self.masks, left, strict=True) if count)
             first = frozenset(self.tokens[place] for place in _bits_of(self.starts & pursued))
@@ -120,7 +120,7 @@ class ConstrainedSentence(Sentence):
     progress: list[Progress] = field(default_factory=list)  # of each open hypothesis
 
     def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
-        """As for any sentence, but the beams are shared out among the banks, and ending takes all phrases."""
+        """As for any sentence, but the banks share the beams, and a hypothesis must have all phrases to end."""
         banks: dict[int, list] = {}  # by the number of missing tokens: (log-probability, hypothesis, token), best first
         states = {}
         for candidate in sorted(set(candidates), reverse=True):
@@ -143,7 +143,7 @@ class ConstrainedSentence(Sentence):
 
 
 def shared_out(banks: dict[int, list], beams: int) -> list:
-    """The candidates that go on: banks take one in turn, the one that lacks the fewest tokens first.
+    """The candidates that go on: the banks take turns, the one that lacks the fewest tokens first.
 
     Args:
         banks: Candidates by the number of tokens that they lack, best first.
@@ -166,7 +166,7 @@ class LexicalConstraints(StoppingCriteria):
         vocabulary: How many tokens there are.
 
     Raises:
-        ValueError: They are something else.
+        ValueError: They are malformed.
     """
 
     def __init__(self, for_all: Sequence | None, for_each: Sequence | None, vocabulary: int):
@@ -213,7 +213,7 @@ class LexicalConstraints(StoppingCriteria):
         return found
 
     def candidates(self, sentences: list[Sentence], scores: torch.Tensor, length: int, rules: Rules) -> list:
-        """What constrained sentences have to consider beside the best candidates over all.
+        """What constrained sentences must consider beside the best candidates overall.
 
         Args:
             sentences: Those in the batch.
@@ -233,7 +233,7 @@ class LexicalConstraints(StoppingCriteria):
         too_early = [(i, beam, token) for i, beam, state in states if state.missing for token in rules.eos_ids]
         if too_early:
             scores[_index(too_early, scores)] = -math.inf
-        # One more than may be ends, so that each goes on; as many as can be results where nothing does.
+        # One more than there are ends, so that each can go on; at the limit, as many as there can be results.
         last = {i for i in rows if length == sentences[i].limit}
         count = 1 + len(rules.eos_ids)
         best = exact_top_k(scores[rows].flatten(0, 1), min(max(count, bool(last) * rules.beams), scores.shape[2]))[1]

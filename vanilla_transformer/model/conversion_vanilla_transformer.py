@@ -1,7 +1,7 @@
-"""Marian (OPUS-MT) models as ours and ours as Marian's: the same function in other clothes.
+"""Marian (OPUS-MT) models as ours, and ours as Marian's: the same function in another form.
 
 Marian is the paper's Transformer with three options: biases in attention and output, all sines before all cosines in
-the positions, and mostly another activation. Its modules have the names that ours have.
+the positions, and usually another activation. Its modules have the same names as ours.
 """
 
 import torch
@@ -77,7 +77,7 @@ def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGenera
 def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
     """Makes a model of ours a Marian one, with the same weights, logits and decoding.
 
-    Biases that the model lacks become zeros. The other way round the result gives the same function again.
+    Biases that the model lacks become zeros. Converted back, the result is the same function again.
 
     Raises:
         ValueError: If the model has an option that Marian lacks; the message names it.
@@ -111,7 +111,7 @@ def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
 
 
 def _filled(kind: type, config, weights: dict[str, torch.Tensor], source):
-    """A model of that kind with these weights and the decoding, type and mode of the one they come from."""
+    """A model of that kind with these weights, and with the decoding, type and mode of the model they come from."""
     model = kind(config).to(source.dtype)
     expected = {name for name in model.state_dict() if name not in _POSITIONS}
     if expected != weights.keys():

@@ -10,7 +10,7 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """Zeroes each element with probability `p` and divides the others by 1 - p; the identity unless `training`.
 
     `torch.nn.functional.dropout`, except that on a CPU an element is decided by 16 bits of torch's generator instead of
-    a Bernoulli sample: `p` is rounded to a multiple of 2^-16, and the mask depends on `torch.manual_seed` as ever.
+    a Bernoulli sample: `p` is rounded to a multiple of 2^-16, and the mask depends on `torch.manual_seed` as usual.
 
     Args:
         states: Any shape.
@@ -25,7 +25,7 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
 
 
 def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
-    """residual + dropout(states), in one go over both on a CPU.
+    """residual + dropout(states), in one pass over both on a CPU.
 
     Args:
         residual: Any shape.
@@ -41,16 +41,16 @@ def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training
 def word_dropout(embeddings: torch.Tensor, p: float, training: bool, first: int = 0) -> torch.Tensor:
     """Drops whole tokens: e_t <- m_t e_t / (1 - p) with m_t ~ Bernoulli(1 - p), one m_t for all of a row of E.
 
-    Gal & Ghahramani (2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks"), by which
-    Sennrich & Zhang (2019, "Revisiting Low-Resource Neural Machine Translation") train on little text. As in Nematus,
-    the toolkit of the latter, each token is drawn for itself, not all equal ones of a sentence together, and what is
-    kept is divided by 1 - p, so that its mean stays. Padding is drawn for too, and seen by nothing.
+    Gal & Ghahramani (2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks"), which
+    Sennrich & Zhang (2019, "Revisiting Low-Resource Neural Machine Translation") use to train on little text. As in
+    Nematus, the toolkit of the latter, each token is drawn on its own, not together with its equals in the sentence.
+    What is kept is divided by 1 - p, so that its mean stays. Padding is drawn for too, but nothing sees it.
 
     Args:
         embeddings: (batch, length, d_model), without positions: where a token was dropped is still known.
         p: From 0 to below 1.
         training: Whether to drop at all.
-        first: Of so many tokens at the beginning of each row none is dropped or rescaled.
+        first: This many tokens at the beginning of each row are neither dropped nor rescaled.
     """
     if not training or p == 0:
         return embeddings
@@ -63,7 +63,7 @@ def _may_draw_bits(states: torch.Tensor) -> bool:
 
 
 class _Dropout(torch.autograd.Function):
-    """states * keep * scale, of which a byte per element is kept for the backward pass."""
+    """states * keep * scale, keeping a byte per element for the backward pass."""
 
     generate_vmap_rule = True
 
@@ -116,7 +116,7 @@ def _draw(shape: torch.Size, p: float) -> tuple[torch.Tensor, float]:
     """1 for what is kept and 0 for what is dropped, as int16: torch turns that into floats eight times as fast as bool.
 
     Returns:
-        The mask, and what the elements that are kept are multiplied by.
+        The mask, and the factor for the kept elements.
     """
     words = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: shape.numel()].view(shape)  # uniform on -2^15 .. 2^15 - 1

@@ -1,4 +1,4 @@
-"""Several models of one vocabulary that translate together."""
+"""Several models with one vocabulary that translate together."""
 
 import torch
 from torch import nn
@@ -12,18 +12,18 @@ from .steps_vanilla_transformer import EnsembleDecoder, StepwiseDecoder, mean_lo
 
 
 class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperGeneration, GenerationMixin):
-    """Averages the log-probabilities of its members at every token, and translates by the same search as one of them.
+    """Averages the log-probabilities of its members at every token, and translates with the same search as one of them.
 
-    The averages are brought to sum to 1 again: it is the geometric mean of the members' distributions.
+    Normalised again, this is the geometric mean of the members' distributions.
 
-    Its generation config is the first member's to begin with. Where transformers' own search is needed it runs without
-    a cache. An ensemble is saved by saving its members.
+    Its generation config starts as the first member's. Where transformers' own search is needed, it runs without a
+    cache. An ensemble is saved by saving its members.
 
     Args:
         models: Members, in evaluation mode or not, of any sizes; they are not copied.
 
     Raises:
-        ValueError: There is none, or their vocabularies or special tokens differ.
+        ValueError: There are no models, or their vocabularies or special tokens differ.
 
     Example:
         >>> ensemble = EnsembleForConditionalGeneration([model, another])
@@ -58,7 +58,7 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
             encoder_outputs: The members' states side by side, (batch, source, sum of d_model).
             labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted.
             output_attentions: Whether to return `cross_attentions`.
-            **kwargs: What else `generate` gives; not used.
+            **kwargs: Whatever else `generate` passes; not used.
 
         Returns:
             `logits` (batch, target, vocab_size), the averaged log-probabilities; with `labels` the `loss`, their
@@ -108,7 +108,7 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         return self.models[0].prepare_decoder_input_ids_from_labels(labels)
 
     def set_attn_implementation(self, *args, **kwargs):
-        """As of any model of transformers, for all members."""
+        """As for any model of transformers, for all members."""
         for model in self.models:
             model.set_attn_implementation(*args, **kwargs)
 

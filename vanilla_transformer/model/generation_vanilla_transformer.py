@@ -32,12 +32,12 @@ logger = logging.get_logger(__name__)
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
 MAX_LENGTH_OFFSET = 50
 
-# The fields of the generation config that are ours, and what it means when a config says nothing of them.
+# Our fields of the generation config, and what they are when a config lacks them.
 OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
-    """What a new model generates by: transformers' greedy search, with the paper's length limit and length penalty."""
+    """How a new model generates: by transformers' greedy search, with the paper's length limit and length penalty."""
     generation_config = GenerationConfig.from_model_config(config)
     generation_config.length_penalty_type = "gnmt"
     generation_config.max_length_offset = MAX_LENGTH_OFFSET
@@ -54,9 +54,9 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
 
     Args:
         config: Where the ids of the special tokens come from.
-        **overrides: Fields of `GenerationConfig` that are to differ (those of beams count for nothing with one beam),
-            or `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha) and `max_length_offset`
-            (None: no limit that depends on the source).
+        **overrides: Fields of `GenerationConfig` to change (those about beams are ignored with one beam), or
+            `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha) and `max_length_offset` (None:
+            no limit that depends on the source).
 
     Raises:
         ValueError: If one of our two fields has a value that it cannot have.
@@ -74,7 +74,7 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
     of_beams = {"length_penalty": 0.6, "early_stopping": "never"}
     if settings["num_beams"] > 1:
         settings = of_beams | settings
-    else:  # transformers refuses to save what greedy search has no use for, say a recipe's length penalty
+    else:  # transformers refuses to save fields that greedy search does not use, say a recipe's length penalty
         settings = {name: value for name, value in settings.items() if name not in of_beams}
     _check_ours(settings["length_penalty_type"], settings["max_length_offset"])
     return GenerationConfig(**settings)
@@ -103,7 +103,7 @@ class GnmtExponent(float):
 
 
 class SourceLengthLimit(StoppingCriteria):
-    """Ends each output at its own source's length + `extra_length` tokens, whoever else is in the batch (section 6.1).
+    """Ends each output at its own source's length + `extra_length` tokens, whatever else is in the batch (section 6.1).
 
     Args:
         source_lengths: (batch,) tokens of each source.
@@ -120,7 +120,7 @@ class SourceLengthLimit(StoppingCriteria):
 
 
 class PaperGeneration:
-    """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, which follows it.
+    """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, the next base class.
 
     Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
     (logits processors, other stopping criteria, streamers, a cache of the caller's, scores or attentions of every step,
@@ -139,25 +139,25 @@ class PaperGeneration:
         """As `GenerationMixin.generate`, with lexical constraints, and two more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
-        tokens more than its source, and no more than the `max_length` that is saved with the model, if one is, or than
+        tokens more than its source, at most the `max_length` saved with the model, if there is one, and no more than
         the model has learned positions for.
 
         Args:
             inputs: (batch, source) token ids, as `input_ids`.
             generation_config: Instead of the model's.
-            logits_processor: As in transformers, and `stopping_criteria` too.
+            logits_processor: As in transformers, like `stopping_criteria`.
             *args: What follows in transformers.
-            **kwargs: Fields of the generation config that are to differ, `length_penalty_type` ("gnmt" or "length")
-                and `max_length_offset` (a number of tokens, or None) among them, and what the model takes.
+            **kwargs: Fields of the generation config to change, `length_penalty_type` ("gnmt" or "length") and
+                `max_length_offset` (a number of tokens, or None) among them, and inputs of the model.
                 `force_words_ids`, as in transformers 4: phrases that every translation of a beam search must contain,
-                each a list of token ids, or a list of such lists, one of which is enough. `constraints`: for each
-                sentence of the batch a list of the same form. A phrase that is given twice is to be there twice. A
-                sentence for which nothing within the limit has them all is translated without, with a warning; with
+                each a list of token ids, or a list of such lists, one of which is enough. `constraints`: a list of the
+                same form for each sentence of the batch. A phrase that is given twice must be there twice. If no
+                translation within the limit has them all, the sentence is translated without, with a warning; with
                 `return_dict_in_generate`, `constraints_met` says so instead.
 
         Raises:
             ValueError: If one of our two fields has a value that it cannot have, or constraints are malformed, are not
-                for this batch, or are given to another search than a plain beam search.
+                for this batch, or are given to a search that is not a plain beam search.
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
         _check_ours(**ours)
@@ -317,29 +317,29 @@ class PaperGeneration:
         return (
             not self.training
             and self._takes_plain_steps()
-            and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has a way of its own with a source all hidden
+            and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has its own way with a wholly hidden source
             and settings.use_cache
             and not settings.output_attentions
             and not settings.output_hidden_states
             and type(cache) is EncoderDecoderCache
             and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
             and cache.get_seq_length() == 0
-            and not getattr(cache, "_is_user_defined", False)  # `generate` marks one that it was given, to be filled
+            and not getattr(cache, "_is_user_defined", False)  # `generate` marks a cache that it was given to fill
             and all(
                 type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria
             )
             and all(
                 value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
                 for name, value in model_kwargs.items()
-                if name not in ("use_cache", "return_dict", "cache_position", "labels")  # which no model ever sees
+                if name not in ("use_cache", "return_dict", "cache_position", "labels")  # no model ever sees these
             )
         )
 
     def _takes_plain_steps(self) -> bool:
         """Whether a step of the model needs no more than tokens, masks and a cache.
 
-        PEFT, where it puts a prompt before them, gives the object a method of its own while it generates. Masks of
-        ancestors are for attention functions that take any mask.
+        PEFT, where it puts a prompt before them, gives the object its own method while it generates. Masks of ancestors
+        need attention functions that take any mask.
         """
         prepares = getattr(self.prepare_inputs_for_generation, "__func__", None)
         plain = prepares is GenerationMixin.prepare_inputs_for_generation
@@ -368,11 +368,11 @@ class PaperGeneration:
 
 
 def wanted_max_length(config: GenerationConfig) -> int | None:
-    """A config's `max_length`, unless it is nobody's wish.
+    """A config's `max_length`, unless nobody asked for it.
 
-    When transformers' Seq2SeqTrainer has translated a first batch, it writes all of transformers' defaults into the
-    model's config for good (5.23), and with them a limit of 20 tokens: it is not taken for a limit where the
-    others stand beside it.
+    After its first batch of translations, transformers' Seq2SeqTrainer writes all of transformers' defaults into the
+    model's config for good (5.23), among them a limit of 20 tokens. That does not count where the other defaults stand
+    beside it.
     """
     all_written = all(getattr(config, name, None) is not None for name in ("typical_p", "epsilon_cutoff", "eta_cutoff"))
     return None if all_written and config.max_length == 20 else config.max_length
@@ -388,6 +388,6 @@ def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: G
 
 
 def _only_warps(logits_processor: LogitsProcessorList) -> bool:
-    """Whether each row's scores are changed by themselves alone."""
+    """Whether each row's new scores depend on its old scores alone."""
     kinds = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
     return all(type(each) in kinds for each in logits_processor)

@@ -1,6 +1,6 @@
 """The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece.
 
-And R-Drop, which adds to it how far two passes of the same pairs, with different dropout, are from each other.
+And R-Drop, which adds how far apart two passes of the same pairs with different dropout are.
 """
 
 import torch
@@ -12,7 +12,7 @@ from transformers.utils import ModelOutput
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
 _LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
-# A probability whose logarithm is not to be trusted: float32 soon has no smaller numbers.
+# The logarithm of a probability below this is not to be trusted: float32 soon runs out of smaller numbers.
 _SMALL = 1e-30
 
 
@@ -25,18 +25,18 @@ def is_hooked(module: nn.Module) -> bool:
 def is_its_weights(layer: nn.Module) -> bool:
     """Whether a layer does no more than its matrix says, so that the matrix may be used without calling the layer.
 
-    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers are of another type; quantised
-    matrices are parameters of another type; then there are hooks. All of those must be called.
+    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers have another type; quantised
+    matrices are parameters of another type; and there are hooks. All of these layers must be called.
     """
     parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
     return type(layer) is nn.Linear and not is_hooked(layer) and all(type(each) is nn.Parameter for each in parameters)
 
 
 def twice(inputs: dict, batch: int) -> dict:
-    """What R-Drop gives a model in place of a batch x: [x; x], of which dropout makes two different passes.
+    """What R-Drop gives a model in place of a batch x: [x; x], which dropout turns into two different passes.
 
     Args:
-        inputs: Arguments of a forward pass. Tensors of `batch` rows, in tuples and outputs too, are repeated.
+        inputs: Arguments of a forward pass. Tensors with `batch` rows are repeated, in tuples and outputs too.
         batch: Number of pairs.
 
     Raises:
@@ -59,7 +59,7 @@ def twice(inputs: dict, batch: int) -> dict:
 def cross_entropy(
     logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0, r_drop_alpha: float = 0.0
 ) -> torch.Tensor:
-    """The sum of [`linear_cross_entropy`], of logits that are all there.
+    """The sum of [`linear_cross_entropy`], from logits that exist as a whole.
 
     Args:
         logits: (..., vocabulary); with R-Drop the first half is the first pass, the second half the second.
@@ -96,7 +96,7 @@ def linear_cross_entropy(
     gradients are taken at once, and the chunk is forgotten.
 
     R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks") passes every pair twice. Dropout makes
-    two distributions p and q of each token, and with the losses above of either, here CE(p) and CE(q),
+    two distributions p and q of each token. With the above loss of each, CE(p) and CE(q), this returns
 
         loss = 1/2 (CE(p) + CE(q)) + alpha/2 * 1/2 (KL(p || q) + KL(q || p))
 
@@ -111,8 +111,8 @@ def linear_cross_entropy(
         labels: (tokens,) ids of the right tokens; with R-Drop (2 tokens,), those of either pass.
         label_smoothing: The paper's epsilon_ls, from 0 to below 1.
         r_drop_alpha: alpha, 5 in the paper's translation experiments; 0 for a single pass.
-        padded: Whether labels may be -100, of rows that do not count. Taking these rows out before is less work, but
-            how many are left only the device knows, and the host would wait for it.
+        padded: Whether labels may be -100, for rows that do not count. Taking these rows out first is less work, but
+            only the device knows how many are left, and the host would have to wait for it.
 
     Returns:
         A float32 scalar, in nats. It has first derivatives only.
@@ -189,7 +189,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """The label's logit (rows, 1), logsumexp (rows, 1) of all logits, and its gradient, their softmax.
 
-    With two passes also the first's logits less the second's (rows / 2, vocabulary).
+    With two passes, also the first's logits minus the second's (rows / 2, vocabulary).
     """
     logits = (x @ w.T).float()  # (rows, vocabulary)
     difference = torch.sub(*logits.chunk(2)) if passes == 2 else None
@@ -199,7 +199,7 @@ def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
         highest = logits.amax(dim=1, keepdim=True)
         softmax = torch.softmax(logits, dim=1, out=logits)
         return of_label, highest - softmax.amax(dim=1, keepdim=True).log(), softmax, difference
-    # The same of the label in place of the maximum, which saves two more passes, unless its probability is too small.
+    # The same with the label in place of the maximum saves two more passes, unless its probability is too small.
     softmax = torch.softmax(logits, dim=1, out=logits)
     probability = softmax.gather(1, label)
     log_sum_exp = of_label - probability.log()
@@ -212,9 +212,9 @@ def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 def _add_divergence(softmax, difference, alpha) -> tuple[torch.Tensor, torch.Tensor]:
     """R-Drop's divergence, and the gradient of it and of half of all logsumexps.
 
-    With d = z_p - z_q, the logits' difference, KL(p || q) + KL(q || p) = sum (p - q) d = E_p[d] - E_q[d]: what
-    log p - log q has beside d is the same for all of the vocabulary and falls out. Its gradients are
-    p (d - E_p[d]) + p - q by z_p and q (E_q[d] - d) + q - p by z_q.
+    With d = z_p - z_q, the logits' difference, KL(p || q) + KL(q || p) = sum (p - q) d = E_p[d] - E_q[d]: the rest of
+    log p - log q is the same for the whole vocabulary and cancels. Its gradients are p (d - E_p[d]) + p - q by z_p and
+    q (E_q[d] - d) + q - p by z_q.
 
     Args:
         softmax: (2 rows, vocabulary) p and then q.

@@ -1,8 +1,8 @@
-"""Who may attend to whom, and by which of two equal computations.
+"""Who may attend to whom, and by which of two equivalent computations.
 
-Masks of padding stay one row per sentence, (batch, 1, 1, source), and that of the decoder is not made before it is
-needed: transformers' own are (batch, 1, target, source), which costs more than attention itself in short sentences and
-too much memory in long ones.
+Padding masks stay one row per sentence, (batch, 1, 1, source), and the decoder's mask is made only when it is needed.
+transformers' own are (batch, 1, target, source): they cost more than attention itself in short sentences, and too much
+memory in long ones.
 """
 
 import torch
@@ -16,9 +16,9 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 
 logger = logging.get_logger(__name__)
 
-# Attention functions that take a mask to be broadcast, and make that of a decoder (`is_causal`) from None.
+# Attention functions that broadcast a mask, and make a decoder's mask (`is_causal`) from None.
 _BROADCASTING = ("eager", "sdpa")
-# Up to so many pairs of query and key a head, what the plain formula holds for the backward pass is small.
+# Up to this many query-key pairs per head, the plain formula holds little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
 
 
@@ -33,12 +33,12 @@ def padding_mask(
     Args:
         config: Says which attention function it is for.
         states: The queries' embeddings.
-        attention_mask: (batch, source), 1 for tokens and 0 for padding; or a mask of four dimensions, made ready.
+        attention_mask: (batch, source), 1 for tokens and 0 for padding; or a prepared mask of four dimensions.
         encoder_states: (batch, source, d_model), if the source is not `states` itself.
 
     Returns:
-        (batch, 1, 1, source), True for tokens; None if there is no mask; for attention functions that transformers has
-        from elsewhere, what it makes for them.
+        (batch, 1, 1, source), True for tokens; None if there is no mask; for attention functions from elsewhere, what
+        transformers makes for them.
     """
     if config._attn_implementation not in _BROADCASTING:
         return create_bidirectional_mask(
@@ -55,7 +55,7 @@ def causal_mask(
     """What the target's self-attention must not see: what comes after (section 3.2.3), and padding.
 
     Returns:
-        None if that is all that comes after, and nothing is cached; else what transformers makes of its arguments.
+        None if there is no `attention_mask` and nothing is cached; else what transformers makes of its arguments.
     """
     if config._attn_implementation in _BROADCASTING:
         if attention_mask is None and cache is None:
@@ -92,7 +92,7 @@ def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
     """
     in_16_bits = query.dtype in (torch.bfloat16, torch.float16)
     if query.device.type != "cpu" or not in_16_bits or is_recorded():
-        return False  # what is recorded is for any length
+        return False  # a recorded graph serves any length
     if query.shape[2] * key.shape[2] > _PLAIN_PAIRS:
         return False
     logger.info_once(

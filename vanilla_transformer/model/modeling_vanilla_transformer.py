@@ -2,7 +2,7 @@
 
 Section 3.5 positions, section 3.2 attention, section 3.3 feed-forward network, section 3.1 layers and stacks, section
 3.4 embeddings and output, section 5.4 the label-smoothed loss. Module names are BART's and Marian's, which converters
-know. Shapes stand at the line's end; `heads * head_dim` is d_model in all but row B of the paper's Table 3.
+know. Shapes stand at the end of the line; `heads * head_dim` is d_model in all but row B of the paper's Table 3.
 """
 
 import math
@@ -312,7 +312,7 @@ class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
             super()._init_weights(module)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args, **kwargs) -> nn.Embedding:
-        """As in transformers; without tying the decoder's own matrix follows."""
+        """As in transformers; without tying, the decoder's own matrix follows."""
         embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and not self.config.tie_word_embeddings:
@@ -383,7 +383,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     def layers_of_this_pass(self) -> Sequence[nn.Module]:
         """All layers; in training x <- x in place of x <- Layer(x) with probability `layerdrop` (Fan et al. 2020).
 
-        "Reducing Transformer Depth on Demand with Structured Dropout": every layer is drawn for itself.
+        "Reducing Transformer Depth on Demand with Structured Dropout": every layer is drawn on its own.
         """
         if not self.training or self.layerdrop == 0:
             return self.layers
@@ -568,7 +568,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             input_ids: (batch, source) source token ids.
             attention_mask: (batch, source), 1 for tokens and 0 for padding.
             decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token. Without a
-                target the source is decoded, shifted right: what BART does when only its states are wanted.
+                target, the source is decoded, shifted right, as BART does when only its states are wanted.
             decoder_attention_mask: (batch, target), 1 for tokens and 0 for padding.
             encoder_outputs: What the encoder returned for this source, to save its work.
             past_key_values: Keys and values of earlier steps.
@@ -579,7 +579,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 
         Returns:
             `last_hidden_state` (batch, target, d_model), `encoder_last_hidden_state` (batch, source, d_model), and
-            what else was asked for.
+            whatever else was asked for.
         """
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -658,9 +658,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         The first nine arguments are those of [`VanillaTransformerModel`].
 
         Args:
-            labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted, padding among
-                it: a label of `<pad>` is one to be learned, as in any model of transformers. Alone they are enough:
-                the decoder's inputs are then the start token and the labels but the last.
+            labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted, as at padding: a
+                label `<pad>` would be learned, as in any model of transformers. Labels alone are enough: the decoder's
+                inputs are then the start token and all labels but the last.
             use_cache: Whether to return `past_key_values`; never with `labels`.
             num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
                 accumulated batch, which Trainer counts and gives. None: those of `labels`.
@@ -682,7 +682,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         elif decoder_input_ids is None and decoder_inputs_embeds is None:
-            # The base model would decode the source, which nobody wants to be scored.
+            # The base model would decode the source, and nobody wants that scored.
             raise ValueError(
                 "Give labels or decoder_input_ids. (A Trainer that smooths or computes the loss itself takes labels "
                 "away: give its collator the model, DataCollatorForSeq2Seq(tokenizer, model=model).)"
@@ -746,7 +746,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     def has_plain_decoder(self) -> bool:
         """Whether a search may go through the decoder's layers itself: they are of this file's classes, without hooks.
 
-        Matrices, norms and activations are called by it all the same.
+        It calls matrices, norms and activations all the same.
         """
         decoder = self.model.decoder
         attentions = [each for layer in decoder.layers for each in (layer.self_attn, layer.encoder_attn)]

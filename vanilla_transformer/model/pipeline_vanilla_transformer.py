@@ -1,4 +1,4 @@
-"""`pipeline("translation")` and `pipeline("translation_en_to_de")`, which transformers 5 dropped, as they were."""
+"""`pipeline("translation")` and `pipeline("translation_en_to_de")`, as they were before transformers 5 dropped them."""
 
 import re
 from contextlib import suppress
@@ -35,8 +35,8 @@ _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not 
 class TranslationPipeline(Pipeline):
     """Translates texts with any sequence-to-sequence model: text in, `{"translation_text": ...}` out.
 
-    Inputs and outputs are those of the translation pipeline of transformers 4. Beyond it there are scores, and how sure
-    a calibrated model is.
+    Inputs and outputs are those of the translation pipeline of transformers 4. In addition, it can return scores, and
+    how sure a calibrated model is.
 
     Example:
         >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
@@ -44,8 +44,8 @@ class TranslationPipeline(Pipeline):
         [{'translation_text': 'Ein Mann sieht den Hund.'}]
 
     Raises:
-        ValueError: The task is `translation_xx_to_yy`, and the recipe that lies beside every model of a run has other
-            languages.
+        ValueError: The task is `translation_xx_to_yy`, and the recipe beside the model, which every model of a run has,
+            is for other languages.
     """
 
     _load_tokenizer = True
@@ -68,7 +68,7 @@ class TranslationPipeline(Pipeline):
 
         Args:
             inputs: A text, a list of texts, or a generator or `KeyDataset` of them.
-            batch_size: How many texts are translated together; 1 if it is not given.
+            batch_size: How many texts are translated together; by default 1.
             return_text: Whether to return `translation_text`; the default.
             return_tensors: Whether to return `translation_token_ids` instead.
             return_scores: Whether to return a `score` too: the log-probability of a beam search's hypothesis divided by
@@ -79,9 +79,9 @@ class TranslationPipeline(Pipeline):
             src_lang, tgt_lang: For models of several languages; `translation_xx_to_yy` sets them too. One of our models
                 with several target languages needs `tgt_lang`, say "fr".
             glossary: A [`Glossary`] of this package, or anything with its methods `constraints` and `annotated`: terms
-                that are to be translated so and not otherwise.
-            terms: `"hard"`, the default: by beam search of one of our models every translation has the terms. `"soft"`:
-                the model reads them in the text; it must have been trained so.
+                with the translations that they must get.
+            terms: `"hard"`, the default: beam search, with one of our models, puts the terms into every translation.
+                `"soft"`: the model reads them in the text; it must have been trained for that.
             **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
 
         Returns:
@@ -90,7 +90,7 @@ class TranslationPipeline(Pipeline):
             iterator of lists.
 
         Raises:
-            ValueError: An input is not a text, or the model cannot keep to a glossary, or not so.
+            ValueError: An input is not a text, or the model cannot keep to a glossary, or not in this way.
             OSError: A confidence is asked for, and the model is not calibrated.
         """
         if isinstance(inputs, list) and not inputs:
@@ -152,7 +152,7 @@ class TranslationPipeline(Pipeline):
     ) -> dict:
         if not isinstance(text, str):
             raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
-        build = getattr(self.tokenizer, "_build_translation_inputs", None)  # of tokenizers of several languages
+        build = getattr(self.tokenizer, "_build_translation_inputs", None)  # tokenizers of several languages have it
         if build is not None and languages is not None:
             inputs = build(text, return_tensors="pt", truncation=truncation, **languages)
         else:
@@ -170,7 +170,7 @@ class TranslationPipeline(Pipeline):
         return inputs
 
     def _language_tag(self, language: str | None) -> list[int]:
-        """The token in front of a source that says into which language, if the model has several target languages."""
+        """The token in front of a source that names the target language, if the model has several."""
         tags = {token: i for token, i in self.tokenizer.get_added_vocab().items() if _LANGUAGE_TAG.fullmatch(token)}
         if not tags:
             return []
@@ -179,18 +179,18 @@ class TranslationPipeline(Pipeline):
         return [tags[tag]]
 
     def _constraints(self, text: str, glossary) -> dict:
-        """What `generate` is to keep to, in a dictionary, so that one text's can be told from those of a batch."""
+        """What `generate` must keep to, in a dictionary, so that one text's can be told from those of a batch."""
         if not getattr(self.model, "takes_constraints", False):
             raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
         return {"constraints": glossary.constraints(text, self.tokenizer)}
 
     @cached_property
     def _calibration(self) -> Calibration:
-        """That of the model, wherever it came from."""
+        """The model's calibration, wherever the model came from."""
         name = self.model.name_or_path
         try:
             return load_calibration(Path(cached_file(name, CONFIDENCE)).parent)
-        except OSError:  # which says nothing of calibrations
+        except OSError:  # whose message does not mention calibrations
             return load_calibration(name)
 
     def _forward(
@@ -223,7 +223,7 @@ class TranslationPipeline(Pipeline):
         return {"output_ids": ids.view(batch, -1, ids.shape[1]), "scores": output.sequences_scores.view(batch, -1)}
 
     def _confidence(self, source: torch.LongTensor, ids: torch.LongTensor, calibration: Calibration) -> float:
-        """The confidence in one translation: token ids of (source,) and of what was generated."""
+        """The confidence in one translation, from token ids of the source (source,) and of what was generated."""
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         target = torch.tensor(self.tokenizer(text_target=text).input_ids, device=source.device)
         [tokens] = token_log_probabilities(self.model, {"input_ids": source[None]}, target[None]).tolist()
@@ -277,7 +277,7 @@ class TaskAliases(dict):
 
 
 def register_translation_pipeline() -> None:
-    """Gives `pipeline("translation")` and `pipeline("translation_xx_to_yy")` back.
+    """Brings back `pipeline("translation")` and `pipeline("translation_xx_to_yy")`.
 
     Uses private names of `transformers.pipelines`, checked on 5.17 and 5.23.
     """

@@ -42,7 +42,7 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
 
 @dataclass(slots=True)
 class OpenHypothesis:
-    """An open hypothesis: its last token, and the one that it continues (None: the prefix)."""
+    """An open hypothesis: its last token, and the hypothesis that it continues (None: the prefix)."""
 
     parent: "OpenHypothesis | None" = None
     token: int = -1
@@ -75,7 +75,7 @@ class Rules:
 
     @property
     def looks_ahead(self) -> bool:
-        """Where the penalty grows with the length, the best an open hypothesis can become it becomes at its limit."""
+        """Where the penalty grows with the length, an open hypothesis reaches its best possible score at its limit."""
         return self.early_stopping == "never" and self.penalty(2) > self.penalty(1)
 
 
@@ -89,15 +89,15 @@ class Sentence:
     done: bool = False
 
     def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
-        """Takes the next tokens: ends hypotheses, goes on with the best others, and sees whether that was all.
+        """Takes the next tokens: ends hypotheses, goes on with the best others, and sees whether the sentence is done.
 
         Args:
             candidates: (log-probability, number of the hypothesis continued, token), best first.
-            length: How many tokens that makes.
+            length: How many tokens the hypotheses have with them.
             rules: Those of the search.
 
         Returns:
-            Those of the candidates that are open now.
+            The candidates that are open now.
         """
         enough = rules.early_stopping is True and len(self.finished) == rules.beams
         going_on = []
@@ -112,7 +112,7 @@ class Sentence:
         return going_on
 
     def go_on_with(self, going_on: list[tuple[float, int, int]], length: int, rules: Rules) -> None:
-        """Has these candidates for its open hypotheses, best first, and sees whether that was all."""
+        """Makes these candidates its open hypotheses, best first, and sees whether the sentence is done."""
         self.finished.sort(key=lambda each: -each[0])
         del self.finished[rules.beams :]
         self.open = [OpenHypothesis(self.open[beam], token) for _, beam, token in going_on]
@@ -124,7 +124,7 @@ class Sentence:
 
 @dataclass(slots=True)
 class _Sample:
-    """A sentence of which samples are drawn."""
+    """A sentence for which samples are drawn."""
 
     limit: int
     translations: list[list[int]]
@@ -135,9 +135,9 @@ class _Sample:
 
 
 def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
-    """Takes the sentences that are done out of the batch, as soon as an eighth of them is.
+    """Takes finished sentences out of the batch, as soon as an eighth of it is finished.
 
-    Moving everything together for each of them would cost more than a few rows too many.
+    Moving everything together for each one would cost more than a few rows too many.
     """
     stay = [i for i, sentence in enumerate(sentences) if not sentence.done]
     if not stay or 8 * (len(sentences) - len(stay)) < len(sentences):
@@ -163,24 +163,25 @@ def beam_search(
     Args:
         decoder: Fresh, over the sentences.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
-        limits: How many tokens a translation of each sentence may have after the prefix; one cut there is finished.
+        limits: How many tokens a translation of each sentence may have after the prefix; one that is cut there counts
+            as finished.
         eos_ids: Tokens that end a translation.
-        penalty: What the log-probability of a translation of so many tokens is divided by.
+        penalty: From a number of tokens to what the log-probability of such a translation is divided by.
         early_stopping: When a sentence is done, as in transformers: True as soon as it has enough finished
             hypotheses; False when the best open one, ended now, could not enter them; "never" when it could not
             however long it grew.
-        constraints: Phrases that the translations must contain. Sentences that have none take the way of a search
-            without any.
+        constraints: Phrases that the translations must contain. Sentences without any are searched as if there were no
+            constraints.
 
     Returns:
         For each sentence up to `decoder.beams` translations, best first; none where the limit came before the phrases.
 
     Raises:
-        ValueError: The constraints are not those of so many sentences, or cannot be any.
+        ValueError: The constraints are for another number of sentences, or are malformed.
     """
     rules = Rules(decoder.beams, eos_ids, penalty, early_stopping)
     beams = rules.beams
-    # As many as ending may take away, and as many again to go on with.
+    # As many as can end, and as many again to go on with.
     candidates = max(2, 1 + len(eos_ids)) * beams
     everything = sentences = [Sentence(limit, [OpenHypothesis()] * beams) for limit in limits]
     if constraints is not None:
@@ -192,7 +193,7 @@ def beam_search(
     tokens, length = prefix[:, -1, None].expand(-1, beams), 0
     while not all(sentence.done for sentence in sentences):
         length += 1
-        # On a CPU this kernel is twice as fast as `logsumexp`, which makes a pass of its own of each operation.
+        # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
         scores = decoder.scores(tokens)  # (open, beams, vocabulary)
         scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[..., None])
         vocabulary = scores.shape[2]

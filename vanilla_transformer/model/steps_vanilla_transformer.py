@@ -1,4 +1,4 @@
-"""One more token of every hypothesis: the decoder in a search, in which a step costs as little as it can.
+"""One more token for every hypothesis: the decoder in a search, with steps that cost as little as they can.
 
 The hypotheses of a sentence are the target axis of the decoder: their newest tokens are (batch, beams), and a mask of
 ancestors, not a copy of the cache, says whose history is whose. The encoder's keys and values are projected once per
@@ -25,7 +25,7 @@ class StepwiseDecoder:
         model: A [`VanillaTransformerForConditionalGeneration`] in evaluation mode.
         encoder_states: (batch, source, d_model), each sentence once.
         source_mask: (batch, source), 1 for tokens and 0 for padding; None if nothing is padded.
-        beams: Hypotheses of a sentence.
+        beams: Hypotheses per sentence.
     """
 
     def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
@@ -72,13 +72,13 @@ def mean_log_probabilities(scores: list[torch.Tensor]) -> torch.Tensor:
 
 
 class EnsembleDecoder:
-    """Several decoders that go the same way, each the [`StepwiseDecoder`] of a model."""
+    """Several decoders that take the same steps, each the [`StepwiseDecoder`] of a model."""
 
     def __init__(self, members: list[StepwiseDecoder]):
         self.members, self.beams = members, members[0].beams
 
     def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Averaged log-probabilities (batch, beams, vocabulary) of what follows (batch, beams) tokens more."""
+        """Averaged log-probabilities (batch, beams, vocabulary) of what follows these (batch, beams) tokens."""
         return mean_log_probabilities([member.scores(tokens) for member in self.members])
 
     def continue_from(self, parents: torch.LongTensor):
@@ -105,7 +105,7 @@ class GrowingLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends (batch, heads, new, dim) to both and returns all that there are."""
+        """Appends (batch, heads, new, dim) to both and returns all of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
@@ -117,13 +117,13 @@ class GrowingLayer(DynamicLayer):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def _more_room(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """Twice the room, or for 32 steps to begin with, with what was there."""
+        """Twice the room, or room for 32 steps to begin with, holding what was there."""
         grown = new.new_empty(*new.shape[:2], max(2 * self.used, 32 * new.shape[2]), new.shape[3])
         grown[:, :, : self.used] = old[:, :, : self.used]
         return grown
 
     def batch_select_indices(self, indices: torch.LongTensor):
-        """Keeps these rows of the batch; of the room only what is in use is copied."""
+        """Keeps these rows of the batch, and copies only what is in use."""
         if self.used:
             self.keys, self.values = (each[indices, :, : self.used] for each in (self.keys, self.values))
 
@@ -133,7 +133,7 @@ class GrowingLayer(DynamicLayer):
 
 
 class _WholePasses:
-    """Calls the model, whatever was done to it: hooks, classes of its own."""
+    """Calls the model itself, whatever was changed about it: hooks, other classes."""
 
     def __init__(self, model, encoder_states: torch.Tensor):
         self.model, self.states = model, encoder_states
@@ -166,7 +166,7 @@ class _LayerSteps:
     """Goes through the layers of a model as it was built, and calls only their matrices, norms and activations.
 
     What the model's own forward pass does for all its callers takes longer than the products of one sentence: without
-    it a sentence alone is translated in half the time.
+    it, a single sentence is translated in half the time.
     """
 
     def __init__(self, model, encoder_states: torch.Tensor):
@@ -239,10 +239,10 @@ class _LayerStep:
 
 
 class _OutputLayer:
-    """The output layer for one token after the other: on a CPU its scores take the place of those before.
+    """The output layer for one token after another: on a CPU, new scores take the place of the last ones.
 
-    They are the largest tensor of a step by far, and memory that is in the cache or at least mapped is there at once:
-    with 256 hypotheses of 8,000 pieces the whole search takes a twelfth less time.
+    Scores are by far the largest tensor of a step, and memory that is in the cache, or at least mapped, is there at
+    once: with 256 hypotheses of 8,000 pieces, the whole search takes a twelfth less time.
     """
 
     def __init__(self, head: nn.Module):
@@ -263,11 +263,11 @@ class _OutputLayer:
 
 
 def _called(module: nn.Module) -> Callable:
-    """A module, or the function that it is: calling a module takes longer than a small product."""
+    """A module, or the function that it computes: calling a module takes longer than a small product."""
     if is_its_weights(module):
         return partial(F.linear, weight=module.weight, bias=module.bias)
     if type(module) is nn.LayerNorm and not is_hooked(module):
-        # F.layer_norm looks first whether its arguments have functions of their own.
+        # F.layer_norm first checks whether its arguments override it.
         return partial(_layer_norm, module.normalized_shape, module.weight, module.bias, module.eps)
     return module
 
@@ -277,7 +277,7 @@ def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.
 
 
 def _together(*projections: nn.Module) -> Callable:
-    """What applies several projections to the same states, as one product where they are no more than matrices."""
+    """A function that applies several projections to the same states, as one product where they are just matrices."""
     if not all(is_its_weights(each) for each in projections):
         return lambda states: [each(states) for each in projections]
     weight = torch.cat([each.weight for each in projections])

@@ -1,6 +1,6 @@
 """What a model's folder may ask for: weights from files of tensors, attention from torch.
 
-A pickle can run any code on whoever opens it, and so can an attention kernel that is fetched from the Hub.
+A pickle can run any code on the machine that opens it, and so can an attention kernel that is fetched from the Hub.
 
 `_load_pretrained_model` is a private hook of transformers, checked on 5.17 and 5.23.
 """
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 
-# What torch itself computes. transformers takes any other name from the Hub, or from a package that may be there.
+# What torch itself computes. transformers takes any other name from the Hub, or from a package if it is installed.
 _ATTENTION_OF_TORCH = (None, "eager", "sdpa", "flex_attention")
 _FILE_OF_TENSORS = re.compile(r"[^/\\:\0]+\.safetensors")
-# What says where on the Hub, or in which cache, a file is.
+# Options that say where on the Hub, or in which cache, a file is.
 _PLACE = ("cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "subfolder")
 
 
@@ -28,7 +28,8 @@ class SafetensorsOnly:
         """As in transformers, but weights that exist as a pickle only (`pytorch_model.bin`) are refused.
 
         Raises:
-            ValueError: `use_safetensors=False`, or the folder leads to a file that is not one of tensors beside it.
+            ValueError: `use_safetensors=False`, or the folder leads to something other than a file of tensors beside
+                it.
             OSError: There are no weights in safetensors; and whatever transformers raises.
         """
         if kwargs.get("use_safetensors") is False:
@@ -48,7 +49,7 @@ class SafetensorsOnly:
 
     @classmethod
     def _load_pretrained_model(cls, model, state_dict, checkpoint_files, *args, **kwargs):
-        """The one way of all weights into a model, those of an adapter too."""
+        """All weights enter a model here, an adapter's too."""
         for file in checkpoint_files or ():
             _check_name(os.path.basename(file), os.path.dirname(file))
         return super()._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
@@ -59,10 +60,10 @@ def check_configuration(fields: Mapping, asked: Mapping) -> None:
 
     Args:
         fields: What the file says.
-        asked: What the user asked for, which may be more: it is his word, and takes the place of the file's.
+        asked: What the user asked for. That may be more, and takes precedence over the file.
 
     Raises:
-        ValueError: It would; the message names the field.
+        ValueError: It would do so; the message names the field.
     """
     for name in ("attn_implementation", "_attn_implementation"):
         value = fields.get(name)
@@ -76,14 +77,14 @@ def check_configuration(fields: Mapping, asked: Mapping) -> None:
 
 
 def check_weights(path, options: Mapping) -> None:
-    """Refuses a file that is not one of tensors, and an index that leads to another one.
+    """Refuses a file that is not one of tensors, and an index that leads to such a file.
 
     Args:
         path: What `from_pretrained` is given: a folder, a file, or a repository of the Hub.
         options: The other arguments, which say where on the Hub to look.
 
     Raises:
-        ValueError: It is one, or the index leads there.
+        ValueError: It is such a file, or such an index.
     """
     if path is None or options.get("gguf_file") is not None:
         return

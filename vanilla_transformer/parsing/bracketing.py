@@ -2,7 +2,7 @@
 
 EVALB (Sekine and Collins 1997) is how constituency parsing is scored: a bracket is its label and the words it spans,
 once function tags, traces and punctuation are gone. It is a C program that must be built; pyevalb, the port on PyPI,
-knows none of its parameters. The version here is that of 2006, which prints F-measure and repairs quotation marks.
+has none of its parameters. The version here is that of 2006, which prints F-measure and repairs quotation marks.
 """
 
 from collections import defaultdict
@@ -19,9 +19,9 @@ class Status(IntEnum):
 
     SCORED = 0
     ERROR = 1
-    """The parse is no tree in brackets, or has other words than the gold tree."""
+    """The parse is not a tree in brackets, or its words differ from the gold tree's."""
     SKIPPED = 2
-    """The parse has no words: the parser found none, or only deleted ones are in it."""
+    """The parse has no words: the parser found none, or all of them are deleted."""
 
 
 def _percentage(part: int, whole: int) -> float:
@@ -57,7 +57,7 @@ class _Percentages:
 class SentenceScore(_Percentages):
     """How one parse compares with its gold tree."""
 
-    number: int  # of the sentence, from 1
+    number: int  # the sentence's, from 1
     length: int  # words of the gold tree, without those in `delete_labels_for_length`
     status: Status
     matched: int = 0  # brackets of the parse that are in the gold tree
@@ -66,7 +66,7 @@ class SentenceScore(_Percentages):
     crossing: int = 0  # brackets of the parse that overlap with a gold bracket without one containing the other
     words: int = 0  # words of the gold tree that are not deleted
     correct_tags: int = 0  # words whose tags match
-    problem: str = ""  # why it is an error, if it is
+    problem: str = ""  # why it is an error, if it is one
 
     @property
     def complete(self) -> bool:
@@ -79,7 +79,7 @@ _SUMS = ("matched", "gold", "parsed", "crossing", "words", "correct_tags", "comp
 
 @dataclass(frozen=True)
 class BracketingSummary(_Percentages):
-    """Sums over sentences: how many there are, how many were errors or skipped, and of the scored ones the counts of
+    """Sums over sentences: how many there are, how many were errors or skipped, and for the scored ones the counts of
     `SentenceScore`, how many are complete, and how many have no or at most two crossing brackets.
     """
 
@@ -122,7 +122,7 @@ class BracketingSummary(_Percentages):
 
     @property
     def complete_match(self) -> float:
-        """Percentage of scored sentences all of whose brackets match."""
+        """Percentage of scored sentences whose brackets all match."""
         return _percentage(self.complete, self.valid)
 
     @property
@@ -154,20 +154,20 @@ class BracketingScores:
 def score_trees(gold: Sequence[str], parsed: Sequence[str], parameters: EvalbParameters = COLLINS) -> BracketingScores:
     """Scores parses against gold trees as EVALB does.
 
-    It departs from EVALB in two ways, neither of which changes the score of a well-formed parse: a malformed parse is
-    an error with nothing counted, where EVALB may count what it understood, or stop; and labels and words may be long.
+    It differs from EVALB in two ways, neither of which changes the score of a well-formed parse. A malformed parse is
+    an error with nothing counted, where EVALB may count what it understood, or stop. And labels and words may be long.
 
     Args:
-        gold: The right trees in brackets, one string per sentence. A bracket without a label around a tree counts like
+        gold: The gold trees in brackets, one string per sentence. A bracket without a label around a tree counts like
             any other, so give it to both sides or to neither.
         parsed: The parser's trees in the same order. A string without words (an empty one, say) is a skipped sentence;
-            one that cannot be read, or has other words than the gold tree, is an error.
+            one that cannot be read, or whose words differ from the gold tree's, is an error.
         parameters: What is counted.
 
     Raises:
         ValueError: There is nothing to score, the numbers of trees differ, a gold tree is malformed or has no words, or
             there are more errors than `parameters.max_error` allows. The message names the line, from 1.
-        TypeError: Either is a single string, which would be taken apart into characters.
+        TypeError: Either is a single string, which would be split into characters.
     """
     if isinstance(gold, str) or isinstance(parsed, str):
         raise TypeError("gold and parsed must be sequences of strings, one per sentence; got one string")
@@ -245,12 +245,12 @@ class _Bracket:
     end: int
 
 
-@dataclass(eq=False)  # two marks side by side may be alike in all they hold
+@dataclass(eq=False)  # two marks side by side may be equal in everything
 class _Quote:
-    """A word with its tag that may be a quotation mark in one tree and something else in the other.
+    """A word with its tag, which may be a quotation mark in one tree and something else in the other.
 
-    It stands behind `index` words that are not deleted and behind `brackets_before` brackets that opened, of which
-    those with the numbers `around` are still open.
+    It stands after `index` words that are not deleted and after `brackets_before` opened brackets, of which those with
+    the numbers `around` are still open.
     """
 
     index: int
@@ -260,11 +260,11 @@ class _Quote:
 
 
 class _Sentence:
-    """What EVALB sees of a tree, or of several in one line."""
+    """What EVALB sees of a tree, or of several trees in one line."""
 
     def __init__(self, trees: Iterable[Tree], parameters: EvalbParameters):
         self.words: list[tuple[str, str]] = []  # those that are not deleted, with their tags
-        self.length = 0  # in words, in the sense of `delete_labels_for_length`
+        self.length = 0  # in words, as `delete_labels_for_length` counts them
         self.brackets: list[_Bracket] = []  # in the order in which they open, including those that do not count
         self.quotes: list[_Quote] = []  # quotation marks and apostrophes with a tag in `quote_labels`, deleted or not
         opened: list[int] = []
@@ -283,7 +283,7 @@ class _Sentence:
                     self.words.append((word, tag))
 
     def put_back(self, quote: _Quote) -> None:
-        """Undoes the deletion of a word; all that stands after it moves one to the right."""
+        """Undoes the deletion of a word; everything after it moves one to the right."""
         self.words.insert(quote.index, quote.word)
         for number, bracket in enumerate(self.brackets):
             if number >= quote.brackets_before:
@@ -291,7 +291,7 @@ class _Sentence:
                 bracket.end += 1
             elif number in quote.around:
                 bracket.end += 1
-        # The word itself moves too: a slip of EVALB's by which it may keep the first of two marks twice, not both.
+        # The word itself moves too, a slip of EVALB's: it may keep the first of two marks twice, instead of both.
         for later in self.quotes[self.quotes.index(quote) :]:
             later.index += 1
 

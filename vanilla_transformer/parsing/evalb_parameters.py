@@ -21,8 +21,8 @@ class EvalbParameters:
     equivalent_labels: frozenset[frozenset[str]] = frozenset()  # pairs that match; they are not chained
     equivalent_words: frozenset[frozenset[str]] = frozenset()
     labeled: bool = True  # brackets must have the same label to match
-    cutoff_length: int = 40  # words of a sentence, at most, in the second summary
-    max_error: int | None = 10  # and one more, since EVALB stops at the second beyond; None allows any number
+    cutoff_length: int = 40  # most words of a sentence in the second summary
+    max_error: int | None = 10  # and one more, since EVALB stops at the second one beyond; None allows any number
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "EvalbParameters":
@@ -51,7 +51,7 @@ class EvalbParameters:
                             "DISC_ONLY asks for discontinuous constituents only, and trees in brackets have none; set "
                             "it to 0"
                         )
-                elif keyword != "DEBUG":  # which changes no number
+                elif keyword != "DEBUG":  # it changes no number
                     known = ", ".join((*_NUMBERS, *_SETS, "DEBUG", "DISC_ONLY"))
                     raise ValueError(f"{keyword} is unknown; known are {known}")
             except ValueError as error:
@@ -67,7 +67,7 @@ class EvalbParameters:
 
 
 _NUMBERS = {"LABELED": "labeled", "CUTOFF_LEN": "cutoff_length", "MAX_ERROR": "max_error"}
-_SETS = {  # and how many words stand behind the keyword
+_SETS = {  # and how many words follow the keyword
     "DELETE_LABEL": ("delete_labels", 1),
     "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", 1),
     "QUOTE_LABEL": ("quote_labels", 1),

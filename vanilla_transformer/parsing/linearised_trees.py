@@ -6,8 +6,8 @@
 A symbol opens a constituent, closes one, or is the tag of the next word. The words themselves are left out, as in the
 paper: the reader has the sentence. The outermost TOP is left out too, since every tree has it.
 
-With words, each stands before its tag, which begins with a slash. That is longer, but the writer need not count words,
-which is hard to learn from few trees: what comes next is what follows the last word in the sentence.
+With words, each word stands before its tag, which begins with a slash. That is longer, but the writer need not count
+words, which is hard to learn from few trees: the next word is the one after the last written one.
 """
 
 import re
@@ -20,7 +20,7 @@ from .trees import Tree
 
 
 ROOT = "TOP"
-"""The label of every tree's outermost bracket, which EVALB's rules for the Wall Street Journal do not count."""
+"""The label of every tree's outermost bracket. EVALB's rules for the Wall Street Journal do not count it."""
 UNKNOWN_TAG = "XX"
 """The Penn Treebank's tag for a word of unknown kind."""
 
@@ -33,7 +33,7 @@ _SPACE = re.compile(r"\s+", re.ASCII)
 
 @dataclass(frozen=True)
 class ReadTree:
-    """A tree read from a sequence, with the label TOP and all words, and a line on each repair that this took."""
+    """A tree read from a sequence, with the label TOP and all words, and a line on each repair that was needed."""
 
     tree: Tree
     repairs: tuple[str, ...] = ()
@@ -44,7 +44,8 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
     Args:
         tree: The tree.
-        with_words: Whether to write the words too. One that looks like a tag gets a backslash: `/NN` becomes `\\/NN`.
+        with_words: Whether to write the words too. A word that looks like a tag gets a backslash: `/NN` becomes
+            `\\/NN`.
 
     Raises:
         ValueError: `read_linearised` would not give the tree back: its label is not TOP, a constituent has no label or
@@ -68,26 +69,26 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether a sequence has words in it: then half of what is no bracket are tags with a slash, else none are."""
+    """Whether a sequence has words in it: then half of what is not a bracket is tags with a slash, else nothing is."""
     others = [symbol for symbol in _symbols(text) if _OTHER.fullmatch(symbol)]
-    # A quarter is enough, since a model may have written it.
+    # A quarter is enough, since a model may have written the sequence.
     return 0 < len(others) <= 4 * sum(map(bool, map(_TAG_AFTER_WORD.fullmatch, others)))
 
 
 def read_linearised(text: str, words: Sequence[str], with_words: bool | None = None) -> ReadTree:
     """Makes a tree of any symbols and the sentence's words.
 
-    A closing bracket also closes what is still open inside its constituent, and is dropped if nothing of its label is
-    open. What is open at the end is closed. Constituents without words, and what is no symbol, are dropped.
+    A closing bracket also closes what is still open inside its constituent, and is dropped if nothing with its label is
+    open. What is open at the end is closed. Constituents without words, and anything that is not a symbol, are dropped.
 
     In a sequence without words, tags beyond the last word are dropped. Words in a sequence are aligned with those of
     the sentence: a wrong one is replaced by the right one, or dropped, and a missing one is put before the next. Words
-    beyond the last go to the end of the outermost constituent. Words without a tag get XX.
+    left over go to the end of the outermost constituent. Words without a tag get XX.
 
     Args:
         text: The symbols, with white space between them.
         words: The words of the sentence, without spaces or brackets in them.
-        with_words: Whether the sequence is meant to have words in it; by default, whether it looks like it.
+        with_words: Whether the sequence should have words in it; by default, whether it looks as if it has.
     """
     if with_words is None:
         with_words = has_words(text)
@@ -155,7 +156,7 @@ class _Leaf:
 def _placed_by_word(
     leaves: Sequence[_Leaf], words: Sequence[str]
 ) -> tuple[list[tuple[str | None, Sequence[str]]], Sequence[str]]:
-    """For each leaf the word that it gets, if any, and those left out before it; then the words left at the end."""
+    """For each leaf, the word that it gets, if any, and those left out before it; then the words left at the end."""
     found, waiting = [], []
     matcher = SequenceMatcher(None, [leaf.word for leaf in leaves], [*map(_written, words)], autojunk=False)
     for _, start, end, first, last in matcher.get_opcodes():
@@ -168,14 +169,14 @@ def _placed_by_word(
 
 
 class _Reader:
-    """The constituents that are open, each a label with the children it has so far; the first of them is TOP."""
+    """The open constituents, each a label with its children so far; the first is TOP."""
 
     def __init__(self):
         self.opened: list[tuple[str, list[Tree]]] = [(ROOT, [])]
         self.repairs: list[str] = []
 
     def read(self, symbols: Iterable[str], with_words: bool) -> Iterator[str | _Leaf]:
-        """Brackets and leaves; what is neither is dropped."""
+        """Yields brackets and leaves; anything else is dropped."""
         word = None
         for symbol in symbols:
             if with_words and _TAG_AFTER_WORD.fullmatch(symbol):

@@ -10,20 +10,20 @@ from .linearised_trees import UNKNOWN_TAG, ReadTree, read_linearised, retagged
 from .trees import Tree
 
 
-# In the Penn Treebank the word decides whether it is punctuation, and EVALB leaves punctuation out by its tag: with one
-# wrong tag there a sentence has the wrong number of words and no score.
+# In the Penn Treebank, the word decides whether it is punctuation. EVALB leaves punctuation out by its tag: with one
+# wrong tag, a sentence has the wrong number of words and no score.
 _PUNCTUATION = {
     **{mark: mark for mark in (",", ".", ":", "``", "''")},
     **dict.fromkeys(("?", "!"), "."),
     **dict.fromkeys((";", "-", "--", "..."), ":"),
     "`": "``",
 }
-_EITHER = ("'", '"')  # quotation marks, or an apostrophe and inches
+_EITHER = ("'", '"')  # quotation marks, or an apostrophe and an inch mark
 
 
 def sentence_words(line: str) -> list[str]:
     """The words of a tokenised sentence, with brackets written as in trees: -LRB- and -RRB-."""
-    # As in trees, only ASCII's white space separates: a no-break space may be part of a word.
+    # As in trees, only ASCII white space separates: a no-break space may be part of a word.
     return re.findall(r"\S+", line.replace("(", "-LRB-").replace(")", "-RRB-"), re.ASCII)
 
 
@@ -43,7 +43,7 @@ def parse(
         on_progress, **generate_options: As for `translation.translate`.
 
     Returns:
-        For each sentence its tree and its repairs; None for a blank one.
+        For each sentence, its tree and its repairs; None for a blank one.
     """
     words = [sentence_words(sentence) for sentence in sentences]
     sources = [" ".join(each) for each in words]

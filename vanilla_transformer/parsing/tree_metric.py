@@ -1,4 +1,4 @@
-"""Bracketing F1 of linearised trees by EVALB's rules, as a metric of sacreBLEU: so it has their bootstrap and tests."""
+"""Bracketing F1 of linearised trees by EVALB's rules, as a metric of sacreBLEU, with its bootstrap and tests."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ from .linearised_trees import UNKNOWN_TAG, has_words, linearise, read_linearised
 
 
 class BracketingF1(OwnMetric):
-    """Labelled bracketing F1 of linearised trees by EVALB's rules, percentages from sums over all sentences.
+    """Labelled bracketing F1 of linearised trees by EVALB's rules: percentages from sums over all sentences.
 
     A bracket is its label and the places that it spans, so the words need not be in the sequences. A malformed
     hypothesis is repaired as in parsing (`read_linearised`); the details say how many needed no repair. The reference
-    says which places are punctuation, and left out: in the Penn Treebank the word decides that.
+    says which places are punctuation and so left out: in the Penn Treebank the word decides that.
 
     So every sentence counts, and the number is not always EVALB's (`score_trees`): where a word is tagged as
     punctuation by mistake, or punctuation as a word, the sentence has too many or too few words for EVALB, which leaves
-    it out, and stops at a dozen such. Where no hypothesis has such a mistake the two are equal.
+    it out, and stops at a dozen such. Where no hypothesis has such a mistake, the two are equal.
     """
 
     def __init__(self):

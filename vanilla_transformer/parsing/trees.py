@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 
-# Only ASCII's white space separates words, as in C: a no-break space may be part of one.
+# Only ASCII white space separates words, as in C: a no-break space may be part of one.
 _TOKEN = re.compile(r"\((?P<label>[^\s()]*)|\)|(?P<word>[^\s()]+)", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[\s()]", re.ASCII)
 
@@ -14,11 +14,11 @@ _NOT_IN_NAMES = re.compile(r"[\s()]", re.ASCII)
 class Tree:
     """A constituent with its children, or a tag with its word.
 
-    `str(tree)` is the tree in brackets, which `read_tree` reads again. Trees may have any depth: no method recurses.
-    Labels have function tags and indices as they were written (`NP-SBJ-1`).
+    `str(tree)` is the tree in brackets, which `read_tree` can read. Trees may have any depth: no method recurses.
+    Labels keep function tags and indices as written (`NP-SBJ-1`).
 
     Raises:
-        ValueError: A label or word would not be read again as it is, or a word stands beside children.
+        ValueError: A label or word would not be read back as it is, or a word stands beside children.
     """
 
     label: str  # empty for the Penn Treebank's outermost bracket
@@ -35,7 +35,7 @@ class Tree:
             raise ValueError(f"the word of {self.label!r} is empty: use None if there is none")
 
     def walk(self) -> Iterator[tuple["Tree", bool]]:
-        """Goes around the tree from left to right: each constituent with True going down and with False coming up."""
+        """Walks around the tree from left to right: each constituent, with True going down and with False coming up."""
         waiting = [(self, True)]
         while waiting:
             tree, down = waiting.pop()
@@ -67,7 +67,7 @@ class Tree:
 
 
 def read_tree(text: str) -> Tree:
-    """Reads one tree in brackets. Raises ValueError as `read_trees`, and if there is not exactly one."""
+    """Reads one tree in brackets. Raises ValueError as `read_trees` does, and if there is not exactly one."""
     trees = read_trees(text)
     if len(trees) != 1:
         raise ValueError(f"there are {len(trees)} trees, not one")
@@ -75,7 +75,7 @@ def read_tree(text: str) -> Tree:
 
 
 def read_trees(text: str) -> tuple[Tree, ...]:
-    """Reads trees in brackets that stand one after the other, if any; white space between brackets does not matter.
+    """Reads any number of trees in brackets, one after another; white space between brackets does not matter.
 
     Raises:
         ValueError: Brackets are not balanced, or a word stands outside brackets or beside a bracket or another word;

@@ -1,7 +1,7 @@
 """Pictures as PNG or SVG files: learning curves, attention, schedules, positions, scores by group, confidence.
 
-Every figure is a `matplotlib.figure.Figure` of its own, never pyplot's: drawing needs no display, chooses no backend
-and leaves a notebook's own figures and settings alone.
+Every figure is its own `matplotlib.figure.Figure`, never pyplot's: drawing needs no display, chooses no backend and
+leaves a notebook's figures and settings alone.
 
 Every function writes the file `path`, .png or .svg, whole or not at all, with `title` as a line above the picture. It
 raises ValueError if there is nothing to draw.

@@ -9,12 +9,12 @@ import numpy as np
 from .figures import COLORS, add_legend, color_of, fonts_for, new_figure, printable, save
 
 
-_HEAT = {"vmin": 0, "vmax": 1, "cmap": "Blues", "interpolation": "nearest"}  # white where nothing is looked at
+_HEAT = {"vmin": 0, "vmax": 1, "cmap": "Blues", "interpolation": "nearest"}  # white where no head looks
 _SMALLEST_PANEL, _LARGEST_CELL, _LARGEST_CELL_ALONE, _LARGEST_PICTURE = 1.6, 0.26, 0.42, 30.0  # inches, of heat maps
 _THUMBNAIL, _WIDEST_OVERVIEW = 0.62, 12.0  # inches
 _FAINTEST_LINE = 0.02  # attention below this cannot be seen as a line and is not drawn
 _LINE_ROW = 0.29  # inches from a word to the next one
-_MOST_ROWS = 100  # of words in a picture of lines: longer ones are set closer
+_MOST_ROWS = 100  # of words in a picture of lines: more words stand closer
 
 
 def plot_attention_maps(
@@ -35,12 +35,12 @@ def plot_attention_maps(
     Args:
         weights: Attention probabilities of one sentence in one layer, of shape (heads, queries, keys).
         queries, keys: The tokens that look, and those that are looked at, any text.
-        heads: Which heads, counted from 0; all if it is not given.
+        heads: Which heads, counted from 0; by default all.
         sides: What to call the rows and the columns.
         highlight: Rows to put a frame around.
 
     Raises:
-        ValueError: The shape of `weights` does not fit the tokens, there is nothing to draw, or no such head.
+        ValueError: The shape of `weights` does not fit the tokens, there is nothing to draw, or there is no such head.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     columns = _columns(len(heads), len(queries), len(keys))
@@ -60,11 +60,11 @@ def plot_attention_maps(
         axes.set_title(f"head {head + 1}", fontsize=11)
         for row in highlight:
             _frame(axes, -0.5, row - 0.5, len(keys), 1, COLORS[1], 1.5)
-        # None where a neighbour has the same ones.
+        # No labels where a neighbour has the same ones.
         lowest_of_column = number + columns >= len(heads)
         _label_ticks(axes.xaxis, keys if lowest_of_column else [], font_size, rotation=90)
         _label_ticks(axes.yaxis, queries if number % columns == 0 else [], font_size)
-    # In the middle, once: at every panel the labels of flat or narrow ones would run into each other.
+    # Once, in the middle: with labels at every panel, those of flat or narrow panels would run into each other.
     down, across = (rows - 1) // 2, (columns - 1) // 2
     panels[down, 0].set_ylabel(sides[0], y=0.5 if rows % 2 else 0.0, fontsize=11)
     lowest = (len(heads) - 1 - across) // columns
@@ -86,9 +86,9 @@ def plot_attention_lines(
 ) -> None:
     """Draws where a layer's heads look as lines between two columns of words, like the paper's figures 3 to 5.
 
-    The more attention, the darker the line, which has the colour of its head. Arguments and errors are those of
+    The more attention, the darker the line; its colour is that of its head. Arguments and errors are those of
     `plot_attention_maps`, with the queries in the left column and the keys in the right one. If there are queries to
-    highlight only their attention is drawn, with a square of each head's colour beside what they look at.
+    highlight, only their attention is drawn, with a square in each head's colour beside what they look at.
     """
     weights, heads = _checked(weights, queries, keys, heads)
     longest = max(len(queries), len(keys))
@@ -97,7 +97,7 @@ def plot_attention_lines(
     axes = figure.subplots()
     squares = _draw_squares(axes, weights, heads, highlight) if highlight else 0.0
     for place, head in enumerate(heads):
-        # Side by side, so that no head hides what another one does at the same words.
+        # Side by side, so that no head hides another at the same words.
         shift, rows = 0.36 * ((place + 0.5) / len(heads) - 0.5), highlight or range(len(queries))
         found = [(i, j) for i in rows for j in np.flatnonzero(weights[head, i] >= _FAINTEST_LINE)]
         segments = [[(0, i + shift), (1, j + shift)] for i, j in found]
@@ -129,7 +129,7 @@ def plot_attention_overview(
     """Draws all heads of all layers, small: a block for each attention, a row for each layer, a column for each head.
 
     Args:
-        attentions: By name, attention probabilities of shape (layers, heads, queries, keys).
+        attentions: For each name, attention probabilities of shape (layers, heads, queries, keys).
         lines: Whether to draw lines instead of heat maps.
         caption: Lines below the picture, say the words that are looked at.
     """
@@ -229,7 +229,7 @@ def _frame(axes, left: float, top: float, width: float, height: float, color: st
 
 
 def _columns(heads: int, queries: int, keys: int) -> int:
-    """How many maps go side by side: what brings the picture closest to a landscape page, with few empty places."""
+    """How many maps go side by side, so that the picture is closest to a landscape page, with few empty places."""
 
     def ugliness(columns: int) -> float:
         rows = math.ceil(heads / columns)

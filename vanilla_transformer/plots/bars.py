@@ -1,4 +1,4 @@
-"""Bars: the score of a test set in each form that people write it in; what stages have brought; counts by kind."""
+"""Bars: the score of a test set in each form of writing; what stages have gained; counts by kind."""
 
 import os
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ def plot_forms(
 ) -> None:
     """Draws how well systems translate a test set in each form: a group of bars per form, a bar per system.
 
-    Behind each bar stands the score and which percentage it is of the first form's, the clean one.
+    After each bar come the score and its percentage of the first form's, the clean one.
 
     Args:
-        systems: By system, the score of each form; the first form is the clean one, and all have the same forms.
-        metric: The name of the score, of which higher is better.
+        systems: For each system, the score of each form; the first form is the clean one, and all have the same forms.
+        metric: The name of the score; higher must be better.
     """
     if not systems or not next(iter(systems.values())):
         raise ValueError("nothing to draw: give one system and one form at least")
@@ -42,10 +42,10 @@ def plot_forms(
 def plot_account(
     systems: Mapping[str, Mapping[str, float]], path: str | os.PathLike, *, metric: str, title: str = ""
 ) -> None:
-    """Draws systems that came one from the other: their scores with intervals, speeds, and sizes, side by side.
+    """Draws systems that were made one from another: their scores with intervals, speeds, and sizes, side by side.
 
     Args:
-        systems: By name `score`, `interval` (half of it), `sentences_per_second` and `megabytes`.
+        systems: For each name `score`, `interval` (half of it), `sentences_per_second` and `megabytes`.
         metric: The name of the score.
     """
     names = list(systems)
@@ -66,11 +66,11 @@ def plot_account(
 def plot_counts(
     counts: Mapping[str, int], path: str | os.PathLike, *, total: int, xlabel: str, title: str = ""
 ) -> None:
-    """Draws counts by kind, with the share of all behind each bar.
+    """Draws counts by kind, with the share of the total after each bar.
 
     Args:
-        counts: By kind.
-        total: What the shares are of.
+        counts: The counts by kind.
+        total: The whole that the shares refer to.
         xlabel: What is counted.
     """
     if not counts or total < 1:
@@ -88,7 +88,7 @@ def plot_counts(
 
 
 def _plain(axes) -> None:
-    """What all axes of lying bars have: a faint grid across, no frame."""
+    """What all axes of horizontal bars have: a faint grid across, no frame."""
     axes.set_axisbelow(True)
     axes.grid(alpha=0.3, axis="x")
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,15 +17,15 @@ def plot_confidence(
     good_means: str = "good",
     title: str = "Confidence",
 ) -> None:
-    """Draws how often translations are good by how sure the model was, and how many bad ones remain among the surest.
+    """Draws how often translations are good, by how sure the model was, and how many bad ones remain among the surest.
 
     Left, the reliability diagram: bins of equal mass, with the range that 95 % of perfect calibrations show on so few
-    sentences. Right, the risk-coverage curve, between that of a perfect order and that of no order.
+    sentences. Right, the risk-coverage curve, between those of a perfect order and of no order.
 
     Args:
         confidences: From 0 to 1, one for each translation.
         good: Whether each is good.
-        good_means: What that means, for the labels.
+        good_means: What good means, for the labels.
     """
     if not len(confidences):
         raise ValueError("nothing to draw: there are no translations")

@@ -1,4 +1,4 @@
-"""Curves: how runs went, the paper's schedule and positions, and scores by groups of sentences."""
+"""Curves: how runs went, the paper's schedule and positions, and scores of groups of sentences."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ _TRAINING_COLOR, _VALIDATION_COLOR, _BLEU_COLOR = "0.45", COLORS[0], COLORS[1]
 _LONGEST_RUN_NAME = 50  # characters
 _LEGEND_LINE = 0.22  # inches
 _AS_TRAINED = "(under any dropout and label smoothing)"  # the validation loss has neither, so it can be lower
-# Fields of the log, their labels, and the scale that shows them best.
+# Fields of the log, with their labels and the scale that shows each best.
 _COMPARED = {
     "eval_loss": ("loss per target token (nats)", "linear"),
     "eval_perplexity": ("validation perplexity per token", "log"),
@@ -62,9 +62,9 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
 
 
 def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.PathLike) -> None:
-    """Draws the curves of several runs into one picture: loss, perplexity and BLEU, against updates and minutes.
+    """Draws the curves of several runs in one picture: loss, perplexity and BLEU, against updates and minutes.
 
-    The validation loss is a thick line, the training loss a thin one of the same colour. What no log has is left out.
+    The validation loss is a thick line, the training loss a thin one in the same colour. What no log has is left out.
 
     Args:
         runs: For each name in the legend, log records as for `plot_learning_curve`; "eval_perplexity" is drawn too.
@@ -85,7 +85,7 @@ def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.
     title = "Learning curves" if len(runs) > 1 else "Learning curve"
     handles = []
     for place, name in enumerate(printable(run, longest=None) for run in runs):
-        if len(name) > _LONGEST_RUN_NAME:  # the end is what tells the paths of runs apart
+        if len(name) > _LONGEST_RUN_NAME:  # the end tells the paths of runs apart
             name = f"…{name[1 - _LONGEST_RUN_NAME :]}"
         handles.append(Line2D([], [], label=name, linewidth=1.8, **look_of(place)))
     if any(_series(log, "step", "loss")[0] for log in runs.values()):
@@ -118,7 +118,7 @@ def plot_schedule(
 
     Args:
         learning_rates: For each label of the legend, the learning rates of updates 1, 2, 3, …
-        updates: Which updates the rates are of, if not of every one.
+        updates: Which updates the rates are for, if not for every one.
     """
     if not learning_rates or not all(len(rates) for rates in learning_rates.values()):
         raise ValueError("nothing to draw: every schedule needs a learning rate at least")
@@ -160,7 +160,7 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
     """Draws how well systems translate groups of sentences: a panel per way to group, a line per system.
 
     Args:
-        groups: The `Group`s of each way to group, by its heading, say "words in the source".
+        groups: The `Group`s of each way to group, by heading, say "words in the source".
         metric: The name of the score.
     """
     if not any(groups.values()):

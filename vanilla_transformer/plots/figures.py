@@ -1,4 +1,4 @@
-"""What all pictures share: their paper, ink, axes, legends and files."""
+"""What all pictures share: paper, ink, axes, legends and files."""
 
 import bisect
 import functools
@@ -26,13 +26,13 @@ _LINE_STYLES = ("-", "--", "-.", ":")
 _DOTS_PER_INCH = 150
 _LONGEST_TOKEN = 18  # characters of a tick label; longer tokens would leave the picture no room
 _REGULAR = (400, "normal", "regular", "book")  # weights of fonts
-# Scripts whose letters join, change places or carry marks: Hebrew, Arabic, those of India and South-East Asia.
+# Scripts whose letters join, change places or carry marks: Hebrew, Arabic, and those of India and South-East Asia.
 _SHAPED = re.compile("[\u0590-\u109f\u1780-\u17ff\ufb1d-\ufdff\ufe70-\ufefe]")
-_MARKED_POINTS = 80  # curves of up to this many points have dots too: one point alone makes no line
+_MARKED_POINTS = 80  # curves of up to this many points have dots too: a single point makes no line
 
 
 def new_figure(width: float, height: float, title: str, layout: str = "constrained"):
-    """Returns a figure of that many inches; either layout keeps labels out of each other's way."""
+    """Returns a figure of this size in inches; either layout keeps labels apart."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout=layout)
@@ -42,7 +42,7 @@ def new_figure(width: float, height: float, title: str, layout: str = "constrain
 
 
 def finish_axes(axes, *, whole_numbers: bool) -> None:
-    """A grid, two sides open, and few round numbers below."""
+    """Sets a grid, two open sides, and a few round numbers below."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.grid(alpha=0.3)
@@ -52,19 +52,19 @@ def finish_axes(axes, *, whole_numbers: bool) -> None:
 
 
 def add_legend(axes_or_figure, corner: str, **choices) -> None:
-    """A legend without a frame. A dollar sign in a label is a dollar sign, not a formula."""
+    """Adds a legend without a frame. A dollar sign in a label stays a dollar sign, and does not begin a formula."""
     for text in axes_or_figure.legend(loc=corner, frameon=False, **choices).get_texts():
         text.set_parse_math(False)
 
 
 def color_of(place: int) -> str:
-    """The colour of the line of this number among several; there are eight."""
+    """The colour of the line with this number; there are eight."""
     return COLORS[place % len(COLORS)]
 
 
 def look_of(place: int) -> dict:
-    """Colour and dashes of the line of this number among several that cross each other; the first 32 differ."""
-    turn = place + place // len(COLORS)  # colours and dashes do not come round together
+    """Colour and dashes of the line with this number, where lines cross each other; the first 32 differ."""
+    turn = place + place // len(COLORS)  # colours and dashes do not repeat together
     return {"color": color_of(place), "linestyle": _LINE_STYLES[turn % len(_LINE_STYLES)]}
 
 
@@ -74,24 +74,24 @@ def marker(values) -> str:
 
 @functools.cache
 def _font_with(character: str) -> str | None:
-    """The name of a font that has the character: the usual one, else the first installed one, if any."""
+    """The name of a font that has the character: the usual one, else the first installed font, if any."""
     from matplotlib import font_manager
 
     usual = font_manager.findfont(font_manager.FontProperties())
     fonts = font_manager.fontManager.ttflist
     fonts = sorted(fonts, key=lambda font: (font.fname != usual, font.style != "normal", font.weight not in _REGULAR))
-    faces: dict[str, str] = {}  # of each family one
+    faces: dict[str, str] = {}  # one per family
     for font in fonts:
         faces.setdefault(font.name, font.fname)
     for name, path in faces.items():
-        # That font shows the same picture for all characters of a script.
+        # That font has one picture for all characters of a script.
         if not name.startswith("Last Resort") and font_manager.get_font(path).get_char_index(ord(character)):
             return name
     return None
 
 
 def fonts_for(labels: Iterable[str]) -> list[str]:
-    """The usual fonts and those that the labels need beside them."""
+    """The usual fonts, and those that the labels also need."""
     from matplotlib import rcParams
 
     found = {_font_with(character) for label in labels for character in label} - {None}
@@ -105,7 +105,7 @@ def _drawable(character: str) -> str:
 def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
     """The text as a label: one short line of characters that can be drawn.
 
-    Control characters are escaped, but for the joiners within words; a character that no installed font has becomes its
+    Control characters are escaped, except for joiners within words; a character that no installed font has becomes its
     number, `<U+65E5>`.
     """
     joined = any(map(str.isalpha, text))
@@ -116,14 +116,14 @@ def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
     ends = list(itertools.accumulate(map(len, visible)))
     if not ends or longest is None or ends[-1] <= longest:
         return "".join(visible)
-    whole = bisect.bisect_right(ends, longest - 1)  # what stands for a character is not cut
+    whole = bisect.bisect_right(ends, longest - 1)  # the text for a character is not cut
     while whole and is_mark(text[whole]):  # nor are its marks
         whole -= 1
     return "".join(visible[:whole]) + "…"
 
 
 def _set_fonts(figure) -> None:
-    """Gives every text of a figure the fonts that it needs, and warns once of what cannot be drawn as it is written."""
+    """Gives every text of a figure the fonts that it needs, and warns once of what cannot be drawn as written."""
     import matplotlib
     from matplotlib.text import Text
 
@@ -156,12 +156,12 @@ def _one_of_each_script(characters: Iterable[str]) -> str:
 
 
 def check_picture(path: str | os.PathLike) -> None:
-    """Checks that a picture can be written there, before there is work that would be lost.
+    """Checks that a picture can be written there, before any work that would be lost.
 
     Raises:
         ValueError: The file's name does not end in .png or .svg.
         IsADirectoryError: It is a folder.
-        FileNotFoundError: It is to be in a folder that is not there.
+        FileNotFoundError: Its folder does not exist.
     """
     if Path(path).suffix.lower() not in (".png", ".svg"):
         raise ValueError(f"{path}: pictures are written to files whose names end in .png or .svg.")
@@ -175,7 +175,7 @@ def save(figure, path: str | os.PathLike) -> None:
     metadata = {"Date": None} if form == "svg" else {}
     _set_fonts(figure)
     with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
-        # A control character in a title, or what `_set_fonts` has warned of.
+        # For a control character in a title, or what `_set_fonts` has warned of.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         figure.savefig(unfinished, format=form, dpi=_DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)

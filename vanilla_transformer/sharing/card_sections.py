@@ -23,12 +23,12 @@ CITATION = """\
 
 
 def is_classifier(config: VanillaTransformerConfig) -> bool:
-    """Whether a saved model classifies texts and does not translate."""
+    """Whether a saved model classifies texts instead of translating."""
     return VanillaTransformerForSequenceClassification.__name__ in (config.architectures or ())
 
 
 def languages(recipe: Recipe) -> dict[str, str | list[str]]:
-    """A card's fields for them. The Hub sorts models by bare languages, and keeps regions apart: "pt", and "pt-BR"."""
+    """A card's language fields. The Hub sorts models by bare languages, and keeps regions apart: "pt", and "pt-BR"."""
     codes = [each.replace("_", "-") for each in (*recipe.data.source_languages, *recipe.data.target_languages)]
     bare = list(dict.fromkeys(code.split("-")[0].lower() for code in codes))
     if recipe.is_parser:
@@ -40,7 +40,7 @@ def languages(recipe: Recipe) -> dict[str, str | list[str]]:
 
 
 def architecture(config: VanillaTransformerConfig) -> str:
-    """The kind and the size of a model, in a sentence."""
+    """The kind and size of a model, in a sentence."""
     return (
         'The encoder-decoder Transformer of "Attention Is All You Need" '
         f"({'pre-norm' if config.norm_first else 'post-norm, as in the paper'}): {config.encoder_layers} + "
@@ -68,7 +68,7 @@ def how_to_use(repository: str, recipe: Recipe | None) -> str:
     task, wanted, several = "translation", "", len(recipe.data.target_languages) > 1 if recipe else False
     if several:
         wanted = f', tgt_lang="{recipe.data.target_languages[0]}"'
-    elif recipe:  # the task's name takes no hyphen
+    elif recipe:  # the task's name may have no hyphen
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
     sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
     text = json.dumps(sentence[0], ensure_ascii=False)
@@ -153,16 +153,16 @@ def line(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """Text in one line with its Markdown escaped, so that it is shown as it is."""
+    """Text in one line, with Markdown escaped so that it is shown as it is."""
     return re.sub(r"[\\`*<\[\]|~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line(text))
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Text as a block of code, in a fence that is longer than any in it."""
+    """Text as a block of code, in a fence longer than any in it."""
     fence = "`" * max(3, *(len(quotes) + 1 for quotes in re.findall("`+", text)), 0)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def in_table(text: str) -> str:
-    """Code in a cell of a table: even between backquotes a bar would end the cell."""
+    """Code in a cell of a table: even between backquotes, a bar would end the cell."""
     return "`" + text.replace("|", "\\|") + "`"

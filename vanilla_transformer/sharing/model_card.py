@@ -1,4 +1,4 @@
-"""Model cards: of a run, made of nothing but the records in its folder; and of a model that came without any."""
+"""Model cards: of a run, made only from the records in its folder; and of a model that came without any."""
 
 import json
 import random
@@ -52,8 +52,8 @@ def model_card(
         repository: Where the model will be, for the lines that load it.
         license: Name of the model's licence, as the Hub knows it, say "apache-2.0".
         datasets: Names of the Hub's datasets that it was trained on, besides those that the recipe names.
-        picture: Where the learning curve is, seen from the card.
-        command: The command line that makes the run; the one that was typed if it is not given.
+        picture: Where the learning curve is, relative to the card.
+        command: The command line that makes the run; by default the one that was typed.
         examples: How many translations of the first test set to show: the best, the worst and others at random. A
             parser's trees are never shown.
 
@@ -95,9 +95,9 @@ def model_card(
 def bare_card(
     model: str | Path, *, title: str, repository: str, license: str | None = None, datasets: Sequence[str] = ()
 ) -> str:
-    """The card of a model that came without the records of a run, which it says. A recipe may lie beside it.
+    """The card of a model that came without a run's records. The card says so. A recipe may lie beside the model.
 
-    `model` is its folder; the rest is as for `model_card`, with the Hub's datasets that it was trained on.
+    `model` is its folder; the rest is as for `model_card`, with the datasets of the Hub that it was trained on.
     """
     config = VanillaTransformerConfig.from_pretrained(model)
     file = Path(model) / "recipe.yaml"
@@ -129,7 +129,7 @@ def _joined(*sections: str) -> str:
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
     """All `VARIANTS`, and the recipe's other metrics, of the test sets (else the validation set) that a run translated.
 
-    Trees are scored by the recipe's metrics alone.
+    Trees are scored only by the recipe's metrics.
     """
     variants = () if recipe.is_parser else VARIANTS
     metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
@@ -157,7 +157,7 @@ def _metadata(
     datasets: Sequence[str],
 ) -> ModelCardData:
     def kind_of(metric: str) -> str:
-        """The Hub's name for a metric and its variants: "bleu" of "bleu_paper", "chrf" of "chrf++"."""
+        """The Hub's name for a metric and its variants: "bleu" for "bleu_paper", "chrf" for "chrf++"."""
         return metric.partition("_")[0].rstrip("+")
 
     parts = [part["corpus"] for corpus in corpora.values() for part in corpus.get("mixture", [])]
@@ -274,7 +274,7 @@ def _data_section(reports: Mapping[str, Mapping], recipe: Recipe) -> str:
 
 
 def _place(corpus: Mapping) -> str:
-    """Which data set of the Hub a corpus is, if it is one."""
+    """Which data set of the Hub a corpus is, if any."""
     if "hub" not in corpus:
         return ""
     place = " ".join(filter(None, (corpus["hub"], corpus["config"], corpus["split"])))
@@ -299,7 +299,7 @@ def _training_section(folder: RunFolder, recipe: Recipe, command: str | None) ->
 
 
 def _averaging_section(scores: Sequence[Mapping]) -> str:
-    """All scores of the run, and what averaging adds to a single checkpoint by the first metric of each set."""
+    """All scores of the run, and what averaging adds to a single checkpoint, by the first metric of each set."""
     values = {(s["test_set"], s["metric"], s["model"]): s["value"] for s in scores}
     gains = []
     for test_set in dict.fromkeys(s["test_set"] for s in scores):

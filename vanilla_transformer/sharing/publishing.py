@@ -1,4 +1,4 @@
-"""A model, with all that belongs to it, as a repository of the Hub."""
+"""A model, with everything that belongs to it, as a repository of the Hub."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ class Publication:
 
     repository: str
     files: dict[str, int]  # sizes in bytes by path in the repository
-    commit: CommitInfo | None  # None of a dry run
+    commit: CommitInfo | None  # None for a dry run
 
 
 def publish(
@@ -52,29 +52,29 @@ def publish(
     message: str | None = None,
     dry_run: bool = False,
 ) -> Publication:
-    """Publishes a model: weights, configurations, tokenizer, code, and of a run its card, recipe, scores and pictures.
+    """Publishes a model: weights, configurations, tokenizer, code, and for a run its card, recipe, scores and pictures.
 
-    All of it is one commit: whoever loads the model meanwhile gets the old one or the new one. Publishing again after
-    a failure finishes the job; what is there already is not sent again. The token is the one that `hf auth login`
+    All of it is one commit: whoever loads the model meanwhile gets the old one or the new one. Publishing again after a
+    failure finishes the job; files that are there already are not sent again. The token is the one that `hf auth login`
     saved, or `HF_TOKEN`.
 
     Args:
-        path: A run folder, whose model is taken with the run's records, or a model's folder.
+        path: A run folder, whose model is published with the run's records, or a model's folder.
         repository: Its name on the Hub, "user/name".
-        title, license, datasets: See `model_card`; the title is the repository's name if it is not given.
+        title, license, datasets: See `model_card`; the title is by default the repository's name.
         private: Make the repository private, if it is new.
-        revision: The branch, made if it is missing; the repository's main one if it is not given.
+        revision: The branch, made if it is missing; by default the repository's main one.
         tag: A name for the commit, say "v1".
         pull_request: Open a pull request instead of changing the branch.
-        message: Of the commit.
+        message: Message of the commit.
         dry_run: Send nothing.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or the run is not finished.
         ValueError: `path` lacks something that a repository needs, is damaged or is not a model of ours; names, branch
             and tag are invalid or do not go together; or the Hub refuses something.
-        PermissionError: The Hub does not know the token, or it may not write there.
-        ConnectionError: The Hub did not answer for a minute, answered only with errors, or must not be asked.
+        PermissionError: The Hub does not know the token, or the token may not write there.
+        ConnectionError: The Hub did not answer for a minute, answered only with errors, or must not be contacted.
     """
     place = {"revision": revision, "tag": tag, "pull_request": pull_request}
     hub.check_names(repository, **place)
@@ -92,7 +92,7 @@ def publish(
 
 
 def _check_complete(model: Path) -> None:
-    """Checks that a folder holds a model of ours with all that a repository needs."""
+    """Checks that a folder holds one of our models with all that a repository needs."""
     try:
         kind = json.loads((model / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, TypeError, KeyError):
@@ -121,7 +121,7 @@ def _check_complete(model: Path) -> None:
 def _gathered(
     path: Path, model: Path, repository: str, title: str | None, license: str | None, datasets: Sequence[str]
 ) -> Iterator[dict[str, Path]]:
-    """The repository's files by their names there. Those made for it are deleted afterwards."""
+    """The repository's files by their names there. Files made for it are deleted afterwards."""
     run = RunFolder(path)
     title = title or repository.rpartition("/")[2]
     named = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENIZER, *_SOME_HAVE)

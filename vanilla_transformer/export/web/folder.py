@@ -15,7 +15,7 @@ from ..onnx import to_onnx
 from .runtime import runtime_files
 
 
-# What the page knows: the steps of `learn_tokenizer`, and nothing else.
+# What the page can do: the steps of `learn_tokenizer`, and nothing else.
 _NORMALIZERS = (["NFC", "Prepend"], ["Lowercase", "NFC", "Prepend"])
 _PRE_TOKENIZERS = ["Split", "ByteLevel"]
 _MODELS = ("BPE", "WordPiece")
@@ -37,13 +37,13 @@ def to_web(
 ) -> None:
     """Writes a folder of static files: a page that translates in the browser and shows what every head looks at.
 
-    Any static server shows it. The page asks no other machine for anything, and its Content-Security-Policy forbids it
-    to. Its searches are greedy and beam search by the model's generation config; greedy search finds what
-    `generate(num_beams=1)` does. In the folder, `model` is what [`to_onnx`] writes, with attention weights.
+    Any static server shows it. The page asks no other machine for anything; its Content-Security-Policy forbids it. Its
+    searches are greedy and beam search by the model's generation config; greedy search finds what
+    `generate(num_beams=1)` finds. In the folder, `model` is what [`to_onnx`] writes, with attention weights.
 
     Args:
         model: The model; it is left as it is.
-        tokenizer: The model's tokenizer, one that [`learn_tokenizer`] has learned.
+        tokenizer: The model's tokenizer, made by [`learn_tokenizer`].
         output: The folder to make.
         quantization: How matrices are stored: float32 or int8; None is float32.
         runtime: The package of onnxruntime-web, packed or unpacked; None: npm fetches it.
@@ -53,14 +53,14 @@ def to_web(
     Raises:
         ValueError: There is no such quantization; the tokenizer is of another kind, or has more tokens than the model.
         FileExistsError: `output` exists.
-        OSError: There is no onnxruntime-web.
+        OSError: onnxruntime-web is missing.
     """
     _check_tokenizer(tokenizer)
     with written_beside(output) as beside:
         runtime_folder = beside / "onnxruntime"
         runtime_folder.mkdir()
         for name, content in runtime_files(runtime).items():
-            if name.endswith(".wasm"):  # four times smaller, whether the server compresses or not
+            if name.endswith(".wasm"):  # a quarter of the size, whether the server compresses or not
                 name, content = f"{name}.gz", gzip.compress(content, mtime=0)
             (runtime_folder / name).write_bytes(content)
         to_onnx(model, tokenizer, beside / "model", quantization=quantization, attentions=True)
@@ -74,7 +74,7 @@ def to_web(
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises ValueError for one whose steps the page does not know."""
+    """Raises ValueError for a tokenizer whose steps the page cannot do."""
     if tokenizer.is_fast:
         saved = json.loads(tokenizer.backend_tokenizer.to_str())
         normalizers, pre_tokenizers = (
