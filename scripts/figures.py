@@ -75,7 +75,7 @@ def is_in(figure: str, numbers: list[str]) -> bool:
 
 
 def sources_of(page: Path, record: dict) -> list[str]:
-    """Numbers printed by the commands that a page, or one it links to, names; and those in linked files of results."""
+    """Numbers printed by commands that a page, or one it links to, names; and numbers in linked files of results."""
     text = page.read_text(encoding="utf-8")
     targets = (page.parent / link for link in re.findall(r"\]\(([^)#:]+)[^)]*\)", text))
     linked = [path for path in targets if path.suffix in (".md", ".jsonl", ".json") and path.is_file()]

@@ -30,9 +30,9 @@ except ImportError:  # not on Windows
 def text_lines(
     *paths: str | PathLike[str], digests: dict[Path, str] | None = None, errors: str = "strict"
 ) -> Iterator[str]:
-    r"""Reads the lines of UTF-8 text files, one file after the other.
+    r"""Reads the lines of UTF-8 text files, one file after another.
 
-    A byte-order mark at a file's beginning is no text.
+    A byte-order mark at a file's beginning is not text.
     Only `\n` and `\r\n` end a line: other separators of Unicode (U+2028, U+0085 ...) are text, as in parallel corpora.
 
     Args:

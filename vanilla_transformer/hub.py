@@ -26,7 +26,7 @@ class StreamLostError(OSError):
 
 
 class Waits:
-    """Waits between tries, each twice as long as the one before, up to `longest` seconds; a success begins anew."""
+    """Waits between tries, each twice as long as the one before, up to `longest` seconds; a success starts over."""
 
     def __init__(self, longest: float = 60.0, pause: Callable[[float], Any] = time.sleep):
         self.longest, self.pause = longest, pause

@@ -36,7 +36,7 @@ def main() -> None:
     for pairs in arguments.pairs:
         files = []
         for workers in arguments.workers:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # the peak is of a process's life
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # peaks are per process
                 found = pool.submit(measure, pairs, workers).result()
             own, worker = found["peaks"]
             rate = pairs / found["seconds"]

@@ -1,11 +1,11 @@
 """Tables 1 and 2 of the paper, measured and counted: python scripts/benchmarks/complexity.py --picture complexity.png
 
 Table 1: one layer of self-attention (ours, with its four projections), of recurrence (torch's LSTM) and of convolution
-(of width 3, plain and separable) on sequences of n vectors of width d. Each takes the same number of vectors in all,
-so that a batch of longer sequences has fewer of them. Layers take turns within each round; times are medians over the
-rounds. The paper's table has leading terms only; beside the times stands how many floating-point operations each layer
-really has (torch counts them), and below up to which length attention is cheaper than another layer: by the paper's
-leading terms, by that count, and by the clock.
+(of width 3, plain and separable) on sequences of n vectors of width d. Each takes the same number of vectors in total,
+so a batch of longer sequences has fewer of them. Layers take turns within each round; times are medians over the
+rounds. The paper's table has only leading terms. Beside the times are the floating-point operations that each layer
+really has (torch counts them), and below them the length up to which attention is cheaper than another layer: by the
+paper's leading terms, by that count, and by the clock.
 
 Table 2: floating-point operations of training the paper's base and big model, counted on our modules (forward and
 backward, all matrix products) on the meta device, which needs no memory, beside the paper's estimate.

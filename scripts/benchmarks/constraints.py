@@ -2,11 +2,11 @@
 
     python scripts/benchmarks/constraints.py runs/multi30k_en_de multi30k/val.en multi30k/val.de --json constraints.json
 
-Each line gets a glossary of its own: words of its source with the words of its reference that are aligned with them, at
-most `--terms` of them, drawn at random from the links between words of at least `--letters` letters on both
-sides. The same lines are translated with and without it, in turns, by beams of several widths. "Whole" are terms that
-stand in the translation as a whole word: a term may also get an ending. BLEU and chrF are against the references that
-the terms come from, so a gain is no surprise; a loss would be one.
+Each line gets its own glossary: words of its source with the aligned words of its reference, at most `--terms` of them,
+drawn at random from the links between words of at least `--letters` letters on both sides. The same lines are
+translated with and without it, in turns, with beams of several widths. "Whole" counts terms that stand in the
+translation as whole words: a term may also get an ending. BLEU and chrF are against the references that the terms come
+from, so a gain is no surprise; a loss would be one.
 
 Links are those of the model's own attention, until `aligned_words` is given a better aligner: wrong ones make entries
 that no translator would write, and so a BLEU that is too low.
@@ -145,7 +145,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     model, tokenizer = load_model(arguments.model)
     pairs = zip(text_lines(arguments.sources), text_lines(arguments.references), strict=True)
-    reference_of = dict([pair for pair in pairs if all(pair)][: arguments.lines])  # a line twice has one glossary
+    reference_of = dict([pair for pair in pairs if all(pair)][: arguments.lines])  # a repeated line has one glossary
     lines, references = list(reference_of), list(reference_of.values())
     links = aligned_words(model, tokenizer, list(reference_of.items()))
     glossary = GlossaryOfEachLine(glossaries_of(links, lines, arguments.terms, arguments.letters, arguments.seed))

@@ -4,11 +4,11 @@
     python scripts/benchmarks/same_losses.py ../before . --multi30k multi30k
 
 It is for changes that must change nothing, such as an option that is off. Both checkouts train the first updates of the
-first one's recipes, each process on one thread: `phrasebook` with 3,000 pairs, which are two passes, and
-`multi30k_en_de` where its text is given. Text is read into memory and as a stream, by one process and by two that
-torchrun starts. Compared are all models and checkpoints of a run, its vocabulary, and all that its log says of an
-update but times and the epoch, which a stream may count in another way. Give one checkout twice to see that it trains
-alike at all.
+first one's recipes, each process on one thread: `phrasebook` with 3,000 pairs, which makes two passes, and
+`multi30k_en_de` if its text is given. Text is read into memory and as a stream, by one process and by two that
+torchrun starts. The script compares all models and checkpoints of a run, its vocabulary, and all that its log says of
+an update except times and the epoch, which a stream may count in another way. Give one checkout twice to see whether
+it trains alike at all.
 The exit status is 0 if everything was equal.
 """
 

@@ -194,7 +194,7 @@ def linear_layers(task: Task) -> list[tuple[int, int, int, int]]:
 
 
 def floating_point_operations(task: Task) -> int:
-    """Of all matrix products of an epoch, attention's too, forward and backward; counted without computing any."""
+    """Those of all matrix products of an epoch, with attention's, forward and backward; counted, not computed."""
     with torch.device("meta"):
         model = our_model(replace(task, device="meta")).train()
     with FlopCounterMode(display=False) as counter:

@@ -6,10 +6,10 @@ RUN is a trained run folder or model. The paper's base model is measured beside 
 fixed length. Contestants take turns within each round; figures are medians over the rounds, ratios those of medians.
 
 All have the same batches, threads, length penalty and stopping: |Y|^0.6, and a sentence is done when it has as many
-finished hypotheses as the search has open ones, the one way that CTranslate2 knows. It differs in this: sources are
-its tokens' strings instead of their ids; where the length is fixed it forbids the end token, the others merely do not
-stop there. Models in int8, its and ours, and in bfloat16 have rounded weights, so other translations. Without the
-package its rows are left out.
+finished hypotheses as the search has open ones, the only way that CTranslate2 has. CTranslate2 differs in two things:
+its sources are tokens' strings instead of ids; and where the length is fixed it forbids the end token, while the others
+merely do not stop there. Models in int8, its and ours, and in bfloat16 have rounded weights, and so other translations.
+Without the package its rows are left out.
 
 Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
 is what loading the model took, "peak" the most beyond that during translation. What is packed or read only when needed

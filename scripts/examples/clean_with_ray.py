@@ -1,4 +1,4 @@
-"""The rules of single pairs on a cluster: Ray reads Parquet, asks the rules, and writes Parquet with a column `reason`.
+"""The rules of single pairs on a cluster: Ray reads Parquet, applies them, and writes Parquet with a column `reason`.
 
     pip install "ray[data]" "vanilla-transformer[clean]"
     python scripts/examples/clean_with_ray.py pairs/ checked/ --source en --target de

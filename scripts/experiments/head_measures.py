@@ -98,7 +98,7 @@ class Head:
         attention: encoder, decoder or cross.
         layer: Counted from 1; None for the head that looks evenly at everything it may look at.
         head: Counted from 1, or None.
-        measures: For each of `MEASURES` a mean over all positions of all sentences, or None where there is no such
+        measures: For each of `MEASURES`, a mean over all positions of all sentences, or None where there is no such
             position (the decoder never sees the next one); for cross-attention also `aer`, the alignment error rate
             (0 to 1), if there were alignments to compare with.
     """

@@ -9,9 +9,9 @@ killed work is continued. All rungs get their first seed before any gets its sec
 
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
-in the rung's overrides. Its minutes include its teachers' and the translation's. A rung that begins with the weights
-of the one below it has `initial_model: "{below}"`, and that one's minutes are its own, too. Minutes are those of one
-core, as they were and as they would have been with nothing else on the machine ("quiet").
+in the rung's overrides. Its minutes include its teachers' and the translation's. A rung that begins with the weights of
+the one below it has `initial_model: "{below}"`, and its minutes include that one's. Minutes are those of one core, as
+they were and as they would have been with nothing else on the machine ("quiet").
 
 Rungs are chosen on the validation set. Test sets are read only with --test: then every finished run that has not been
 tested yet translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of
@@ -146,7 +146,7 @@ def run(words: Sequence[str], log: Path, core: int) -> None:
 
 
 def stop(number: int, frame) -> None:
-    """Ends the trainings, each with a checkpoint, and then this process. (After SIGKILL they go on by themselves.)"""
+    """Ends all training, each run with a checkpoint, then this process. (After SIGKILL they go on by themselves.)"""
     for process in RUNNING:
         if process.poll() is None:
             process.terminate()

@@ -1,4 +1,4 @@
-"""English into German and French on Multi30k: one model of both beside one each; and French to German, never trained.
+"""English into German and French on Multi30k: one model for both beside one for each; and French to German, untrained.
 
     python scripts/experiments/languages.py --data multi30k --output runs/languages --minutes 10
 

@@ -82,7 +82,7 @@ def adam(model: nn.Module) -> torch.optim.Adam:
 
 
 def learn(model: nn.Module, updates: int, rate: Callable[[int], float] | float, every: int = 20) -> list[tuple]:
-    """Trains in place; returns (update, validation loss in nats per token), which ends early where it is not finite."""
+    """Trains in place; returns (update, validation loss in nats per token), and ends early if that is not finite."""
     optimizer, curve, batches = adam(model), [(0, validation_loss(model))], text()[1]
     for update in range(1, updates + 1):
         optimizer.param_groups[0]["lr"] = rate(update) if callable(rate) else rate
@@ -266,7 +266,7 @@ def heads(picture: Path | None) -> None:
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation over all positions of all sentences, padding too: what a vision model would have here."""
+    """Batch normalisation over all positions of all sentences, padding included, as a vision model would have it."""
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         return super().forward(states.flatten(0, 1)).unflatten(0, states.shape[:2])

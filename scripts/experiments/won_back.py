@@ -1,4 +1,4 @@
-"""What noise costs a model, and how much of it cleaning wins back: one training on original, spoiled and cleaned text.
+"""What noise costs a model, and how much cleaning wins back: one training each on original, spoiled and cleaned text.
 
     python scripts/experiments/won_back.py ../shared/data/tatoeba_en_de/tatoeba.en-de.tsv.gz --output runs/won_back \\
         --foreign ../shared/data/newstest/newstest2013.fr --seeds 1 2
@@ -62,7 +62,7 @@ def train_words(corpus: list[str], held_out: Path, output: Path, seed: int, step
 
 def trained(words: list[str]) -> RunFolder:
     run = RunFolder(Path(words[words.index("--output") + 1]))
-    if not run.scores.exists():  # which is written last
+    if not run.scores.exists():  # written last
         run_command(words)
     return run
 
@@ -128,7 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     output, steps = arguments.output, arguments.steps
     held_out = output / "tatoeba"
-    if not (held_out / "train.de.gz").exists():  # which is written last
+    if not (held_out / "train.de.gz").exists():  # written last
         split(arguments.corpus, held_out, arguments.held_out)
     if not (output / "spoiled.kinds").exists():  # also written last
         spoil(held_out, arguments.foreign, output, seed=1)

@@ -1,4 +1,4 @@
-"""Damages runs, and puts things of a user's in their way: none may pass in silence, and nothing of a user's may go.
+"""Damages runs, and puts a user's things in their way: no damage may go unnoticed, and nothing of the user's may go.
 
     python scripts/faults/damages.py --damages 80 --folders 60 --json damages.json
 
@@ -8,12 +8,12 @@ run code. `train --resume RUN` must then end as the undamaged run does, bit for 
 end with status 1 or 2 and one message that names it, and change nothing. (A record that only informs may differ, and
 one that can be made again may be missing, if the end is the same.)
 
-The folders hold a run, the beginning of one or none, and a user's things in every place, some of which another user
-may not read. Whatever `train` with and without `--resume`, `average`, `publish --dry-run` and `translate` make of them,
+The folders hold a run, the beginning of one or none, and a user's things in every place, some of them unreadable to
+another user. Whatever `train` with and without `--resume`, `average`, `publish --dry-run` and `translate` make of them,
 each thing must be there afterwards, and what fails must change nothing.
 
 No command may write a traceback, hang, leave a hidden file when it succeeds, or run what is in a file.
-The exit status is 0 if nothing else was found. It needs Linux; another user is tried by root only.
+The exit status is 0 if nothing else was found. It needs Linux; only root tries another user.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def train(folder: Path, *more, **changes) -> None:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Everything in a folder but leftovers, which go: links by where they lead, files by content, folders."""
+    """Everything in a folder except leftovers, which are removed: links by their targets, files by content, folders."""
     found = {path: path.relative_to(folder) for path in folder.rglob("*")}
     return {
         str(name): os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes()

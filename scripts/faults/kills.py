@@ -6,14 +6,14 @@
 A run of a few seconds is started as `vanilla-transformer train ... --resume` and gets a SIGKILL at a moment drawn
 uniformly from the whole life of the unbroken run, from its first import to its last picture; then it is started again,
 and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
-there were enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the machine
-has to do. Few of them fall into the moments in which a checkpoint is saved or an old one removed: with
+there have been enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the
+machine is doing. Few kills fall into the moments when a checkpoint is saved or an old one removed: with
 `--around-saves` each kill waits for such a moment. (How many it then hits is in the figures.)
 
-All that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
+Everything that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
 augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out what the paper
-does without. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
-memory or as a stream. Of two processes, which torchrun starts, a kill ends everything at once, or only one of them.
+does not have. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
+memory or as a stream. With two processes, started by torchrun, a kill ends everything at once, or only one of them.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -112,7 +112,7 @@ class Task:
         )
 
     def run(self, folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
-        """Starts or resumes a run and kills it at a moment; whether it was killed, its messages and its life."""
+        """Starts or resumes a run and kills it at a moment; says whether it was killed, its messages and its life."""
         before, killed = unfinished(folder), False
         messages = folder.with_suffix(".messages")
         with messages.open("w", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ SIGTERM there must be no hidden file, no worker and no traceback, and the status
 SIGKILL or a second signal leaves must be gone once the same command has run to its end, which it does after at most
 three signals; then the result must be that of the undisturbed command, bit for bit.
 
-The only traceback allowed is Python's own, of a SIGINT that comes before this package's first lines have run.
+The only traceback allowed is Python's own, for a SIGINT that comes before this package's first lines have run.
 The exit status is 0 if nothing else was found. It needs Linux, where /proc tells who handles signals and who works.
 """
 

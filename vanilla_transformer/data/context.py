@@ -206,7 +206,7 @@ def texts_in_context(
     tokenizer: "PreTrainedTokenizerBase", rows: Sequence[Sequence[int]]
 ) -> tuple[list[str], list[Context]]:
     """What the ids of sources say: the text of each, and the sentences before it, without tags."""
-    separator, parts, counts = tokenizer.get_added_vocab().get(SEPARATOR, -1), [], []  # -1 is no id
+    separator, parts, counts = tokenizer.get_added_vocab().get(SEPARATOR, -1), [], []  # -1 is not an id
     for ids in map(np.asarray, rows):
         of_row = [part.tolist() for part in np.split(ids, np.flatnonzero(ids == separator) + 1)]
         parts += of_row

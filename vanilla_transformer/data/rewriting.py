@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .batching import TokenBatchSampler
 
 _PURPOSE = 1910_13267  # first number of every key; the same as BPE-dropout's, so that runs begun with it go on in order
-_WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of like lengths
+_WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of similar lengths
 
 
 class Rewriter(Protocol):

@@ -99,7 +99,7 @@ def score_translations(
         sources: What was translated, for metrics that also read it ("comet").
         test_set: Name of the test set, copied into each score.
         resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same each
-            time: the seed is SACREBLEU_SEED of the environment, by default 12345.
+            time; the seed is SACREBLEU_SEED of the environment, by default 12345.
 
     Returns:
         One `Score` for each name in `metrics`.

@@ -205,7 +205,7 @@ class _LayerStep:
         self.project = _together(own.q_proj, own.k_proj, own.v_proj)
         self.own_out, self.query, self.cross_out = _called(own.out_proj), _called(cross.q_proj), _called(cross.out_proj)
         self.fc1, self.fc2 = _called(layer.fc1), _called(layer.fc2)
-        # Products of heads want each head's rows one after the other.
+        # Products of heads want each head's rows one after another.
         self.keys, self.values = (each.contiguous() for each in cross.keys_and_values(encoder_states))
 
     def __call__(

@@ -1,4 +1,4 @@
-"""onnxruntime-web, which runs ONNX in a browser: from npm, or from where its package lies."""
+"""onnxruntime-web, which runs ONNX in a browser: from npm, or from a local package."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from ...files import temporary_folder
 
 
 RUNTIME_VERSION = "1.30.0"
-"""The version of onnxruntime-web that is fetched, and that the page is tested with."""
+"""The version of onnxruntime-web that is fetched and that the page is tested with."""
 
 RUNTIME_FILES = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 
@@ -21,13 +21,13 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
     """The files of onnxruntime-web that a page needs, by name.
 
     Args:
-        package: The package of npm, as it comes (.tgz) or unpacked (a folder with `dist` in it, say
+        package: The npm package, as it comes (.tgz) or unpacked (a folder with `dist` in it, say
             `node_modules/onnxruntime-web`); None: npm fetches it.
 
     Raises:
-        FileNotFoundError: There is no such package, a file is missing in it, or npm is missing.
+        FileNotFoundError: There is no such package, it lacks a file, or npm is missing.
         OSError: npm cannot fetch it.
-        ValueError: `package` is a file, but no such archive.
+        ValueError: `package` is a file, but not such an archive.
     """
     if package is None:
         with temporary_folder() as folder:
@@ -44,7 +44,7 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
 
 
 def _fetched(folder: Path) -> Path:
-    """The package, which npm has fetched into a folder."""
+    """The package, fetched by npm into a folder."""
     npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError(f"The page needs onnxruntime-web, and there is no npm to fetch it: {_REMEDY}.")
