@@ -1,4 +1,4 @@
-"""What `benchmark_training.py` lets train: models of the same shape, each as a function from a batch to its loss."""
+"""What `training.py` lets train: models of the same shape, each as a function from a batch to its loss."""
 
 import math
 from collections.abc import Callable

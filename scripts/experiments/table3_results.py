@@ -2,7 +2,7 @@
 
     python scripts/experiments/table3_results.py docs/explanation/table3_results.jsonl
 
-prints the table of a results file of reproduce_table3.py, be it finished or not.
+prints the table of a results file of table3.py, be it finished or not.
 """
 
 import argparse
@@ -184,12 +184,12 @@ def print_report(results: Results) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="results.jsonl of the --output of reproduce_table3.py")
+    parser.add_argument("file", type=Path, help="results.jsonl of the --output of table3.py")
     file = parser.parse_args().file
     try:
         results = Results(file)
     except (OSError, ValueError, TypeError) as error:
-        parser.error(f"{file} is no results file of reproduce_table3.py: {error}")
+        parser.error(f"{file} is no results file of table3.py: {error}")
     if results.settings is None:
         parser.error(f"There are no results in {file}.")
     print_report(results)

@@ -121,6 +121,7 @@ def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):
     assert "Going on from" in log
 
 
+@pytest.mark.slow
 def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10, "test_2016_flickr": 10})
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(RUNGS, sort_keys=False), encoding="utf-8")
