@@ -53,8 +53,9 @@ def trained(checkout: Path, folder: Path, recipe: Path, processes: int, settings
         sys.exit(f"{checkout} could not train:\n{done.stderr}")
     run = folder / "run"
     records = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    vocabulary = (run / "tokenizer" / "tokenizer.json").read_bytes()
     return {
-        "vocabulary": (run / "tokenizer" / "tokenizer.json").read_bytes(),
+        "vocabulary": json.loads(vocabulary)["model"],
         **{
             f"{kind} of update {record['step']}": {k: v for k, v in record.items() if k not in NOT_COMPARED}
             for record in records
@@ -62,6 +63,7 @@ def trained(checkout: Path, folder: Path, recipe: Path, processes: int, settings
             if kind in record
         },
         **{str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("model.safetensors"))},
+        "tokenizer.json": vocabulary,  # the last: it may only say more of text that is not here
     }
 
 
