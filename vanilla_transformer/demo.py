@@ -147,8 +147,9 @@ class Demo:
             kind = None if markup == NO_MARKUP else markup
             if kind is not None and (recase or respell):
                 raise ValueError("Capitals and spelling stay as they are in a text with markup: choose one of them.")
-            casing = Casing(self._word_counts)
-            read, form = casing.take_off(text) if recase else (text, None)
+            casing, read, form = Casing(self._word_counts), text, None
+            if recase:
+                read, form = casing.take_off(text)
             if respell:
                 read = self._spelling.keeping(() if glossary is None else glossary.sources()).correct(read)
             [found] = translate_lines(self.model, self.tokenizer, [[read]], markup=kind, to=to, **options)

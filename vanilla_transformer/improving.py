@@ -250,7 +250,8 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         write_text(output / "recipe.yaml", plan.to_yaml())
         return
     before = read_json(path, "Restore it, or choose another folder.")
-    before["improve"] = asdict(ImproveSettings()) | before["improve"]  # a version before may have had fewer fields
+    # A version before may have had fewer fields.
+    before["improve"] = asdict(ImproveSettings()) | before.get("improve", {})
     for section in before.keys() & now.keys():
         old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
         for name in old.keys() | new.keys():

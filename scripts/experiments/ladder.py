@@ -222,6 +222,7 @@ def quiet_minutes(folder: RunFolder) -> float:
     paces = [
         (after["elapsed_seconds"] - before["elapsed_seconds"]) / (after["step"] - before["step"])
         for before, after in pairwise(records)
+        if after["step"] > before["step"]  # a killed run may repeat updates
     ]
     return records[-1]["step"] * sorted(paces)[len(paces) // 10] / 60 if paces else training_minutes(folder)
 

@@ -72,7 +72,10 @@ def test_what_is_no_generation_config_is_named(changed, text):
 
 
 def test_what_changes_nothing_is_taken(changed):
-    load_model(changed(DECODING, penalty_alpha=None, num_beam_groups=1, guidance_scale=1.0, eos_token_id=[2, 3]))
+    model, _ = load_model(
+        changed(DECODING, penalty_alpha=None, num_beam_groups=1, guidance_scale=1.0, eos_token_id=[2, 3])
+    )
+    assert model.generation_config.eos_token_id == [2, 3]
 
 
 @pytest.mark.parametrize("name", ["bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id"])

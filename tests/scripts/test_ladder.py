@@ -37,7 +37,9 @@ def test_the_rungs_of_the_ladder_are_recipes():
     from vanilla_transformer.run.recipe import load_recipe
 
     for rung in ladder.read_ladder(ladder.LADDER).values():
-        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+        recipe = load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+        of_training = {name: value for name, value in rung.overrides.items() if name.startswith("training.")}
+        assert {name: recipe.training[name.removeprefix("training.")] for name in of_training} == of_training
 
 
 def test_a_rung_inherits_what_stands_below_it(tmp_path):

@@ -103,6 +103,7 @@ def test_the_same_text_may_lie_elsewhere_when_the_run_goes_on(unbroken, corpus, 
     shutil.copytree(unbroken, tmp_path / "run")
     shutil.copytree(corpus, tmp_path / "moved")
     finished(*arguments(tmp_path / "moved", tmp_path / "run"), "--resume")
+    assert losses(tmp_path / "run") == losses(unbroken)
 
 
 def test_another_decoding_needs_no_other_training(unbroken, corpus, tmp_path):

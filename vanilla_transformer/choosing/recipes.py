@@ -111,15 +111,7 @@ def chosen_recipe(
         if not searching.choices:
             searching.begin(choices, rest)
         few = section | _few_to_validate(section, data, folder)
-        # Each round has its own time, and no candidate is published.
-        without = ("training.max_minutes", "training.push_to_hub", "training.hub_")
-        typed = {name: text for name, text in rest.items() if not name.startswith(without)}
-
-        def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
-            write_text(path, _as_yaml(few, with_changes(choices, changes), held_out=texts is not None))
-            return load_recipe(path, typed)
-
-        choices = searching.run(search, recipe_with, train)
+        choices = searching.run(search, _recipes_to_try(few, choices, rest, held_out=texts is not None), train)
         comments += ["# Tried, and the best score on validation after each round:"]
         comments += [f"#   {line}" for line in searching.report()]
     comments = "\n".join(comments)
@@ -129,6 +121,21 @@ def chosen_recipe(
         if choice.reason and choice.field not in rest:
             logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
     return recipe
+
+
+def _recipes_to_try(
+    section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
+) -> Callable[[Mapping[str, Any], Path], Recipe]:
+    """What makes a recipe from changes to the choices, for a search."""
+    # Each round has its own time, and no candidate is published.
+    without = ("training.max_minutes", "training.push_to_hub", "training.hub_")
+    typed = {name: text for name, text in rest.items() if not name.startswith(without)}
+
+    def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
+        write_text(path, _as_yaml(section, with_changes(choices, changes), held_out=held_out))
+        return load_recipe(path, typed)
+
+    return recipe_with
 
 
 def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 AS_CHOSEN = "as chosen"
 _ROUNDS = 3
 _DROPOUT = 0.1  # more or less
+_NOT_SCORED = "not scored in time"
 _RATE = 0.6  # of the one that was chosen
 
 
@@ -160,7 +161,7 @@ class Search:
         if scored:
             logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
             plot_runs(logs, self.folder.search / "search.png")
-        before = "not finite" if last[AS_CHOSEN] == -math.inf else f"{abs(last[AS_CHOSEN]):.2f}"
+        before = self.candidates[AS_CHOSEN].failure or f"{abs(last[AS_CHOSEN]):.2f}"
         told = f"tried: {abs(last[best]):.2f} on validation, and {before} as chosen at first"
         return with_changes(self.choices, self.candidates[best].changes, told)
 
@@ -169,7 +170,8 @@ class Search:
         lines = []
         for name, each in self.candidates.items():
             changes = ", ".join(f"{field} {json.dumps(value)}" for field, value in each.changes.items())
-            scores = ", ".join(each.failure if score is None else f"{abs(score):.2f}" for score in each.scores)
+            failure = each.failure or _NOT_SCORED  # in a round before the last one
+            scores = ", ".join(failure if score is None else f"{abs(score):.2f}" for score in each.scores)
             lines.append(f"{name}{f' ({changes})' if changes else ''}: {scores}")
         return lines
 
@@ -198,7 +200,7 @@ class Search:
             train(recipe, place, resume=True, finish=False)
             found = [record.get(f"eval_{metric}") for record in RunFolder(place).log_records()]
             score = max((sign * value for value in found if value is not None), default=None)
-            candidate.failure = "not scored in time" if score is None else ""
+            candidate.failure = _NOT_SCORED if score is None else ""
         except (FloatingPointError, ValueError) as error:
             # A text may be too small for a vocabulary, or its pairs too long for a batch. What was chosen must do.
             if name == AS_CHOSEN and isinstance(error, ValueError):
