@@ -6,7 +6,8 @@
 Each checkout has its own process, on one thread, and they take turns within one run. A figure is the processor time of
 a task, which a busy machine disturbs less than clock time; the ratio is that of medians, above 1 if the second checkout
 is faster. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens, and every translation is
-made 24 tokens long, so that both checkouts do the same work.
+made 24 tokens long, so that both checkouts do the same work. Training is that of `train`: its settings of the process,
+the loss without logits, and batches of different sizes.
 """
 
 import argparse
@@ -35,8 +36,9 @@ TASKS = {
     "greedy_base": ("base", "search", {"num_beams": 1, "sentences": 64}),
     "int8_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
     "int8_base": ("base", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
-    "training_tiny": ("tiny", "training", {"sentences": 64}),
-    "training_tiny_bf16": ("tiny", "training", {"sentences": 64, "bf16": True}),
+    "training_tiny": ("tiny", "training", {"sentences": 96}),
+    "training_tiny_bf16": ("tiny", "training", {"sentences": 96, "bf16": True}),
+    "training_tiny_r_drop": ("tiny", "training", {"sentences": 48, "bf16": True, "r_drop_alpha": 5.0}),
     "training_base": ("base", "training", {"sentences": 16}),
     "training_base_bf16": ("base", "training", {"sentences": 16, "bf16": True}),
     "loading_base": ("base", "loading", {}),
@@ -68,13 +70,19 @@ def prepared(name: str) -> Callable[[], object]:
     mask = (torch.arange(24) < lengths[:, None]).long()
     source = torch.randint(4, 8000, (sentences, 24)).masked_fill(mask == 0, config.pad_token_id)
     if kind == "training":
+        from vanilla_transformer.commands.process import prepare_for_training
+
+        prepare_for_training()
+        model.config.r_drop_alpha = options.get("r_drop_alpha", 0.0)
         labels = source.masked_fill(mask == 0, -100).flip(0)
         optimizer = torch.optim.AdamW(model.train().parameters(), 1e-4, fused=True)
 
         def steps():
-            for _ in range(5):
+            for step in range(5):
+                rows = slice(3 * step, None)
+                batch = {"input_ids": source[rows], "attention_mask": mask[rows], "labels": labels[rows]}
                 with torch.autocast("cpu", torch.bfloat16, enabled=options.get("bf16", False)):
-                    loss = model(input_ids=source, attention_mask=mask, labels=labels).loss
+                    loss = model(**batch, return_logits=False).loss
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()

@@ -105,8 +105,9 @@ def test_backward_twice_gives_the_same_twice():
     assert torch.equal(first, second)
 
 
-def test_bfloat16_autocast_stays_near_float64():
-    states, weight, labels = problem(rows=64, vocabulary=500, d_model=16)
+@pytest.mark.parametrize("rows", [64, 512, 513, 1100])  # one chunk, and chunks of equal size, the last one filled up
+def test_bfloat16_autocast_stays_near_float64(rows):
+    states, weight, labels = problem(rows, vocabulary=500, d_model=16)
     with torch.autocast("cpu", torch.bfloat16):
         got = ours(states, weight, labels, 0.1)
     expected = torchs(states, weight, labels, 0.1)
@@ -122,6 +123,19 @@ def test_under_autocast_the_smoothing_term_is_summed_in_float32():
     with torch.autocast("cpu", torch.bfloat16):
         got = linear_cross_entropy(states, weight, labels, 0.9)
     assert got.item() == pytest.approx(999 * math.log(7), rel=1e-5)
+
+
+def test_in_bfloat16_rows_that_do_not_count_change_nothing():
+    states, weight, labels = problem(rows=900, vocabulary=500, d_model=16)
+    counts = torch.arange(900) % 3 > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, of_states, of_weight = ours(states[counts], weight, labels[counts], 0.1)
+        hidden = labels.masked_fill(~counts, -100)
+        got = with_gradients(lambda s, w: linear_cross_entropy(s, w, hidden, 0.1, padded=True), states, weight)
+    torch.testing.assert_close(got[0], loss)
+    torch.testing.assert_close(got[1][counts], of_states)
+    assert not got[1][~counts].any()
+    assert (got[2] - of_weight).norm() < 0.005 * of_weight.norm()  # other chunks, and products rounded to 8 bits
 
 
 def test_bfloat16_weights_get_bfloat16_gradients():
@@ -226,8 +240,9 @@ def test_r_drop_of_passes_that_are_sure_of_different_words():
     assert_equal(got, r_drop_by_torch(states, weight, labels, 0.1, 5.0), rtol=1e-5, atol=1e-3)
 
 
-def test_r_drop_in_bfloat16_stays_near_float64():
-    states, weight, labels = two_passes(64, vocabulary=500, d_model=16)
+@pytest.mark.parametrize("tokens", [64, 257, 600])
+def test_r_drop_in_bfloat16_stays_near_float64(tokens):
+    states, weight, labels = two_passes(tokens, vocabulary=500, d_model=16)
     with torch.autocast("cpu", torch.bfloat16):
         got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, 0.1, 5.0), states, weight)
     for found, expected in zip(got, r_drop_by_torch(states, weight, labels, 0.1, 5.0), strict=True):
