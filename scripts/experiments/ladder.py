@@ -125,7 +125,8 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
         ]
         run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), core)
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
-    places = {"{texts}": str(texts), "{below}": str(output / str(rung.below) / str(seed))}
+    below = output / str(rung.below) / str(seed)
+    places = {"{texts}": str(texts.resolve()), "{below}": str(below.resolve())}  # the recipe has a folder of its own
     values = {name: json.dumps(value).strip('"') for name, value in overrides.items()}
     for sign, place in places.items():
         values = {name: value.replace(sign, place) for name, value in values.items()}

@@ -122,7 +122,7 @@ def typos(text: str, generator: Random, share: float = TYPO_SHARE) -> str:
         generator: The random numbers.
         share: Probability that a letter is mistyped.
     """
-    neighbours, written, at = _drawn(_KEYBOARDS, generator), [], 0
+    neighbours, written, at = _drawn(KEYBOARDS, generator), [], 0
     letters = _letters(text)
     while at < len(letters):
         letter, behind = letters[at], letters[at + 1] if at + 1 < len(letters) else ""
@@ -167,7 +167,8 @@ def _neighbours(rows: Sequence[str]) -> dict[str, str]:
     return found
 
 
-_KEYBOARDS = (_neighbours(_QWERTY), _neighbours(_QWERTZ))
+KEYBOARDS = (_neighbours(_QWERTY), _neighbours(_QWERTZ))
+"""The letters beside each letter, of keyboards for English and German."""
 
 
 def _title(text: str, generator: Random) -> str:

@@ -160,7 +160,7 @@ def one_line(text: str) -> str:
 class UnknownWordsWarnings:
     """Warns of the first lines in which `unknown` finds words, as [`UnknownWords`] does; it only counts the others.
 
-    `corrections` says what some of them are read as, as a [`Spelling`] does.
+    `corrections` says what some of them, and rare words that may be typos, are read as, as a [`Spelling`] does.
     """
 
     def __init__(self, unknown: Callable[[str], list[str]], corrections: Callable[[str], dict[str, str]] | None = None):
@@ -170,13 +170,13 @@ class UnknownWordsWarnings:
     def look_at(self, line: str) -> None:
         """Warns of the next line, if it has such words."""
         self.lines += 1
-        words = self.unknown(line)
+        words, read_as = self.unknown(line), self.corrections(line) if self.corrections else {}
+        words = list(dict.fromkeys([*words, *read_as]))
         if not words:
             return
         self.with_unknown += 1
         if self.with_unknown <= MOST_LINES:
             more = f" and {len(words) - MOST_WORDS:,} more" if len(words) > MOST_WORDS else ""
-            read_as = self.corrections(line) if self.corrections else {}
             named = ", ".join(
                 _quoted(word) + (f" (read as {_quoted(read_as[word])})" if word in read_as else "")
                 for word in words[:MOST_WORDS]

@@ -14,6 +14,7 @@ from functools import lru_cache
 import regex
 from transformers import PreTrainedTokenizerBase
 
+from ..data.forms import KEYBOARDS
 from ..data.known_words import cut_words
 from ..data.scripts import is_unspaced
 from .casing import usual_case
@@ -25,17 +26,29 @@ _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]+")
 _APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
 _ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
 _SENTENCE_ENDS = frozenset(".!?…:;؟۔।॥։።")
-_FEWEST = 3  # a rarer word may itself be a typo of the training text
+_FEWEST = 3  # a rarer word may itself be a typo of the training text,
+_TIMES = 1000  # and is taken for one if a word a likely slip away came this many times as often
 _LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have this many; a shorter one has too many neighbours
+_FAR_KEY, _ADDED_LETTER = 1.5, 1.25  # mistakes less likely than others, which count 1
 _REMEMBERED = 2**16  # mistyped words: the same ones come again
+
+_NEIGHBOURS: dict[str, set[str]] = {}
+for _keyboard in KEYBOARDS:
+    for _key, _beside in _keyboard.items():
+        _NEIGHBOURS.setdefault(_key, set()).update(_beside)
 
 
 class Spelling:
     """Corrects the words of a line that the training text did not have.
 
-    A word is read as the closest one of the training text; of several equally close words, as the most frequent. The
-    distance is that of optimal string alignment: letters left out, added, changed, or swapped with the next one. One
-    mistake is allowed, or two in words of six letters or more. A word without such a neighbour stays as it is. So do
+    A word is read as the closest one of the training text. The distance is that of optimal string alignment: letters
+    left out, added, changed, or swapped with the next one. One mistake is allowed, or two in words of six letters or
+    more. Of several equally close words it is the one with the likeliest mistakes: a changed letter is mostly that of a
+    key nearby, and a letter is more often left out or typed twice than another one is added. Of equally likely words it
+    is the most frequent.
+
+    A word that the training text had once or twice is corrected, too, if a word that is one likely mistake away came a
+    thousand times as often. A word without a close one stays as it is. So do
     addresses, words with digits, words in capitals, and scripts without spaces between words. Inside a sentence a word
     with a capital is only read as one that the training text always writes with a capital. Still, a name that the text
     did not have may be taken for a typo.
@@ -65,7 +78,7 @@ class Spelling:
         self._closest, self._distance = process.extract, OSA.distance
         self.tokenizer = tokenizer
         self.kept = frozenset(word.casefold() for word in kept)
-        totals: Counter[str] = Counter()
+        self._totals = totals = Counter[str]()  # by small letters
         self._spelt: dict[str, str] = {}  # by small letters: so written if the text has that, else as it mostly is
         for word, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
             if _is_word(word):
@@ -127,9 +140,13 @@ class Spelling:
     def _best(self, word: str, begins: bool) -> str:
         """What a word is read as: itself, or one that the training text had."""
         small, has_capital = word.lower(), word[:1].isupper()
-        if not _is_word(word) or small in self._spelt or word.isupper() or len(small) > self._longest:
+        if not _is_word(word) or word.isupper() or len(small) > self._longest:
             return word
-        if (found := self._nearest(small, has_capital and not begins)) is None:
+        seen = self._totals[small]
+        if seen >= _FEWEST or (seen and self._spelt[small] != small):  # a rare name is no typo
+            return word
+        found = self._nearest(small, has_capital and not begins)
+        if found is None or (seen and not self._is_typo_of(found.lower(), small)):
             return word
         return found[0].upper() + found[1:] if has_capital else found
 
@@ -139,8 +156,29 @@ class Spelling:
         near = self._closest(small, candidates, scorer=self._distance, score_cutoff=mistakes, limit=None)
         if not near:
             return None
-        best, _, _ = min(near, key=lambda entry: entry[1:])  # distance, then place among the candidates
-        return self._spelt[best]
+        least = min(distance for _, distance, _ in near)
+        closest = [(_unlikeliness(small, word), place, word) for word, distance, place in near if distance == least]
+        return self._spelt[min(closest)[2]]  # the place says how frequent a candidate is
+
+    def _is_typo_of(self, word: str, small: str) -> bool:
+        return self._totals[word] >= _TIMES * self._totals[small] and _unlikeliness(small, word) <= 1
+
+
+def _unlikeliness(typed: str, meant: str) -> float:
+    """The mistakes between two words, by optimal string alignment, each with its weight."""
+    before, row, last = [], [], [float(place) for place in range(len(meant) + 1)]  # at first, all letters are left out
+    for i, letter in enumerate(typed):
+        row = [last[0] + _ADDED_LETTER]
+        near, added = _NEIGHBOURS.get(letter), 1 if typed[i - 1 : i] == letter else _ADDED_LETTER
+        for j, wanted in enumerate(meant):
+            is_far = near is not None and wanted in _NEIGHBOURS and wanted not in near
+            changed = 0 if letter == wanted else _FAR_KEY if is_far else 1
+            cost = min(last[j] + changed, row[j] + 1, last[j + 1] + added)
+            if i and j and letter == meant[j - 1] and typed[i - 1] == wanted:
+                cost = min(cost, before[j - 1] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]
 
 
 def _is_word(text: str) -> bool:
