@@ -35,6 +35,7 @@ _HOMES = {
         "Hypothesis",
         "OnnxTranslator",
         "PairScore",
+        "Punctuation",
         "Spelling",
         "in_blocks",
         "load_glossary",

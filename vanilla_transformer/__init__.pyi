@@ -43,6 +43,7 @@ from .translation import Glossary as Glossary
 from .translation import Hypothesis as Hypothesis
 from .translation import OnnxTranslator as OnnxTranslator
 from .translation import PairScore as PairScore
+from .translation import Punctuation as Punctuation
 from .translation import Spelling as Spelling
 from .translation import in_blocks as in_blocks
 from .translation import load_glossary as load_glossary

@@ -22,7 +22,7 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, load_model, word_counts_of
 from vanilla_transformer.run.recipe import load_recipe
-from vanilla_transformer.translation import Casing, Glossary, Spelling, translate_lines
+from vanilla_transformer.translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
 from vanilla_transformer.translation.markup import KINDS, text_of
 
@@ -93,7 +93,7 @@ class Demo:
         self, text: str, search: str, num_beams: float, length_penalty: float, temperature: float, top_k: float,
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
         terms: str = "hard", markup: str = NO_MARKUP, recase: bool = False, respell: bool = False,
-        to: str | None = None,
+        repunctuate: bool = False, to: str | None = None,
     ) -> tuple[str, list[list], gradio.Textbox, tuple[str, str, str | None]]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the text as the model has read it, which is
         shown where it differs from the text; and the pair whose attention is drawn, with `to`.
@@ -114,6 +114,7 @@ class Demo:
             markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
             recase: Translate capitals and headlines in sentence case; see [`Casing`].
             respell: Read mistyped words as the closest ones that the model has learned; see [`Spelling`].
+            repunctuate: Translate a text that ends without punctuation with a full stop; see [`Punctuation`].
             to: The target language, with a model of several.
 
         Raises:
@@ -145,18 +146,22 @@ class Demo:
             glossary = Glossary(entries) if entries else None
             options |= {"glossary": glossary, "terms": terms}
             kind = None if markup == NO_MARKUP else markup
-            if kind is not None and (recase or respell):
-                raise ValueError("Capitals and spelling stay as they are in a text with markup: choose one of them.")
-            casing, read, form = Casing(self._word_counts), text, None
+            if kind is not None and (recase or respell or repunctuate):
+                raise ValueError("A text with markup is read as it is: choose markup, or how else it is to be read.")
+            casing, punctuation = Casing(self._word_counts), Punctuation(self._word_counts)
+            read, form, got_stop = text, None, False
             if recase:
                 read, form = casing.take_off(text)
             if respell:
                 read = self._spelling.keeping(() if glossary is None else glossary.sources()).correct(read)
+            if repunctuate:
+                read, got_stop = punctuation.put_on(read)
             [found] = translate_lines(self.model, self.tokenizer, [[read]], markup=kind, to=to, **options)
         except (ImportError, ValueError) as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
-        texts = [casing.put_on(each.text, form) for each in found]
+        texts = [punctuation.take_off(each.text) if got_stop else each.text for each in found]
+        texts = [casing.put_on(text, form) for text in texts]
         rows = list(map(list, zip(range(1, len(found) + 1), scores, texts, strict=True)))
         shown = gradio.Textbox(read, visible=read != text)
         if kind is None:
@@ -366,8 +371,10 @@ def _options(
         recase = gradio.Checkbox(False, label="Capitals and headlines", info=about)
         about = "read as the closest words that the model has learned"
         respell = gradio.Checkbox(False, label="Mistyped words", info=about, visible=knows_words)
+        about = "added before the text is translated, and taken off its translations"
+        repunctuate = gradio.Checkbox(False, label="Missing full stop", info=about)
     search_options = [search, beams, penalty, temperature, top_k, top_p, seed, tokens, wanted]
-    return [*search_options, glossary, terms, markup, recase, respell]
+    return [*search_options, glossary, terms, markup, recase, respell, repunctuate]
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:

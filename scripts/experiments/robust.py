@@ -1,14 +1,15 @@
 """Plain and robust Multi30k models on text in other forms: how much BLEU each keeps, and whether that is chance.
 
     python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --workers 2
-    python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --rungs --recase --respell
+    python scripts/experiments/robust.py --data multi30k --output runs/robust --seeds 1 2 3 --rungs \\
+        --recase --respell --repunctuate
 
 The models are the rungs of robust.yaml, the first one the baseline, trained as ladder.py trains. Finished work is not
 repeated: training continues, and translations of each run in each form are kept in OUTPUT/forms. Scores are sacreBLEU
 with case, means and standard deviations over the seeds. "Kept" is the share of the same model's clean BLEU. p is from
 approximate randomisation over the translations of all seeds, against the baseline in the same form. Tokens are those of
-sources and references in that form, in the model's own vocabulary. With --recase and --respell, every model translates
-once as it is and once as `translate` does with these options.
+sources and references in that form, in the model's own vocabulary. With --recase, --respell and --repunctuate, every
+model translates once as it is and once as `translate` does with these options.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from vanilla_transformer.files import text_lines, write_text
 from vanilla_transformer.plots import plot_forms
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
-from vanilla_transformer.translation import Casing, Spelling, translate
+from vanilla_transformer.translation import Casing, Punctuation, Spelling, translate
 
 
 RUNGS = Path(__file__).with_suffix(".yaml")
@@ -56,6 +57,7 @@ def translations(folder: RunFolder, sets: dict, place: Path, aids: Sequence[str]
             path.parent.mkdir(parents=True, exist_ok=True)
             options = {"casing": Casing(counts)} if "recase" in aids else {}
             options |= {"spelling": Spelling(model[1], counts)} if "respell" in aids and counts else {}
+            options |= {"punctuation": Punctuation(counts)} if "repunctuate" in aids else {}
             write_text(path, "".join(f"{json.dumps(text)}\n" for text in translate(*model, sources, **options)))
             print(f"{path}: translated", flush=True)
         found[form] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -92,11 +94,12 @@ def main() -> None:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM")
     parser.add_argument("--recase", action="store_true", help="translate capitals in sentence case")
     parser.add_argument("--respell", action="store_true", help="correct mistyped words first")
+    parser.add_argument("--repunctuate", action="store_true", help="translate with the full stop that a line lacks")
     parser.add_argument("--picture", type=Path, help="where to draw the means")
     arguments, rungs = parse_rungs(parser, RUNGS, "--models")
     succeeded, output = train_rungs(arguments, rungs), arguments.output
     sets = test_sets_by_form(arguments.data, arguments.test_set, arguments.forms)
-    chosen = [aid for aid in ("recase", "respell") if getattr(arguments, aid)]
+    chosen = [aid for aid in ("recase", "respell", "repunctuate") if getattr(arguments, aid)]
     texts: dict[str, dict[int, dict]] = {}
     runs: dict[str, list[RunFolder]] = {}
     for name, rung in rungs.items():

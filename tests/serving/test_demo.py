@@ -87,11 +87,12 @@ def client(url, tmp_path_factory):
 
 def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2,
           terms="", **more):  # fmt: skip
-    """The best translation and the rows of the table; with capitals or typos also what the model has read."""
+    """The best translation and the rows of the table; with changes also what the model has read."""
     options = (search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms)
     best, table, read = client.predict(text, *options, **more, api_name="/translate")
     assert read["visible"] == (read["value"] != text)
-    return (best, table["data"], read["value"]) if more.keys() & {"recase", "respell"} else (best, table["data"])
+    is_read = more.keys() & {"recase", "respell", "repunctuate"}
+    return (best, table["data"], read["value"]) if is_read else (best, table["data"])
 
 
 def test_it_translates_as_the_library_does(client, random_translator):
@@ -137,6 +138,9 @@ def test_capitals_and_typos_are_read_as_sentences_and_words(client):
     assert (found, read) == (best.upper(), TEXT)
     assert [row[2] for row in capitals] == [row[2].upper() for row in rows]
     assert asked(client, text=TEXT, recase=True, respell=True) == (best, rows, TEXT)
+    bare = [asked(client, text=each, repunctuate=True) for each in (TEXT.removesuffix("."), TEXT)]
+    assert bare[0] == (best.removesuffix("."), [[*row[:2], row[2].removesuffix(".")] for row in rows], TEXT)
+    assert bare[1] == (best, rows, TEXT)
     kept = asked(client, text=typed, respell=True, terms="odl = old", tokens=20, beams=6)
     assert kept[2] == TEXT.replace("old", "odl")
 
@@ -160,7 +164,7 @@ def test_what_is_wrong_is_said(client):
         ({"terms": "dog = Hund\ndog ="}, "entry 2: 'dog' is in entry 1 already"),
         ({"terms": "dog = Hund", "search": SAMPLING}, "A glossary needs a beam search"),
         ({"terms": "a" * 1001}, "1,001 characters: 1,000 at most"),
-        ({"markup": "html", "respell": True}, "Capitals and spelling stay as they are in a text with markup"),
+        ({"markup": "html", "respell": True}, "A text with markup is read as it is"),
     ):
         with pytest.raises(AppError, match=message):
             asked(client, **options)

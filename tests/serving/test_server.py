@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fastapi import HTTPException
 
-from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, phrasebook, translate
+from vanilla_transformer import Glossary, Punctuation, TokenizerSettings, learn_tokenizer, phrasebook, translate
 from vanilla_transformer.data.known_words import WordList
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
@@ -315,6 +315,7 @@ def test_a_glossary(random_translator, sources, tmp_path):
             ({"markup": "sgml"}, "markup"),
             ({"markup": None}, "keep_numbers is for texts with markup"),
             ({"recase": True}, "recase changes the words that markup aligns"),
+            ({"repunctuate": True}, "repunctuate adds a sign that markup would align"),
             ({"respell": True}, "respell would change markup"),
             ({"respell": True, "markup": None, "keep_numbers": False}, "no words to correct spelling by"),
         ):
@@ -362,6 +363,8 @@ def test_respelling(random_translator, sources, tmp_path):
             "translations": [expected[0].upper()],
             "respelled": [{"dgo": "dog", "teh": "the"}],
         }
+        bare = ask("The dog sees the house", "A?", repunctuate=True)["translations"]
+        assert bare == [Punctuation().take_off(expected[0]), *ask("A?")["translations"]]
         glossary = [{"source": "dgo", "target": "Dgo"}]
         assert ask(typed, respell=True, glossary=glossary)["respelled"] == [{"teh": "the"}]
 

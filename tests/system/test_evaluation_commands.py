@@ -184,7 +184,7 @@ class TestEvaluate:
         files = ("--sources", written(tmp_path / "read.en", read), "--references", references)
         found = evaluated(*options, "--sources", sources, "--references", references, "--forms", "typos", "--respell")
         assert found["scores"][1]["value"] == evaluated(*options, *files)["scores"][0]["value"]
-        assert "--respell are for a model" in refused(
+        assert "--respell and --repunctuate are for a model" in refused(
             "evaluate", "--hypotheses", references, "--references", references, "--respell", status=2
         )
         table = command("evaluate", *options, "--sources", sources, "--references", references, "--forms").stdout

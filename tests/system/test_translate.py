@@ -210,6 +210,16 @@ def test_typos_are_read_as_words(run):
     assert "would change markup" in refused("translate", DOG, "--model", run, "--respell", "--markup", "xml", status=2)
 
 
+def test_a_missing_full_stop_is_read_and_not_written(run):
+    plain = output_of("translate", DOG, "--model", run)
+    assert (DOG[-1], plain[-2:]) == (".", ".\n")
+    bare = output_of("translate", DOG[:-1], DOG, "--model", run, "--repunctuate")
+    assert bare == plain.replace(".\n", "\n") + plain
+    assert "--repunctuate adds a sign" in refused(
+        "translate", DOG, "--model", run, "--repunctuate", "--markup", "xml", status=2
+    )
+
+
 def test_respelling_needs_the_words(run, tmp_path):
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     for path in model.glob("known_words*"):

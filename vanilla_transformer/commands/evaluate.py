@@ -40,6 +40,7 @@ def evaluate(
     num_beams: int | None = None,
     recase: bool = False,
     respell: bool = False,
+    repunctuate: bool = False,
     device: str = "auto",
     verbose: bool = False,
     json: bool = False,
@@ -71,6 +72,7 @@ def evaluate(
         num_beams: Hypotheses kept in beam search; the model's own setting if it is not given.
         recase: Translate as `translate --recase` does.
         respell: Translate as `translate --respell` does.
+        repunctuate: Translate as `translate --repunctuate` does.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         verbose: Print what the scores are made of, and the signatures of the tests, below the table.
         json: Print JSON instead of a table.
@@ -93,20 +95,21 @@ def evaluate(
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
     if domain and (model is None or len(model) > 1 or segments or forms is not None):
         raise UsageError("--domain is about one model: give --model MODEL, and leave --segments and --forms out.")
-    if (recase or respell) and model is None:
-        raise UsageError("--recase and --respell are for a model that translates: give --model MODEL.")
+    if (recase or respell or repunctuate) and model is None:
+        raise UsageError("--recase, --respell and --repunctuate are for a model that translates: give --model MODEL.")
     forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)
     chosen = scored_set.metrics(metrics or (DEFAULT_METRICS if forms is None else ["sacrebleu", "chrf"]))
+    options = {"device": device, **search_options(num_beams)}
+    if model:
+        options |= reading_options(model, recase, respell, repunctuate)
     if forms is not None:
-        options = {"device": device, **reading_options(model, recase, respell), **search_options(num_beams)}
         _report_forms(scores_in_forms(model, scored_set, forms, chosen, resamples, **options), picture, json)
         return
     if hypotheses is not None:
         systems = read_systems(hypotheses, scored_set)
     else:
-        options = {"device": device, **reading_options(model, recase, respell), **search_options(num_beams)}
         translations = translate_set(model, scored_set, **options)
         systems = {" + ".join(map(str, model)): translations}
     lists, language = scored_set.reference_lists, scored_set.language | scored_set.source_lines

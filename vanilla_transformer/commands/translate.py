@@ -53,6 +53,7 @@ def translate(
     keep_numbers: bool = False,
     recase: bool = False,
     respell: bool = False,
+    repunctuate: bool = False,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -106,6 +107,7 @@ def translate(
             translations the same capitals.
         respell: Read each word that is not in the training text as the closest word that is, within one mistake, or two
             in words of six letters or more. Warnings say which.
+        repunctuate: Translate lines that end without punctuation with a full stop, and take it off the translations.
         to: With a model of several target languages: the one to translate into, say fr.
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
@@ -132,6 +134,8 @@ def translate(
         raise UsageError("--keep-numbers needs --markup.")
     if recase and (markup or attention):
         raise UsageError("--recase changes the words that --markup and --attention align: leave them out.")
+    if repunctuate and (markup or attention):
+        raise UsageError("--repunctuate adds a sign that --markup and --attention would align: leave them out.")
     if respell and markup:
         raise UsageError("--respell would change markup, too: leave out --markup or --respell.")
     if markup not in (None, "xml", "html", "placeholders"):
@@ -149,7 +153,7 @@ def translate(
 
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
-    reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell)}
+    reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell, repunctuate)}
     if entries and respell:
         reading["spelling"] = reading["spelling"].keeping(entries.sources())
     blocks = input_blocks(sentences, input)
@@ -388,16 +392,18 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
     return UnknownWords(tokenizer, word_counts_of(models))
 
 
-def reading_options(models: list[Path], recase: bool, respell: bool) -> dict[str, Any]:
-    """--recase and --respell as options of `translate_lines`. What is not asked for costs nothing."""
-    if not recase and not respell:
+def reading_options(models: list[Path], recase: bool, respell: bool, repunctuate: bool) -> dict[str, Any]:
+    """The options of how text is read as those of `translate_lines`. What is not asked for costs nothing."""
+    if not recase and not respell and not repunctuate:
         return {}
     from ..run.loading import find_model, load_its_tokenizer, word_counts_of
-    from ..translation import Casing, Spelling
+    from ..translation import Casing, Punctuation, Spelling
 
     counts, options = word_counts_of(models), {}
     if recase:
         options["casing"] = Casing(counts)
+    if repunctuate:
+        options["punctuation"] = Punctuation(counts)
     if respell:
         if counts is None:
             named = ", ".join(map(str, models))

@@ -175,7 +175,7 @@ def _title(text: str, generator: Random) -> str:
     return _FIRST_LETTER.sub(lambda letter: letter[0].title(), text)
 
 
-def _end_of(text: str) -> tuple[str, str, str]:
+def end_of(text: str) -> tuple[str, str, str]:
     """What stands before the signs at the end, the signs, and the quotes, brackets and blanks after them."""
     signed = text.rstrip(_CLOSING)
     body = signed.rstrip(_SIGNS)
@@ -183,12 +183,12 @@ def _end_of(text: str) -> tuple[str, str, str]:
 
 
 def _without_end_punctuation(text: str, generator: Random) -> str:
-    body, signs, closing = _end_of(text)
+    body, signs, closing = end_of(text)
     return body.rstrip() + closing if signs else text
 
 
 def _doubled_end_punctuation(text: str, generator: Random) -> str:
-    body, signs, closing = _end_of(text)
+    body, signs, closing = end_of(text)
     return body + signs + _drawn((1, 1, 2), generator) * signs[-1:] + closing
 
 

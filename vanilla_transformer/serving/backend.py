@@ -16,7 +16,7 @@ from ..data.known_words import UnknownWords
 from ..data.languages import target_languages
 from ..data.terms import TERM_MARKERS
 from ..run.loading import calibration_of, load_engine, word_counts_of
-from ..translation import Casing, Glossary, Spelling, translate_lines
+from ..translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 
 
 logger = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ LONGEST = 512  # tokens that are translated in one piece, as in `vanilla-transfo
 @dataclass(frozen=True)
 class Wish:
     """What a request wants beside translations: that they follow a glossary, with hard terms or soft ones; how sure the
-    model is of them; that they have the markup or the capitals of their texts; that mistyped words are corrected; and
-    that they are in one language of several.
+    model is of them; that they have the markup or the capitals of their texts; that mistyped words are corrected or
+    missing full stops added; and that they are in one language of several.
     """
 
     glossary: Glossary | None = None
@@ -38,6 +38,7 @@ class Wish:
     keep_numbers: bool = False
     recase: bool = False
     respell: bool = False
+    repunctuate: bool = False
     to: str | None = None
 
 
@@ -82,6 +83,7 @@ def load_backend(
     calibration = unknown = None
     counts = word_counts_of([model])
     casing, spelling = cache(lambda: Casing(counts)), cache(lambda: Spelling(tokenizer, counts or {}))
+    punctuation = Punctuation(counts)
     if kind == "torch":
         try:
             calibration, unknown = calibration_of([model]), UnknownWords(tokenizer, counts)
@@ -98,6 +100,7 @@ def load_backend(
         if corrected is not None and wish.glossary is not None:
             corrected = corrected.keeping(wish.glossary.sources())
         asked |= {"casing": capitals, "spelling": corrected}
+        asked |= {"punctuation": punctuation if wish.repunctuate else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
         if wish.markup is not None:
             from ..translation.markup import text_of  # only now: few need it

@@ -71,6 +71,7 @@ class TranslationRequest(BaseModel):
     keep_numbers: bool = False
     recase: bool = False
     respell: bool = False
+    repunctuate: bool = False
     to: str | None = None
 
 
@@ -248,6 +249,8 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "keep_numbers is for texts with markup: say which.")
     if asked.recase and asked.markup:
         raise HTTPException(422, "recase changes the words that markup aligns: leave one of them out.")
+    if asked.repunctuate and asked.markup:
+        raise HTTPException(422, "repunctuate adds a sign that markup would align: leave one of them out.")
     if asked.respell and asked.markup:
         raise HTTPException(422, "respell would change markup, too: leave one of them out.")
     if asked.respell and not backend.has_words:
@@ -255,7 +258,7 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
     if asked.to not in (backend.languages or (None,)):
         choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
         raise HTTPException(422, f"to: the model does not translate into {asked.to!r:.60}: {choice}.")
-    names = ("confidence", "markup", "keep_numbers", "recase", "respell", "to")
+    names = ("confidence", "markup", "keep_numbers", "recase", "respell", "repunctuate", "to")
     wish = Wish(**{name: getattr(asked, name) for name in names})
     if not asked.glossary:
         return wish
@@ -314,6 +317,8 @@ text is broken, <code>broken_markup</code> says why, and all of it was translate
 translations have their capitals.</p>
 <p>With <code>"respell": true</code> words that the model has not learned are read as the closest ones that it has;
 <code>respelled</code> says which.</p>
+<p>With <code>"repunctuate": true</code> texts that end without punctuation are translated with a full stop, which their
+translations lose again.</p>
 <p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
 <p>A model that was trained with context reads each text behind those before it in the request, as sentences of a
 document; a blank text ends one. With <code>"context": ["...", ...]</code> there are sentences before the first text,

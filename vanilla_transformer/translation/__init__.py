@@ -11,6 +11,7 @@ from .casing import Casing
 from .decoding import Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, Term, UsedTerm, load_glossary
 from .lines import as_they_come, in_blocks
+from .punctuation import Punctuation
 from .sentences import PairScore, score_pairs, translate, translate_lines
 from .spelling import Spelling
 
@@ -24,6 +25,7 @@ __all__ = [
     "Hypothesis",
     "OnnxTranslator",
     "PairScore",
+    "Punctuation",
     "Spelling",
     "Term",
     "UsedTerm",

@@ -22,6 +22,7 @@ from .decoding import Batch, Decoding, Hypothesis
 from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_terms
 from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
+from .punctuation import Punctuation
 from .spelling import Spelling
 
 
@@ -50,6 +51,7 @@ def translate(
     keep_numbers: bool = False,
     casing: Casing | None = None,
     spelling: Spelling | None = None,
+    punctuation: Punctuation | None = None,
     to: str | None = None,
     batch_tokens: int = 4096,
     on_progress: Callable[[int], None] | None = None,
@@ -78,6 +80,8 @@ def translate(
         casing: Translates sentences in capitals, and headlines, in sentence case, and gives them their capitals back;
             with neither markup nor alignments.
         spelling: Corrects mistyped words first; without markup. Words of the glossary stay as they are.
+        punctuation: Translates sentences that end without punctuation with a full stop, and takes it away again; with
+            neither markup nor alignments.
         to: With a model of several target languages: the one to translate into, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
@@ -93,8 +97,9 @@ def translate(
         ValueError: The engine or the model cannot do what is asked of it.
     """
     options = {"contexts": contexts, "glossary": glossary, "terms": terms}
-    options |= {"markup": markup, "keep_numbers": keep_numbers, "casing": casing, "spelling": spelling}
-    options |= {"to": to, "batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
+    options |= {"markup": markup, "keep_numbers": keep_numbers, "to": to}
+    options |= {"casing": casing, "spelling": spelling, "punctuation": punctuation}
+    options |= {"batch_tokens": batch_tokens, "on_progress": on_progress, **generate_options}
     return [best.text for best, *_ in translate_lines(model, tokenizer, [sentences], **options)]
 
 
@@ -115,6 +120,7 @@ def translate_lines(
     keep_numbers: bool = False,
     casing: Casing | None = None,
     spelling: Spelling | None = None,
+    punctuation: Punctuation | None = None,
     to: str | None = None,
     workers: int = 1,
     batch_tokens: int = 4096,
@@ -155,7 +161,7 @@ def translate_lines(
     tokenizer = towards(tokenizer, to)
     if spelling is not None and glossary is not None:
         spelling = spelling.keeping(glossary.sources())
-    changes = _Changes(_markup(model, markup, keep_numbers), casing, spelling, align)
+    changes = _Changes(_markup(model, markup, keep_numbers), casing, spelling, punctuation, align)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -179,20 +185,29 @@ def translate_lines(
     with engine.at_work(workers):
         for block in blocks:
             read = [changes.made_in(line) for line in block]
-            lines = [pieces_of(line) for line, _ in read]
+            lines = [pieces_of(each.text) for each in read]
             pieces = [piece for line in lines for piece in line]
             in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
             found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
-            for line, (_, form) in zip(lines, read, strict=True):
+            for line, each_read in zip(lines, read, strict=True):
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                hypotheses = changes.undone_in(hypotheses, form)
+                hypotheses = changes.undone_in(hypotheses, each_read)
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A line as it is translated, the form that its capitals had, if any, and whether a full stop was added."""
+
+    text: str
+    form: str | None = None
+    got_stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,36 +221,49 @@ class _Changes:
     markup: "Markup | None"
     casing: Casing | None
     spelling: Spelling | None
+    punctuation: Punctuation | None
     align: bool
 
     def __post_init__(self):
-        if self.casing is not None and (self.markup is not None or self.align):
-            raise ValueError(
-                "With casing words are no longer those that were aligned: leave out markup and alignments."
-            )
+        for name in ("casing", "punctuation"):
+            if getattr(self, name) is not None and (self.markup is not None or self.align):
+                raise ValueError(
+                    f"With {name} words are no longer those that were aligned: leave out markup and alignments."
+                )
         if self.spelling is not None and self.markup is not None:
             raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")
 
-    def made_in(self, line: str) -> tuple[str, str | None]:
-        """What is translated in place of a line, and the form that its capitals had, if they had one."""
-        line, form = self._read(line)
-        return line if self.markup is None else self.markup.take_out(line), form
+    def made_in(self, line: str) -> _Read:
+        """What is translated in place of a line."""
+        return self._read(line) if self.markup is None else _Read(self.markup.take_out(line))
 
     def of_context(self, sentences: Context) -> Context:
         """The sentences before a line as they are read; they have no markup."""
-        return tuple(self._read(sentence)[0] for sentence in sentences)
+        return tuple(self._read(sentence).text for sentence in sentences)
 
-    def _read(self, line: str) -> tuple[str, str | None]:
-        form = None
+    def _read(self, line: str) -> _Read:
+        form, got_stop = None, False
         if self.casing is not None:
             line, form = self.casing.take_off(line)
-        return line if self.spelling is None else self.spelling.correct(line), form
+        if self.spelling is not None:
+            line = self.spelling.correct(line)
+        if self.punctuation is not None:
+            line, got_stop = self.punctuation.put_on(line)
+        return _Read(line, form, got_stop)
 
-    def undone_in(self, hypotheses: list[Hypothesis], form: str | None) -> list[Hypothesis]:
+    def undone_in(self, hypotheses: list[Hypothesis], read: _Read) -> list[Hypothesis]:
         """The translations of the next line in order, with its markup, or in its form."""
         if self.markup is not None:
             hypotheses = self.markup.put_back(hypotheses, self.align)
-        return hypotheses if form is None else [self._in_form(each, form) for each in hypotheses]
+        if read.got_stop:
+            hypotheses = [self._without_stop(each) for each in hypotheses]
+        return hypotheses if read.form is None else [self._in_form(each, read.form) for each in hypotheses]
+
+    def _without_stop(self, hypothesis: Hypothesis) -> Hypothesis:
+        text, likelihood = hypothesis.text, hypothesis.likelihood
+        if likelihood is not None:
+            likelihood = replace(likelihood, words=self.punctuation.take_off_words(likelihood.words, text))
+        return replace(hypothesis, text=self.punctuation.take_off(text), likelihood=likelihood)
 
     def _in_form(self, hypothesis: Hypothesis, form: str) -> Hypothesis:
         text, likelihood = hypothesis.text, hypothesis.likelihood

@@ -1,0 +1,80 @@
+"""A missing full stop: put on by hand and in any text, and taken off a model's translations."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer import (
+    Casing,
+    Punctuation,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    translate,
+    translate_lines,
+)
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
+from vanilla_transformer.translation.likelihood import WordProbability
+
+
+def test_by_hand():
+    punctuation = Punctuation()
+    for line, read in [
+        ("A dog", "A dog."),
+        ('a "dog" ', 'a "dog." '),
+        ("room 7", "room 7."),
+        ("e\u0301", "e\u0301."),
+    ]:
+        assert punctuation.put_on(line) == (read, True)
+        assert punctuation.take_off(read) == line
+    for line in ("A dog.", "A dog?", "A dog …", "A dog:", "a,", "a -", "😀", "", " ", '"', "."):
+        assert punctuation.put_on(line) == (line, False)
+    for text in ("Ein Hund?", "Ein Hund...", "Ein Hund!", ".", "", " ", "Ein Hund"):
+        assert punctuation.take_off(text) == text
+    assert punctuation.take_off("Der Hund läuft . ") == "Der Hund läuft "
+
+
+def test_the_full_stop_is_that_of_the_training_text():
+    assert Punctuation({"犬": 3, "。": 2, ".": 1}).put_on("犬") == ("犬。", True)
+    assert Punctuation({"कुत्ता", "।"}).put_on("कुत्ता") == ("कुत्ता।", True)
+    assert Punctuation({"।": 2}).take_off("A dog.") == "A dog"
+
+
+@given(st.text(max_size=20))
+def test_any_line_that_gets_a_full_stop_loses_it_again(line):
+    punctuation = Punctuation()
+    read, got_one = punctuation.put_on(line)
+    assert (read != line) == got_one
+    assert punctuation.put_on(read) == (read, False)
+    if got_one:
+        assert punctuation.take_off(read) == line
+
+
+def test_words_lose_it_too():
+    punctuation, words = Punctuation(), [WordProbability("Hund", 0.5), WordProbability(".", 0.9)]
+    assert punctuation.take_off_words(words, "Hund.") == words[:1]
+    assert punctuation.take_off_words([WordProbability("Hund.", 0.5)], "Hund.") == [WordProbability("Hund", 0.5)]
+    assert punctuation.take_off_words(words, "Hund. Hund") == words
+    assert punctuation.take_off_words([], ".") == []
+
+
+def test_a_model_reads_whole_sentences(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    sentences, punctuation = ["A man sees the dog.", "No. A dog sees.", "Two men?"], Punctuation()
+    plain = translate(model, tokenizer, sentences, num_beams=1)
+    bare = ["A man sees the dog", "No. A dog sees", "Two men?"]
+    expected = [*map(punctuation.take_off, plain[:2]), plain[2]]
+    assert translate(model, tokenizer, bare, num_beams=1, punctuation=punctuation) == expected
+    assert translate(model, tokenizer, sentences, num_beams=1, punctuation=punctuation) == plain
+    capitals = {"punctuation": punctuation, "casing": Casing(), "num_beams": 1}
+    plain = translate(model, tokenizer, ["A man sees the dog."], num_beams=1)
+    assert translate(model, tokenizer, ["A MAN SEES THE DOG"], **capitals) == [punctuation.take_off(plain[0]).upper()]
+    calibration = Calibration(50.0, 0.3, {"mean_surprisal": -1.5})
+    [[best]] = translate_lines(model, tokenizer, [["A MAN SEES THE DOG"]], calibration=calibration, **capitals)
+    assert "".join(each.word for each in best.likelihood.words).replace(" ", "") == best.text.replace(" ", "")
+    for options in ({"markup": "xml"}, {"align": True}):
+        with pytest.raises(ValueError, match="With punctuation words are no longer those that were aligned"):
+            list(translate_lines(model, tokenizer, [["A B"]], punctuation=punctuation, **options))

@@ -1,0 +1,58 @@
+"""Lines without punctuation at the end: translated with a full stop, which their translations lose again.
+
+    A dog runs -> A dog runs. -> Ein Hund läuft. -> Ein Hund läuft
+
+A model that has read only whole sentences makes a worse translation of one whose end it does not see.
+"""
+
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ..data.forms import end_of
+from .likelihood import WordProbability
+
+
+_FULL_STOPS = (".", "。", "।", "۔", "։", "።")
+
+
+class Punctuation:
+    """Puts a full stop on lines that end without punctuation, and takes it off their translations.
+
+    Args:
+        known: Words and signs of the model's training text with their counts (`load_word_counts`) or without
+            (`load_known_words`): its most frequent full stop is the one to put on. Without them it is ".".
+
+    Example:
+        >>> punctuation = Punctuation()
+        >>> punctuation.put_on("A dog runs")
+        ('A dog runs.', True)
+        >>> punctuation.take_off("Ein Hund läuft.")
+        'Ein Hund läuft'
+    """
+
+    def __init__(self, known: Collection[str] | None = None):
+        known = known or ()
+        counts = known if isinstance(known, Mapping) else dict.fromkeys(known, 1)
+        self.full_stop = max(_FULL_STOPS, key=lambda sign: counts.get(sign, 0))  # of equals, the first
+
+    def put_on(self, line: str) -> tuple[str, bool]:
+        """A line with a full stop, and whether it got one, which is where it ends in a letter or digit (and quotes)."""
+        body, signs, closing = end_of(line)
+        if signs or not body or unicodedata.category(body[-1])[0] not in "LNM":
+            return line, False
+        return body + self.full_stop + closing, True
+
+    def take_off(self, text: str) -> str:
+        """A translation without its full stop; a question mark or an ellipsis stays, and so does a full stop alone."""
+        body, signs, closing = end_of(text)
+        return body.rstrip() + closing if body.strip() and signs in _FULL_STOPS else text
+
+    def take_off_words(self, words: Sequence[WordProbability], text: str) -> Sequence[WordProbability]:
+        """The words of a translation that loses its full stop: the last of them loses it, too, or is it."""
+        if not words or self.take_off(text) == text:
+            return words
+        *others, last = words
+        if last.word in _FULL_STOPS:
+            return others
+        return [*others, replace(last, word=self.take_off(last.word))]
