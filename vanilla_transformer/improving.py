@@ -17,7 +17,6 @@ interrupted ones go on. At the end the models translate the validation set, and 
 
 import dataclasses
 import gzip
-import inspect
 import json
 import logging
 import os
@@ -31,7 +30,6 @@ from pathlib import Path
 
 from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
-from .commands.clean import clean as clean_command
 from .data.corpora import load_corpus, naming_in_errors
 from .environment import has_bfloat16
 from .evaluation.scores import compare_systems, score_translations
@@ -84,9 +82,6 @@ class ImproveSettings:
             raise ValueError(f"improve.pairs_weight must be above 0, not {self.pairs_weight}")
         if self.teachers < 1:
             raise ValueError(f"improve.teachers must be at least 1, not {self.teachers}")
-        known = [name for name in inspect.signature(clean_command).parameters if name not in ("corpus", "output")]
-        if unknown := [name for name in self.clean or {} if name.replace("-", "_") not in known]:
-            raise ValueError(f"improve.clean.{unknown[0]} is no option of `clean`: choose of {', '.join(known)}")
         for name in ("teacher", "student"):
             for section, fields in getattr(self, name).items():
                 if not isinstance(fields, dict) or section not in ("model", "training", "tokenizer", "decoding"):

@@ -145,10 +145,6 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
-        (
-            ["--improve.clean", "{skips: [digits]}"],
-            "improve.clean.skips is no option of `clean`: choose of source_lang",
-        ),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
         (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
         (["--improve.teacher", "{training: 3}"], "improve.teacher.training: give the teacher's fields by section"),
