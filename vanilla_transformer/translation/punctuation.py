@@ -25,10 +25,10 @@ class Punctuation:
 
     Example:
         >>> punctuation = Punctuation()
-        >>> punctuation.put_on("A dog runs")
-        ('A dog runs.', True)
-        >>> punctuation.take_off("Ein Hund läuft.")
-        'Ein Hund läuft'
+        >>> punctuation.put_on("The dog is old")
+        ('The dog is old.', True)
+        >>> punctuation.take_off("Der Hund ist alt.")
+        'Der Hund ist alt'
     """
 
     def __init__(self, known: Collection[str] | None = None):
