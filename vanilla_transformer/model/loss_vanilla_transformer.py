@@ -15,7 +15,7 @@ from transformers.utils import ModelOutput
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
 _LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 # The most rows of a chunk in 16 bits on a CPU. Its caches hold more of a small chunk, and the products of a chunk get
-# code of their own from oneDNN: there should be few sizes. Together this saves up to a third of the loss's time.
+# code of their own from oneDNN: there should be few sizes. What a step gains is in docs/explanation/fast.md.
 _ROWS_OF_CPU_CHUNK = 512
 # The logarithm of a probability below this is not to be trusted: float32 soon runs out of smaller numbers.
 _SMALL = 1e-30

@@ -191,13 +191,13 @@ def translate_lines(
             begin = [position == 0 for line in lines for position in range(len(line))]
             in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
             found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
-            for line, each_read in zip(lines, read, strict=True):
+            for line, as_read in zip(lines, read, strict=True):
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                hypotheses = changes.undone_in(hypotheses, each_read)
+                hypotheses = changes.undone_in(hypotheses, as_read)
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
 
 
@@ -252,7 +252,7 @@ class _Changes:
         return _Read(line, form, got_stop)
 
     def undone_in(self, hypotheses: list[Hypothesis], read: _Read) -> list[Hypothesis]:
-        """The translations of the next line in order, with its markup, or in its form."""
+        """The translations of the next line in order: with its markup, in its form, without an added full stop."""
         if self.markup is not None:
             hypotheses = self.markup.put_back(hypotheses, self.align)
         if read.got_stop:

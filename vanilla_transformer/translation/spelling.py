@@ -48,10 +48,9 @@ class Spelling:
     is the most frequent.
 
     A word that the training text had once or twice is corrected, too, if a word that is one likely mistake away came a
-    thousand times as often. A word without a close one stays as it is. So do
-    addresses, words with digits, words in capitals, and scripts without spaces between words. Inside a sentence a word
-    with a capital is only read as one that the training text always writes with a capital. Still, a name that the text
-    did not have may be taken for a typo.
+    thousand times as often. A word without a close one stays as it is. So do addresses, words with digits, words in
+    capitals, and scripts without spaces between words. Inside a sentence a word with a capital is only read as one that
+    the training text always writes with a capital. Still, a name that the text did not have may be taken for a typo.
 
     Args:
         tokenizer: The model's, which says what a word is.
