@@ -111,7 +111,7 @@ def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
     for path in copy.iterdir():
         if path.is_file() and path not in RunFolder(copy).files_of_a_start:
             path.unlink()
-    assert (copy / "learning_curve.png").exists()  # it is drawn after an evaluation, before the checkpoint
+    assert (copy / "learning_curve.png").exists()  # of a longer run it is drawn before there is a checkpoint
     (copy / "not_finite.jsonl").write_text("{}\n")
     for checkpoint in (copy / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)

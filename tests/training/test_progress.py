@@ -98,22 +98,24 @@ def test_the_bar_shows_what_is_logged(capsys):
     assert "3/10 [" in shown  # updates, then the time that has passed and that remains
 
 
-def test_the_learning_curve_is_drawn_anew_at_each_evaluation(make_trainer, tmp_path):
+def test_the_learning_curve_is_drawn_once_a_minute_and_when_a_run_is_stopped(make_trainer, clock, tmp_path):
     picture, seen = tmp_path / "curve.png", []
 
     class Look(TrainerCallback):
         def on_evaluate(self, args, state, control, **kwargs):
-            seen.append(picture.read_bytes())
+            seen.append(picture.read_bytes() if picture.exists() else b"")
+            control.should_training_stop = state.global_step == 5
 
-    options = {"eval_strategy": "steps", "eval_steps": 1}
-    make_trainer(max_steps=3, callbacks=[LearningCurve(picture), Look()], **options).train()
-    assert len(set(seen)) == 3
-    assert all(png.startswith(b"\x89PNG") and png.rstrip().endswith(b"IEND\xaeB`\x82") for png in seen)
+    callbacks = [Work(clock, 25), LearningCurve(picture), Look()]
+    make_trainer(max_steps=7, callbacks=callbacks, eval_strategy="steps", eval_steps=1).train()
+    seen.append(picture.read_bytes())
+    assert [seen.index(each) for each in seen] == [0, 0, 2, 2, 2, 5]  # at 75 s, and at the end
+    assert all(png.startswith(b"\x89PNG") and png.rstrip().endswith(b"IEND\xaeB`\x82") for png in seen[2:])
     assert [path.name for path in tmp_path.iterdir() if path.name != "checkpoints"] == ["curve.png"]
 
 
 def test_only_the_main_process_draws_and_a_picture_that_cannot_be_drawn_is_told_once(tmp_path, caplog):
-    curve = LearningCurve(tmp_path / "no such folder" / "curve.png")
+    curve = LearningCurve(tmp_path / "no such folder" / "curve.png", every=0)
     for main, told in ((False, []), (True, [f"The learning curve {curve.path} could not be drawn"])):
         for step in (1, 2):
             state = TrainerState(is_world_process_zero=main, log_history=[{"step": step, "loss": 2.0}])

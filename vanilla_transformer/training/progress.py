@@ -76,13 +76,26 @@ class ProgressBar(TrainerCallback):
 
 
 class LearningCurve(TrainerCallback):
-    """Draws the learning curve anew after each evaluation; if that fails, training goes on without it."""
+    """Draws the learning curve after an evaluation, at most every so many seconds; if that fails, training goes on.
 
-    def __init__(self, path: Path):
-        self.path = path
+    It takes half a second, so a run of small evaluations would otherwise spend more time on it than on them. A run that
+    is stopped gets its curve at the end; that of a finished one is drawn by whoever finishes it.
+    """
+
+    def __init__(self, path: Path, every: float = 60.0):
+        self.path, self.every = path, every
+        self.drawn_at = time.perf_counter()
         self.failed = False
 
     def on_evaluate(self, args, state, control, **kwargs):
+        if time.perf_counter() - self.drawn_at >= self.every:
+            self._draw(state)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        if state.global_step < state.max_steps:
+            self._draw(state)
+
+    def _draw(self, state) -> None:
         if not state.is_world_process_zero:
             return
         try:
@@ -91,6 +104,7 @@ class LearningCurve(TrainerCallback):
             if not self.failed:
                 logger.warning("The learning curve %s could not be drawn: %s", self.path, error)
             self.failed = True
+        self.drawn_at = time.perf_counter()
 
 
 class LogFile(TrainerCallback):
