@@ -24,7 +24,7 @@ from vanilla_transformer.run.loading import calibration_of, find_model, load_mod
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
-from vanilla_transformer.translation.markup import KINDS, text_of
+from vanilla_transformer.translation.markup import KINDS
 
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # gradio reports for the first time when it is imported
@@ -148,27 +148,19 @@ class Demo:
             kind = None if markup == NO_MARKUP else markup
             if kind is not None and (recase or respell or repunctuate):
                 raise ValueError("A text with markup is read as it is: choose markup, or how else it is to be read.")
-            casing, punctuation = Casing(self._word_counts), Punctuation(self._word_counts)
-            read, form, got_stop = text, None, False
-            if recase:
-                read, form = casing.take_off(text)
-            if respell:
-                read = self._spelling.keeping(() if glossary is None else glossary.sources()).correct(read)
-            if repunctuate:
-                read, got_stop = punctuation.put_on(read)
-            [found] = translate_lines(self.model, self.tokenizer, [[read]], markup=kind, to=to, **options)
+            options |= {"casing": Casing(self._word_counts) if recase else None}
+            options |= {"spelling": self._spelling if respell else None}
+            options |= {"punctuation": Punctuation(self._word_counts) if repunctuate else None}
+            [found] = translate_lines(self.model, self.tokenizer, [[text]], markup=kind, to=to, **options)
         except (ImportError, ValueError) as error:  # also, say, more tokens than the model has positions for
             raise gradio.Error(str(error), print_exception=False) from error
         scores = ["" if each.score is None else f"{each.score:.4f}" for each in found]
-        texts = [punctuation.take_off(each.text) if got_stop else each.text for each in found]
-        texts = [casing.put_on(text, form) for text in texts]
-        rows = list(map(list, zip(range(1, len(found) + 1), scores, texts, strict=True)))
-        shown = gradio.Textbox(read, visible=read != text)
-        if kind is None:
-            return texts[0], rows, shown, (read, found[0].text, to)
-        if found[0].broken_markup:  # the reason quotes the text, which must not become tags of the message
+        best = found[0]
+        rows = [list(row) for row in zip(range(1, len(found) + 1), scores, (each.text for each in found), strict=True)]
+        if best.broken_markup:  # the reason quotes the text, which must not become tags of the message
             gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
-        return texts[0], rows, shown, (text_of(text, kind), text_of(texts[0], kind), to)
+        shown = best.read.text if kind is None else text  # that markup is taken out goes without saying
+        return best.text, rows, gradio.Textbox(shown, visible=shown != text), (best.read.text, best.written, to)
 
     def picture(self, pair: tuple[str, str, str | None] | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.

@@ -1,5 +1,7 @@
 """A missing full stop: put on by hand and in any text, and taken off a model's translations."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import given
@@ -75,6 +77,10 @@ def test_a_model_reads_whole_sentences(tokenizer):
     calibration = Calibration(50.0, 0.3, {"mean_surprisal": -1.5})
     [[best]] = translate_lines(model, tokenizer, [["A MAN SEES THE DOG"]], calibration=calibration, **capitals)
     assert "".join(each.word for each in best.likelihood.words).replace(" ", "") == best.text.replace(" ", "")
+    assert (best.read.text, best.read.words, best.written) == ("A man sees the dog.", "A man sees the dog", plain[0])
+    [[best]] = translate_lines(model, tokenizer, [["A <b>man</b>"]], markup="xml", num_beams=1)
+    assert best.read.text == best.read.words == "A man"
+    assert best.written == "".join(re.split("</?b>", best.text))
     for options in ({"markup": "xml"}, {"align": True}):
         with pytest.raises(ValueError, match="With punctuation words are no longer those that were aligned"):
             list(translate_lines(model, tokenizer, [["A B"]], punctuation=punctuation, **options))

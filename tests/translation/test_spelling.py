@@ -94,10 +94,10 @@ def test_by_hand():
     spelling = Spelling(TOKENIZER, COUNTS)
     for line, read in BY_HAND:
         assert spelling.correct(line) == read, line
-    assert spelling.corrections("The dgo sees teh hosue, Dgo.") == {
-        "dgo": "dog", "teh": "the", "hosue": "house",
-    }  # fmt: skip
-    assert spelling.corrections("The dog.") == {}
+    text, corrections = spelling.read("The dgo sees teh hosue.")
+    assert text == "The dog sees the house."
+    assert corrections == {"dgo": "dog", "teh": "the", "hosue": "house"}
+    assert spelling.read("The dog.") == ("The dog.", {})
 
 
 @given(st.text("dogehrsiu", min_size=1, max_size=9))
@@ -128,11 +128,11 @@ def test_a_rare_word_of_the_training_text_may_be_a_typo():
 @given(st.text(max_size=60))
 def test_any_text_keeps_all_but_its_words(text):
     spelling = Spelling(TOKENIZER, COUNTS)
-    corrected = spelling.correct(text)
-    if not spelling.corrections(text):
+    corrected, corrections = spelling.read(text)
+    if not corrections:
         assert corrected == text
     assert [sign for sign in corrected if not sign.isalnum() and not sign.isspace()] == [
-        sign for sign in spelling._read(text)[0] if not sign.isalnum() and not sign.isspace()
+        sign for sign in spelling._mistyped(text)[0] if not sign.isalnum() and not sign.isspace()
     ]
 
 
@@ -173,10 +173,9 @@ def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):
 
 
 def test_warnings_say_what_was_read(caplog):
-    spelling = Spelling(TOKENIZER, COUNTS)
-    warnings = UnknownWordsWarnings(lambda line: [w for w in line.split() if w not in COUNTS], spelling.corrections)
+    warnings = UnknownWordsWarnings(lambda line: [w for w in line.split() if w not in COUNTS])
     with caplog.at_level(logging.WARNING):
-        warnings.look_at("the dgo xyzzy")
+        warnings.look_at("the dgo xyzzy", Spelling(TOKENIZER, COUNTS).read("the dgo xyzzy")[1])
     assert caplog.messages == [
         'Line 1: the model has not learned "dgo" (read as "dog"), "xyzzy": the translation may be wrong.'
     ]

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..data.known_words import UnknownWords
     from ..model.confidence_vanilla_transformer import Calibration
-    from ..translation import Casing, Hypothesis, PairScore, Spelling
+    from ..translation import Hypothesis, PairScore
 
 
 logger = logging.getLogger(__name__)
@@ -154,8 +154,6 @@ def translate(
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell, repunctuate)}
-    if entries and respell:
-        reading["spelling"] = reading["spelling"].keeping(entries.sources())
     blocks = input_blocks(sentences, input)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
@@ -163,9 +161,11 @@ def translate(
             longest=longest, split=split, prefix=prefix, align=attention, glossary=entries, terms=terms,
             calibration=calibration, to=to, workers=workers, batch_tokens=batch_tokens, **reading, **search,
         )  # fmt: skip
-        flags = _flags_of(unknown, **reading)
         for number, (source, hypotheses) in enumerate(found, start=1):
-            file.writelines(_lines_of(number, source, hypotheses, bool(n_best), json, flags))
+            if json:
+                file.write(_json_of(source, hypotheses, unknown, respell))
+            else:
+                file.writelines(_lines_of(number, hypotheses, bool(n_best)))
 
 
 def score(
@@ -282,14 +282,12 @@ def translations_of(
             options["num_beams"] = wanted
         warnings = None
         if warn:
-            spelling = options.get("spelling")
-            warnings = UnknownWordsWarnings(unknown_words(models, tokenizer), spelling and spelling.corrections)
-            text_of = _text_of(**options)
+            warnings = UnknownWordsWarnings(unknown_words(models, tokenizer))
         for hypotheses in translate_lines(loaded, tokenizer, remembered(), on_progress=bar.update, **options):
-            source = sources.popleft()
             if warnings is not None:
-                warnings.look_at(text_of(source))
-            yield source, hypotheses
+                read = hypotheses[0].read
+                warnings.look_at(read.words, read.respelled)
+            yield sources.popleft(), hypotheses
         if warnings is not None:
             warnings.sum_up()
 
@@ -412,52 +410,33 @@ def reading_options(models: list[Path], recase: bool, respell: bool, repunctuate
     return options
 
 
-def _text_of(
-    markup: str | None = None, keep_numbers: bool = False, casing: "Casing | None" = None, **_
-) -> Callable[[str], str]:
-    """A function from a line to the text of it that is checked for unknown words."""
-    if markup is not None:
-        from ..translation.markup import text_of
+def _json_of(
+    source: str, hypotheses: list["Hypothesis"], unknown: Callable[[str], list[str]] | None, respell: bool
+) -> str:
+    """The JSON for a line. With `unknown`, which finds words, it also says how sure the model is of each word."""
+    read, records = hypotheses[0].read, []
+    for each in hypotheses:
+        record = asdict(replace(each, read=None))
+        for name in ("cut", "read", "written"):
+            del record[name]
+        for name in ("alignment", "terms", "broken_markup"):
+            if record[name] is None:
+                del record[name]
+        likelihood = record.pop("likelihood")
+        if unknown is None:
+            del record["confidence"]
+        else:
+            record["words"] = likelihood["words"] if likelihood else []
+        records.append(record)
+    flags = {} if unknown is None else {"unknown_words": unknown(read.words)}
+    flags |= {"respelled": read.respelled} if respell else {}
+    return _json_line({"source": source, **flags, "translations": records}) + "\n"
 
-        return lambda line: text_of(line, markup, keep_numbers)
-    return lambda line: line if casing is None else casing.take_off(line)[0]
 
-
-def _flags_of(
-    unknown: Callable[[str], list[str]] | None, spelling: "Spelling | None" = None, **reading
-) -> Callable[[str], dict]:
-    """A function from a line to what JSON says of it: unknown words, if looked for, and those read as others."""
-    finders = {"unknown_words": unknown, "respelled": spelling and spelling.corrections}
-    finders = {name: finder for name, finder in finders.items() if finder is not None}
-    text_of = _text_of(**reading)
-    return lambda line: {name: finder(text_of(line)) for name, finder in finders.items()}
-
-
-def _lines_of(
-    number: int,
-    source: str,
-    hypotheses: list["Hypothesis"],
-    n_best: bool,
-    as_json: bool,
-    flags: Callable[[str], dict] = lambda line: {},
-) -> Iterator[str]:
-    """What is written for a line; JSON has its flags, too."""
+def _lines_of(number: int, hypotheses: list["Hypothesis"], n_best: bool) -> Iterator[str]:
+    """The lines of text that are written for a line."""
     from ..translation.lines import one_line
 
-    if as_json:
-        records, flagged = list(map(asdict, hypotheses)), flags(source)
-        for record in records:
-            del record["cut"]
-            for name in ("alignment", "terms", "broken_markup"):
-                if record[name] is None:
-                    del record[name]
-            likelihood = record.pop("likelihood")
-            if "unknown_words" in flagged:
-                record["words"] = likelihood["words"] if likelihood else []
-            else:
-                del record["confidence"]
-        yield _json_line({"source": source, **flagged, "translations": records}) + "\n"
-        return
     for each in hypotheses if n_best else hypotheses[:1]:
         score = "" if each.score is None else f"{each.score:.4f}"
         fields = [str(number), score] if n_best else []

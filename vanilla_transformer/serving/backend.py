@@ -96,29 +96,22 @@ def load_backend(
         asked = {"contexts": contexts, "glossary": wish.glossary, "terms": wish.terms}
         asked |= {"calibration": calibration if wish.confidence else None}
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
-        capitals, corrected = casing() if wish.recase else None, spelling() if wish.respell else None
-        if corrected is not None and wish.glossary is not None:
-            corrected = corrected.keeping(wish.glossary.sources())
-        asked |= {"casing": capitals, "spelling": corrected}
+        asked |= {"casing": casing() if wish.recase else None, "spelling": spelling() if wish.respell else None}
         asked |= {"punctuation": punctuation if wish.repunctuate else None}
         found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
-        if wish.markup is not None:
-            from ..translation.markup import text_of  # only now: few need it
         answers = []
-        for text, (best, *_) in zip(texts, found, strict=True):
+        for best, *_ in found:
             answer: dict = {"translations": best.text}
             if wish.glossary is not None:
                 answer["terms"] = [asdict(term) for term in best.terms or ()]
             if wish.confidence:
                 words = best.likelihood.words if best.likelihood else ()
-                read = text if capitals is None else capitals.take_off(text)[0]
-                read = read if wish.markup is None else text_of(text, wish.markup, wish.keep_numbers)
-                answer["confidences"], answer["unknown_words"] = best.confidence, unknown(read)
+                answer["confidences"], answer["unknown_words"] = best.confidence, unknown(best.read.words)
                 answer["words"] = [(each.word, each.probability) for each in words]
             if wish.markup is not None:
                 answer["broken_markup"] = best.broken_markup
-            if corrected is not None:
-                answer["respelled"] = corrected.corrections(text if capitals is None else capitals.take_off(text)[0])
+            if wish.respell:
+                answer["respelled"] = best.read.respelled
             answers.append(answer)
         return answers
 

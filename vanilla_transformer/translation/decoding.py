@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from transformers import GenerationConfig
 
@@ -13,6 +14,10 @@ from ..model.confidence_vanilla_transformer import Calibration
 from ..model.generation_vanilla_transformer import MAX_LENGTH_OFFSET, wanted_max_length
 from .glossary import UsedTerm
 from .likelihood import Likelihood
+
+
+if TYPE_CHECKING:
+    from .reading import ReadLine
 
 
 _NEW_TOKENS = 20  # transformers' limit if none is set
@@ -33,6 +38,9 @@ class Hypothesis:
     both only if they were asked for, and not for a blank line.
 
     `broken_markup` says why a line's markup was translated as text, if markup was asked for and is broken.
+
+    `read` is the line as the model read it, and `written` what it wrote; `text` is that with all that the line had and
+    the model did not read: markup, capitals, or no full stop. Hypotheses of lines (`translate_lines`) have both.
     """
 
     text: str
@@ -43,6 +51,8 @@ class Hypothesis:
     likelihood: Likelihood | None = None
     confidence: float | None = None
     broken_markup: str | None = None
+    read: "ReadLine | None" = None
+    written: str | None = None
 
     def __add__(self, other: "Hypothesis") -> "Hypothesis":
         """The translation of two sentences one after the other; its score is the sum of theirs."""

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from queue import Empty, Queue
 from threading import Thread
@@ -158,20 +158,17 @@ def one_line(text: str) -> str:
 
 
 class UnknownWordsWarnings:
-    """Warns of the first lines in which `unknown` finds words, as [`UnknownWords`] does; it only counts the others.
+    """Warns of the first lines in which `unknown` finds words, as [`UnknownWords`] does; it only counts the others."""
 
-    `corrections` says what some of them, and rare words that may be typos, are read as, as a [`Spelling`] does.
-    """
-
-    def __init__(self, unknown: Callable[[str], list[str]], corrections: Callable[[str], dict[str, str]] | None = None):
-        self.unknown, self.corrections = unknown, corrections
+    def __init__(self, unknown: Callable[[str], list[str]]):
+        self.unknown = unknown
         self.lines = self.with_unknown = 0
 
-    def look_at(self, line: str) -> None:
-        """Warns of the next line, if it has such words."""
+    def look_at(self, line: str, read_as: Mapping[str, str] | None = None) -> None:
+        """Warns of the next line if it has such words, or words that a [`Spelling`] has `read_as` others."""
         self.lines += 1
-        words, read_as = self.unknown(line), self.corrections(line) if self.corrections else {}
-        words = list(dict.fromkeys([*words, *read_as]))
+        read_as = read_as or {}
+        words = list(dict.fromkeys([*self.unknown(line), *read_as]))
         if not words:
             return
         self.with_unknown += 1

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -23,11 +22,8 @@ from .glossary import FoundTerm, Glossary, annotations_of, constraints_of, used_
 from .likelihood import target_log_probabilities
 from .lines import Pieces, batches_by_length
 from .punctuation import Punctuation
+from .reading import Reading
 from .spelling import Spelling
-
-
-if TYPE_CHECKING:
-    from .markup import Markup
 
 
 logger = logging.getLogger(__name__)
@@ -147,8 +143,8 @@ def translate_lines(
         **generate_options: As for [`translate`]; `num_return_sequences` for more than the best.
 
     Yields:
-        For each line, in order, its translations, best first. A blank line has a single blank one. For a line in
-        several pieces the best joins the best of each, and so on.
+        For each line, in order, its translations, best first, with what the model read and wrote (`read`, `written`).
+        A blank line has a single blank one. For a line in several pieces the best joins the best of each, and so on.
 
     Raises:
         ValueError: The engine or the model cannot do what is asked of it, or not with this number of workers.
@@ -161,7 +157,9 @@ def translate_lines(
     tokenizer = towards(tokenizer, to)
     if spelling is not None and glossary is not None:
         spelling = spelling.keeping(glossary.sources())
-    changes = _Changes(_markup(model, markup, keep_numbers), casing, spelling, punctuation, align)
+    if markup is not None and isinstance(model, tuple(_ENGINES)):
+        raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
+    reading = Reading.of(markup, keep_numbers, casing, spelling, punctuation, align)
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
@@ -171,7 +169,7 @@ def translate_lines(
         model.generation_config,
         positions=positions,
         prefix=given,
-        align=align or changes.markup is not None,
+        align=align or markup is not None,
         constrained=glossary is not None and not soft,
         calibration=calibration,
     )
@@ -181,10 +179,10 @@ def translate_lines(
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
     done, before = 0, Before(context_settings(tokenizer).sentences)
-    given_contexts = None if contexts is None else (changes.of_context(each) for each in contexts)
+    given_contexts = None if contexts is None else (reading.context(each) for each in contexts)
     with engine.at_work(workers):
         for block in blocks:
-            read = [changes.made_in(line) for line in block]
+            read = [reading.line(line) for line in block]
             lines = [pieces_of(each.text) for each in read]
             pieces = [piece for line in lines for piece in line]
             in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
@@ -197,94 +195,8 @@ def translate_lines(
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
-                hypotheses = changes.undone_in(hypotheses, as_read)
+                hypotheses = reading.undone(hypotheses, as_read)
                 yield hypotheses if calibration is None else [each.judged_by(calibration) for each in hypotheses]
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A line as it is translated, the form that its capitals had, if any, and whether a full stop was added."""
-
-    text: str
-    form: str | None = None
-    got_stop: bool = False
-
-
-@dataclass(frozen=True)
-class _Changes:
-    """What is changed in a line before it is translated, and changed back in its translations.
-
-    Raises:
-        ValueError: The changes do not go together.
-    """
-
-    markup: "Markup | None"
-    casing: Casing | None
-    spelling: Spelling | None
-    punctuation: Punctuation | None
-    align: bool
-
-    def __post_init__(self):
-        for name in ("casing", "punctuation"):
-            if getattr(self, name) is not None and (self.markup is not None or self.align):
-                raise ValueError(
-                    f"With {name} words are no longer those that were aligned: leave out markup and alignments."
-                )
-        if self.spelling is not None and self.markup is not None:
-            raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")
-
-    def made_in(self, line: str) -> _Read:
-        """What is translated in place of a line."""
-        return self._read(line) if self.markup is None else _Read(self.markup.take_out(line))
-
-    def of_context(self, sentences: Context) -> Context:
-        """The sentences before a line as they are read; they have no markup."""
-        return tuple(self._read(sentence).text for sentence in sentences)
-
-    def _read(self, line: str) -> _Read:
-        form, got_stop = None, False
-        if self.casing is not None:
-            line, form = self.casing.take_off(line)
-        if self.spelling is not None:
-            line = self.spelling.correct(line)
-        if self.punctuation is not None:
-            line, got_stop = self.punctuation.put_on(line)
-        return _Read(line, form, got_stop)
-
-    def undone_in(self, hypotheses: list[Hypothesis], read: _Read) -> list[Hypothesis]:
-        """The translations of the next line in order: with its markup, in its form, without an added full stop."""
-        if self.markup is not None:
-            hypotheses = self.markup.put_back(hypotheses, self.align)
-        if read.got_stop:
-            hypotheses = [self._without_stop(each) for each in hypotheses]
-        return hypotheses if read.form is None else [self._in_form(each, read.form) for each in hypotheses]
-
-    def _without_stop(self, hypothesis: Hypothesis) -> Hypothesis:
-        text, likelihood = hypothesis.text, hypothesis.likelihood
-        if likelihood is not None:
-            likelihood = replace(likelihood, words=self.punctuation.take_off_words(likelihood.words, text))
-        return replace(hypothesis, text=self.punctuation.take_off(text), likelihood=likelihood)
-
-    def _in_form(self, hypothesis: Hypothesis, form: str) -> Hypothesis:
-        text, likelihood = hypothesis.text, hypothesis.likelihood
-        if likelihood is not None:
-            words = self.casing.put_on_words((each.word for each in likelihood.words), text, form)
-            words = [replace(each, word=word) for each, word in zip(likelihood.words, words, strict=True)]
-            likelihood = replace(likelihood, words=words)
-        return replace(hypothesis, text=self.casing.put_on(text, form), likelihood=likelihood)
-
-
-def _markup(model: Model, kind: str | None, keep_numbers: bool) -> "Markup | None":
-    """What takes markup out of lines and puts it back; None if that is not asked for."""
-    if kind is None:
-        if keep_numbers:
-            raise ValueError('Numbers are kept as placeholders are: ask for markup="placeholders" too, or another.')
-        return None
-    from .markup import Markup  # only now: few need it
-
-    if isinstance(model, tuple(_ENGINES)):
-        raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
-    return Markup(kind, keep_numbers)
 
 
 def _contexts(pieces: Sequence[str], before: Before, given: Iterator[Context] | None) -> list[Context]:

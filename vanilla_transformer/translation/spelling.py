@@ -89,14 +89,15 @@ class Spelling:
         self._longest = max(map(len, self._candidates), default=0) + _MOST_MISTAKES
         self._nearest = lru_cache(_REMEMBERED)(self._look_for)
 
-    def correct(self, line: str) -> str:
-        """A line with its mistyped words corrected; the line itself if it has none.
+    def read(self, line: str) -> tuple[str, dict[str, str]]:
+        """A line with its mistyped words corrected, and these words with what each is read as.
 
-        Where the tokenizer's normalization moves words, it is the normalized line that is corrected.
+        Where the tokenizer's normalization moves words, it is the normalized line that is corrected. A line without
+        such words stays as it is.
         """
-        normalized, found = self._read(line)
+        normalized, found = self._mistyped(line)
         if not found:
-            return line
+            return line, {}
         before = normalized
         for same in (line, f" {line}"):  # a tokenizer may put a blank in front
             places = [(same[start:end].lower(), normalized[start:end].lower()) for _, start, end in found]
@@ -106,12 +107,12 @@ class Spelling:
         for better, start, end in found:
             parts += [before[end_before:start], better]
             end_before = end
-        return "".join([*parts, before[end_before:]]).strip()
+        corrections = {normalized[start:end]: better for better, start, end in found}
+        return "".join([*parts, before[end_before:]]).strip(), corrections
 
-    def corrections(self, line: str) -> dict[str, str]:
-        """The mistyped words of a line, and what each is read as."""
-        normalized, found = self._read(line)
-        return {normalized[start:end]: better for better, start, end in found}
+    def correct(self, line: str) -> str:
+        """A line with its mistyped words corrected."""
+        return self.read(line)[0]
 
     def keeping(self, texts: Iterable[str]) -> "Spelling":
         """The same, with more words that stay as they are: all words of these texts."""
@@ -121,7 +122,7 @@ class Spelling:
         }
         return other
 
-    def _read(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
+    def _mistyped(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
         """A line as the tokenizer normalizes it, and the corrections: what is read, and from which place to which."""
         normalized, words = cut_words(self.tokenizer, line)
         found, begins = [], True
