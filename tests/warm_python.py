@@ -60,8 +60,8 @@ def forked(connection):
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     sys.stdout = open(1, "w", 1 if os.environ.get("PYTHONUNBUFFERED") else -1, encoding="utf-8", closefd=False)
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    if request["largest_file"] is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
+    for name, most in request["limits"].items():
+        resource.setrlimit(getattr(resource, name), (most, most))
     sys.argv = ["-c", *request["arguments"]]
     return request["code"]
 
@@ -123,6 +123,9 @@ class WarmProcess:
             with suppress(ProcessLookupError):  # it may have ended, and its status be on the way
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
@@ -183,25 +186,29 @@ class WarmPython:
         *arguments,
         stdin: int | None = None,
         stdout: int | None = PIPE,
-        stderr: int | None = PIPE,
+        stderr: int | TextIO | None = PIPE,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
         largest_file: int | None = None,
+        open_files: int | None = None,
         new_session: bool = False,
     ) -> WarmProcess:
         """Starts `python -c CODE ARGUMENT...`.
 
         Args:
-            stdin, stdout, stderr: `PIPE`, or None for that of this process.
+            stdin, stdout, stderr: `PIPE`, or None for that of this process, or a file.
             environment: What the process knows beside, or instead of, what this one does.
             largest_file: How many bytes a file that it writes may have.
+            open_files: How many files it may have open.
         """
         if self._connection is None:
             self._launch()
         words = [*map(str, arguments)]
+        limits = {"RLIMIT_FSIZE": largest_file, "RLIMIT_NOFILE": open_files}
         request = {
             "code": code, "arguments": words, "environment": {**os.environ, **(environment or {})},
-            "cwd": str(cwd or Path.cwd()), "largest_file": largest_file, "new_session": new_session,
+            "cwd": str(cwd or Path.cwd()), "new_session": new_session,
+            "limits": {name: most for name, most in limits.items() if most is not None},
         }  # fmt: skip
         ours, theirs = zip(*map(_stream, (stdin, stdout, stderr), range(3)), strict=True)
         status, its_status = socket.socketpair()
@@ -245,10 +252,10 @@ def all_completed(running: list[WarmProcess], timeout: float = 300) -> list[Comp
         return list(threads.map(lambda each: each.completed(timeout=timeout), running))
 
 
-def _stream(kind: int | None, number: int) -> tuple[TextIO | None, int]:
+def _stream(kind: int | TextIO | None, number: int) -> tuple[TextIO | None, int]:
     """This side of a standard stream, if it is a pipe, and the other one."""
-    if kind is None:
-        return None, os.dup(number)
+    if kind != PIPE:
+        return None, os.dup(number if kind is None else kind.fileno())
     read, write = os.pipe()
     ours, theirs, mode = (write, read, "w") if number == 0 else (read, write, "r")
     return open(ours, mode, encoding="utf-8", newline="\n"), theirs

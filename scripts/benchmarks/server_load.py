@@ -25,10 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 import httpx
 
@@ -60,9 +61,19 @@ class Row:
     losses: list[str]  # what went wrong, each kind once
 
 
+def started(words: list[str], messages: TextIO, files: int | None) -> subprocess.Popen:
+    """A process of the command line that writes its messages to a file, and may have so many files open."""
+
+    def allow() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    command = [sys.executable, "-m", "vanilla_transformer", *words]
+    return subprocess.Popen(command, stderr=messages, preexec_fn=None if files is None else allow)
+
+
 @contextlib.contextmanager
 def serving(
-    *options: str, log: Path | None = None, files: int | None = None, port: str = "0"
+    *options: str, log: Path | None = None, files: int | None = None, port: str = "0", start: Callable = started
 ) -> Iterator[tuple[str, subprocess.Popen]]:
     """The URL of a server and its process, which is stopped at the end; it listens on a free port of this machine.
 
@@ -71,20 +82,17 @@ def serving(
         log: Where to write the server's messages.
         files: How many files the server may open.
         port: 0 for a free one.
+        start: Another `started`.
 
     Raises:
         RuntimeError: It did not start.
         subprocess.TimeoutExpired: It does not end.
     """
 
-    def allow() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
-    command = [sys.executable, "-m", "vanilla_transformer", "serve", *options, "--port", port]
     with tempfile.TemporaryDirectory() as folder:
         log = log or Path(folder, "log")
         with log.open("w") as file:
-            process = subprocess.Popen(command, stderr=file, preexec_fn=None if files is None else allow)
+            process = start(["serve", *options, "--port", port], file, files)
         try:
             yield _url(process, log), process
             process.terminate()

@@ -49,7 +49,7 @@ PAGES = [
 ]  # fmt: skip
 # Runs of seconds instead of minutes; what is typed stays what the page says.
 SHORTER = {
-    "training.max_steps": "4",
+    "training.max_steps": "2",
     "training.eval_steps": "2",
     "training.save_steps": "2",
     "decoding.max_length_offset": "5",  # who has learned nothing translates to the end of it
@@ -62,8 +62,19 @@ SHORTER_STILL = {
         "decoding.num_beams": "1",
         "model.encoder_layers": "1",
     },
-    "multi30k_en_de": {"tokenizer.vocab_size": "500", "model.d_model": "64"},
-    "parsing_sample": {"tokenizer.vocab_size": "275", "model.d_model": "32", "decoding.num_beams": "2"},
+    "multi30k_en_de": {
+        "training.max_steps": "4",  # for a mean of checkpoints
+        "tokenizer.vocab_size": "500",
+        "model.d_model": "64",
+        "model.encoder_layers": "1",
+        "model.decoder_layers": "3",
+    },
+    "parsing_sample": {
+        "tokenizer.vocab_size": "275",
+        "model.d_model": "32",
+        "model.encoder_layers": "1",
+        "decoding.num_beams": "2",
+    },
     "mine.yaml": {"tokenizer.vocab_size": "500", "model.d_model": "32"},
 }
 # What a command is told besides.
