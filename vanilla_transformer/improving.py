@@ -23,6 +23,7 @@ import os
 import signal
 import sys
 import time
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
@@ -30,6 +31,7 @@ from pathlib import Path
 
 from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
+from .cleaning.rules import CleaningSettings
 from .data.corpora import load_corpus, naming_in_errors
 from .environment import has_bfloat16
 from .evaluation.scores import compare_systems, score_translations
@@ -37,7 +39,7 @@ from .files import alone_in, read_json, replaced_path, text_lines, write_json, w
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, load_engine
-from .run.recipe import Recipe, load_recipe_with
+from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type
 from .signals import first_signal
 from .training.trial import tried_arguments, with_usable_precision
 from .translation import translate_lines
@@ -47,6 +49,8 @@ from .worker_processes import end_with_parent
 logger = logging.getLogger(__name__)
 BACK_TRANSLATED = "<bt>"
 _SETS = ("train", "validation")
+# Options of the command `clean` that are of no rule.
+_MORE_OF_CLEAN = {"score_models": list[str], "keep_best": float, "min_score": float, "workers": int, "shard_pairs": int}
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ def improve(
             raise ValueError(f"improve.quantization: choose of {', '.join(QUANTIZATIONS)}, not {settings.quantization}")
     if settings.clean is not None:
         check_libraries()
+        _check_cleaning(settings.clean, plan)
     for name in ("target_text", "source_text"):
         if (path := getattr(settings, name)) is not None:
             text_lines(path)  # says now if there is no such file
@@ -188,6 +193,17 @@ def improve(
         _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
         seconds = _go_through(list(stages_of(output, plan, settings)), output / "seconds.json", device)
         return _account(output, plan, settings, seconds, device)
+
+
+def _check_cleaning(options: dict, plan: Recipe) -> None:
+    """Raises ValueError for options that the first stage would refuse."""
+    hints = typing.get_type_hints(CleaningSettings) | _MORE_OF_CLEAN | {"skip": list[str]}
+    for name, value in options.items():
+        check_known(name, hints, "improve.clean.")
+        of_type(f"improve.clean.{name}", value, hints[name])
+    languages = {"source_language": plan.data.source_language, "target_language": plan.data.target_language}
+    rules = {name: value for name, value in options.items() if name not in _MORE_OF_CLEAN}
+    naming_the_field("improve.clean", languages | rules, lambda fields: CleaningSettings(**languages | fields))
 
 
 def _go_through(stages: Sequence[Stage], record: Path, device: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The command improve: its stages, what it refuses, and a whole chain that is killed again and again."""
 
 import gzip
+import inspect
 import json
 import os
 import random
@@ -10,13 +11,16 @@ import subprocess
 import sys
 import time
 from itertools import islice
+from typing import get_type_hints
 
 import pytest
 import yaml
 
+from vanilla_transformer.cleaning.rules import CleaningSettings
 from vanilla_transformer.command_line import run_command
+from vanilla_transformer.commands.clean import clean
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.improving import ImproveSettings, _begin, stages_of
+from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, stages_of
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -145,6 +149,10 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
+        (["--improve.clean", "{max_length: 3}"], "improve.clean.max_length is unknown; did you mean"),
+        (["--improve.clean", "{workers: many}"], "improve.clean.workers must be int, not 'many'"),
+        (["--improve.clean", "{min_letters: -1}"], "improve.clean.min_letters must be at least 0"),
+        (["--improve.clean", "{skip: [lies]}"], "There is no rule 'lies': choose from"),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
         (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
         (["--improve.teacher", "{training: 3}"], "improve.teacher.training: give the teacher's fields by section"),
@@ -155,8 +163,14 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     ]:
         assert run_command(["improve", str(path), "--output", str(tmp_path / "out"), *words]) == 1
         assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
     assert run_command(["train", str(path), "--output", str(tmp_path / "run"), "--improve.teachers", "2"]) == 1
     assert "improve.teachers is of the command improve alone" in capsys.readouterr().err
+
+
+def test_every_option_of_clean_can_be_set():
+    options = {*get_type_hints(CleaningSettings), *_MORE_OF_CLEAN}
+    assert options == inspect.signature(clean).parameters.keys() - {"corpus", "output", "device"}
 
 
 def text_in_german(path, lines: int):

@@ -177,7 +177,7 @@ class EvaluationSettings:
             raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
         known = tuple(name for name, row in METRICS.items() if not row.needs_sources)
         for metric in self.metrics:
-            _check_known(metric, known, "evaluation.metrics: ")
+            check_known(metric, known, "evaluation.metrics: ")
 
 
 @dataclass(frozen=True)
@@ -412,13 +412,13 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     """Makes a field or a section from plain values, and refuses unknown names and wrong kinds of values."""
     is_ours = dataclasses.is_dataclass(hint)
     if not is_ours and name not in _OPEN_SECTIONS:
-        return _of_type(name, value, hint)
+        return of_type(name, value, hint)
     if not isinstance(value, dict):
         raise ValueError(f"{name} must be a mapping, not {_shown(value)}")
     known = typing.get_type_hints(hint) if is_ours else _OPEN_SECTIONS[name]()
     prefix, values = f"{name}." if name else "", {}
     for key, each in value.items():
-        _check_known(key, known, prefix)
+        check_known(key, known, prefix)
         values[key] = _checked(f"{prefix}{key}", each, known[key])
     if not is_ours:
         return values
@@ -443,7 +443,7 @@ def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[An
     if not isinstance(value, Mapping) or "corpus" not in value:
         return value, *languages
     for key in value:
-        _check_known(key, ("corpus", *_LANGUAGES), f"{name}.")
+        check_known(key, ("corpus", *_LANGUAGES), f"{name}.")
     source, target = (value.get(key) or own for key, own in zip(_LANGUAGES, languages, strict=True))
     for language in (source, target):
         _check_language(name, language)
@@ -482,7 +482,8 @@ _OPEN_SECTIONS = {
 }
 
 
-def _check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
+def check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
+    """Raises ValueError, with a hint, if this is none of the names that may stand behind the prefix."""
     if name in known:
         return
     name = _plain(name)
@@ -500,7 +501,7 @@ def _check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
     raise ValueError(f"{prefix}{name} is unknown{hint}")
 
 
-def _of_type(name: str, value: Any, hint: Any) -> Any:
+def of_type(name: str, value: Any, hint: Any) -> Any:
     """Checks plain values; what else transformers' arguments take is left to transformers."""
     hints = _plain_types(hint)
     if not hints <= {bool, int, float, str, list, dict, type(None)}:
