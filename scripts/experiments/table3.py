@@ -127,6 +127,7 @@ def make_trainer(
         warmup_steps=warmup,
         noam_factor=settings.peak * math.sqrt(warmup / 4000),
         cooldown_steps=round(settings.cooldown * updates),
+        bf16=settings.bf16,
         label_smoothing_factor=ROWS[row].label_smoothing,
         seed=seed,
         eval_strategy="no",
@@ -182,7 +183,9 @@ def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settin
         for batch, number in zip(trainer.get_train_dataloader(), range(5), strict=False):
             if number == 1:  # the first is slower
                 start = time.process_time()
-            trainer.model.train()(**batch).loss.backward()
+            with trainer.accelerator.autocast():
+                loss = trainer.model.train()(**batch).loss
+            loss.backward()
         seconds += (time.process_time() - start) / 4 * 1.1 * (3 if row == "big" else 1)  # and the optimizer's part
     return max(1, int((1 - FOR_VALIDATION) * 60 * minutes / (seeds * seconds)))
 
@@ -254,6 +257,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=4000)
     parser.add_argument("--peak", type=float, default=1.0, help="multiplies the learning rate")
     parser.add_argument("--cooldown", type=float, default=0.0, help="share of the updates in which it falls to 0")
+    parser.add_argument("--bf16", action="store_true", help="compute matrix products in bfloat16")
     parser.add_argument("--sentences", type=int, default=1014, help="development sentences to measure on, at most")
     parser.add_argument("--full-size", action="store_true", help="print the commands for the paper's sizes and data")
     arguments = parser.parse_args()
@@ -284,7 +288,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
         corpora = load_text(arguments.data, arguments.languages)
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
-    names = ("narrower", "tokens", "vocabulary", "sentences", "peak", "cooldown")
+    names = ("narrower", "tokens", "vocabulary", "sentences", "peak", "cooldown", "bf16")
     chosen = {name: getattr(arguments, name) for name in names}
     chosen["languages"] = "-".join(arguments.languages)
     chosen["text"] = "".join(corpus.fingerprint[:32] for corpus in corpora.values())

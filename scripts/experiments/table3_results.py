@@ -64,6 +64,7 @@ class Settings:
         updates: Updates of every row except big, which has three times as many.
         peak: Factor of the learning rate at the end of the warm-up.
         cooldown: Share of the updates, at the end, over which the learning rate falls to 0.
+        bf16: Whether matrix products are computed in bfloat16.
     """
 
     narrower: int
@@ -75,6 +76,7 @@ class Settings:
     updates: int
     peak: float = 1.0
     cooldown: float = 0.0
+    bf16: bool = False
 
     def updates_of(self, row: str) -> int:
         return self.updates * (3 if row == "big" else 1)

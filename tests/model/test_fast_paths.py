@@ -7,7 +7,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from vanilla_transformer.model import masks_vanilla_transformer as masks
 from vanilla_transformer.model import modeling_vanilla_transformer as modeling
-from vanilla_transformer.model.modeling_vanilla_transformer import eager_attention_forward, projected
+from vanilla_transformer.model.linear_vanilla_transformer import projected
+from vanilla_transformer.model.modeling_vanilla_transformer import eager_attention_forward
 
 
 class TestProjected:
@@ -22,6 +23,27 @@ class TestProjected:
         weights = torch.randn_like(got)
         gradients = [torch.autograd.grad((one * weights).sum(), parameters) for one in (got, expected)]
         torch.testing.assert_close(*gradients)
+
+    @pytest.mark.parametrize("length", [1, 16, 77, 300])
+    @pytest.mark.parametrize("bias", [True, False])
+    def test_rows_that_fill_up_a_product_in_16_bits_change_nothing(self, bias, length):
+        layer, states = nn.Linear(6, 4, bias=bias), torch.randn(3, length, 6, requires_grad=True)
+        inputs = [states, *layer.parameters()]
+        with torch.autocast("cpu", torch.bfloat16):
+            expected = layer(states)
+            (got,) = projected(states, layer)
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+        gradients = [torch.autograd.grad(one, inputs, torch.ones_like(one)) for one in (got, expected)]
+        torch.testing.assert_close(*gradients)
+
+    def test_products_in_16_bits_have_few_sizes(self, monkeypatch):
+        sizes, linear = set(), torch.nn.functional.linear
+        monkeypatch.setattr(torch.nn.functional, "linear", lambda x, *rest: sizes.add(len(x)) or linear(x, *rest))
+        with torch.autocast("cpu", torch.bfloat16):
+            for rows in range(1024, 2049, 10):
+                (got,) = projected(torch.randn(rows, 1, 6), nn.Linear(6, 4))
+                assert got.shape == (rows, 1, 4)
+        assert len(sizes) == 9 and max(sizes) == 2048
 
     def test_a_layer_that_does_more_than_its_matrix_is_called(self):
         layers = nn.Linear(6, 4), nn.Linear(6, 4)

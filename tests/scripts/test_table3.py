@@ -62,7 +62,7 @@ def test_a_killed_run_loses_only_the_run_it_was_in(reproduce, tmp_path, capsys):
 
 def test_other_settings_do_not_go_into_the_same_file(reproduce):
     reproduce("--rows", "table3-c1", "--seeds", "1")
-    for others in (("--tokens", "512"), ("--languages", "de", "en")):
+    for others in (("--tokens", "512"), ("--languages", "de", "en"), ("--bf16",)):
         with pytest.raises(SystemExit, match="was begun with"):
             reproduce("--rows", "table3-c1", "--seeds", "2", *others)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .dropout_vanilla_transformer import dropout  # noqa: F401
     from .ensemble_vanilla_transformer import EnsembleForConditionalGeneration  # noqa: F401
     from .generation_vanilla_transformer import PaperGeneration  # noqa: F401
+    from .linear_vanilla_transformer import projected  # noqa: F401
     from .loss_vanilla_transformer import linear_cross_entropy  # noqa: F401
     from .modeling_vanilla_transformer import VanillaTransformerModel  # noqa: F401
     from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401

@@ -6,10 +6,10 @@ And R-Drop, which adds how far apart two passes of the same pairs with different
 import math
 
 import torch
-from torch import nn
 from torch.nn import functional as F
-from torch.nn.modules import module as module_globals
 from transformers.utils import ModelOutput
+
+from .linear_vanilla_transformer import type_of_products
 
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
@@ -19,22 +19,6 @@ _LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 _ROWS_OF_CPU_CHUNK = 512
 # The logarithm of a probability below this is not to be trusted: float32 soon runs out of smaller numbers.
 _SMALL = 1e-30
-
-
-def is_hooked(module: nn.Module) -> bool:
-    """Whether calling a module may do more, or other things, than its class says."""
-    hooks = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
-    return bool(hooks or module_globals._global_forward_hooks or module_globals._global_forward_pre_hooks)
-
-
-def is_its_weights(layer: nn.Module) -> bool:
-    """Whether a layer does no more than its matrix says, so that the matrix may be used without calling the layer.
-
-    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers have another type; quantised
-    matrices are parameters of another type; and there are hooks. All of these layers must be called.
-    """
-    parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
-    return type(layer) is nn.Linear and not is_hooked(layer) and all(type(each) is nn.Parameter for each in parameters)
 
 
 def twice(inputs: dict, batch: int) -> dict:
@@ -130,9 +114,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, states, weight, labels, label_smoothing, r_drop_alpha, padded):
-        device = states.device.type
-        casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if casts else states.dtype
+        device, dtype = states.device.type, type_of_products(states)
         passes = 2 if r_drop_alpha else 1  # the loss is the mean over them
         x, w, labels = states.to(dtype).unflatten(0, (passes, -1)), weight.to(dtype), labels.unflatten(0, (passes, -1))
         tokens, vocabulary = x.shape[1], weight.shape[0]

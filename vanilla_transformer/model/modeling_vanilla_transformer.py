@@ -37,7 +37,8 @@ from .checks_vanilla_transformer import (
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
-from .loss_vanilla_transformer import cross_entropy, is_hooked, is_its_weights, linear_cross_entropy, twice
+from .linear_vanilla_transformer import is_hooked, is_its_weights, projected
+from .loss_vanilla_transformer import cross_entropy, linear_cross_entropy, twice
 from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -124,16 +125,6 @@ def eager_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
-def projected(states: torch.Tensor, *projections: nn.Module) -> Sequence[torch.Tensor]:
-    """Linear projections of the same states (batch, length, d_model): when training, as one matrix product."""
-    if not torch.is_grad_enabled() or not all(is_its_weights(each) for each in projections):
-        return [projection(states) for projection in projections]
-    weight = torch.cat([projection.weight for projection in projections])
-    biases = [projection.bias for projection in projections if projection.bias is not None]
-    together = F.linear(states, weight, torch.cat(biases) if biases else None)
-    return together.split([projection.out_features for projection in projections], dim=-1)
-
-
 class VanillaTransformerAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 .. head_h) W^O (section 3.2.2), of a layer on itself or on the encoder."""
 
@@ -182,7 +173,8 @@ class VanillaTransformerAttention(nn.Module):
         attended, weights = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
         )  # (batch, target, heads, value_head_dim)
-        return self.out_proj(attended.flatten(2)), weights
+        (output,) = projected(attended.flatten(2), self.out_proj)
+        return output, weights
 
     def _heads(self, states: torch.Tensor, *projections: nn.Module) -> list[torch.Tensor]:
         every = projected(states, *projections)
@@ -222,8 +214,10 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
 
     def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2)."""
-        hidden_states = self.activation_fn(self.fc1(hidden_states))  # (batch, length, ffn_dim)
-        return self.fc2(dropout(hidden_states, self.activation_dropout, self.training))
+        (inner,) = projected(hidden_states, self.fc1)
+        inner = dropout(self.activation_fn(inner), self.activation_dropout, self.training)  # (batch, length, ffn_dim)
+        (output,) = projected(inner, self.fc2)
+        return output
 
     def residual(self, hidden_states: torch.Tensor, sub_layer: Callable, layer_norm: nn.LayerNorm) -> torch.Tensor:
         """LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4), or x + Dropout(Sublayer(LayerNorm(x)))."""

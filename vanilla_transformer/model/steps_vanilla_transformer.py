@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from .loss_vanilla_transformer import is_hooked, is_its_weights
+from .linear_vanilla_transformer import is_hooked, is_its_weights
 from .masks_vanilla_transformer import additive_mask, is_better_plain
 
 
