@@ -7,12 +7,13 @@ Each checkout has its own process, on one thread, and they take turns within one
 a task, which a busy machine disturbs less than clock time; the ratio is that of medians, above 1 if the second checkout
 is faster. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens, and every translation is
 made 24 tokens long, so that both checkouts do the same work. Training is that of `train`: its settings of the process,
-the loss without logits, and batches of different sizes.
+the loss without logits, and batches that are full of tokens, but hardly ever of the same size twice.
 """
 
 import argparse
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -36,11 +37,11 @@ TASKS = {
     "greedy_base": ("base", "search", {"num_beams": 1, "sentences": 64}),
     "int8_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
     "int8_base": ("base", "search", {"num_beams": 4, "sentences": 16, "int8": True}),
-    "training_tiny": ("tiny", "training", {"sentences": 96}),
-    "training_tiny_bf16": ("tiny", "training", {"sentences": 96, "bf16": True}),
-    "training_tiny_r_drop": ("tiny", "training", {"sentences": 48, "bf16": True, "r_drop_alpha": 5.0}),
-    "training_base": ("base", "training", {"sentences": 16}),
-    "training_base_bf16": ("base", "training", {"sentences": 16, "bf16": True}),
+    "training_tiny": ("tiny", "training", {"tokens": 2048}),
+    "training_tiny_bf16": ("tiny", "training", {"tokens": 2048, "bf16": True}),
+    "training_tiny_r_drop": ("tiny", "training", {"tokens": 1024, "bf16": True, "r_drop_alpha": 5.0}),
+    "training_base": ("base", "training", {"tokens": 512}),
+    "training_base_bf16": ("base", "training", {"tokens": 512, "bf16": True}),
     "loading_base": ("base", "loading", {}),
     "import": ("tiny", "importing", {}),
 }
@@ -65,30 +66,13 @@ def prepared(name: str) -> Callable[[], object]:
         model.save_pretrained(folder.name)
         return lambda: AutoModelForSeq2SeqLM.from_pretrained(folder.name)
 
+    if kind == "training":
+        return training_steps(model, **options)
+
     sentences = options["sentences"]
     lengths = torch.randint(8, 25, (sentences,))
     mask = (torch.arange(24) < lengths[:, None]).long()
     source = torch.randint(4, 8000, (sentences, 24)).masked_fill(mask == 0, config.pad_token_id)
-    if kind == "training":
-        from vanilla_transformer.commands.process import prepare_for_training
-
-        prepare_for_training()
-        model.config.r_drop_alpha = options.get("r_drop_alpha", 0.0)
-        labels = source.masked_fill(mask == 0, -100).flip(0)
-        optimizer = torch.optim.AdamW(model.train().parameters(), 1e-4, fused=True)
-
-        def steps():
-            for step in range(5):
-                rows = slice(3 * step, None)
-                batch = {"input_ids": source[rows], "attention_mask": mask[rows], "labels": labels[rows]}
-                with torch.autocast("cpu", torch.bfloat16, enabled=options.get("bf16", False)):
-                    loss = model(**batch, return_logits=False).loss
-                loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
-
-        return steps
-
     if options.get("int8"):
         from vanilla_transformer.translation.int8 import quantize_int8
 
@@ -103,6 +87,37 @@ def prepared(name: str) -> Callable[[], object]:
     length = {"max_new_tokens": 24, "eos_token_id": 7999, "max_length_offset": None}
     model.generation_config.update(**length)
     return lambda: model.generate(source, attention_mask=mask, num_beams=options["num_beams"], do_sample=False)
+
+
+def training_steps(model, tokens: int, bf16: bool = False, r_drop_alpha: float = 0.0) -> Callable[[], None]:
+    """Five steps of training, each with the next of an endless row of random batches."""
+    import torch
+
+    from vanilla_transformer.commands.process import prepare_for_training
+
+    prepare_for_training()
+    model.config.r_drop_alpha = r_drop_alpha
+    optimizer = torch.optim.AdamW(model.train().parameters(), 1e-4, fused=True)
+    draws = random.Random(0)
+
+    def batch() -> dict[str, torch.Tensor]:
+        longest = draws.randint(12, 40), draws.randint(12, 40)
+        sentences = tokens // max(longest)
+        source, target = (torch.randint(4, 8000, (sentences, length)) for length in longest)
+        lengths = torch.randint(8, longest[0] + 1, (sentences, 1))
+        mask = (torch.arange(longest[0]) < lengths).long()
+        source = source.masked_fill(mask == 0, model.config.pad_token_id)
+        return {"input_ids": source, "attention_mask": mask, "labels": target}
+
+    def steps() -> None:
+        for _ in range(5):
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = model(**batch(), return_logits=False).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return steps
 
 
 def processor_seconds() -> float:

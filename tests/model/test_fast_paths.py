@@ -43,7 +43,8 @@ class TestProjected:
             for rows in range(1024, 2049, 10):
                 (got,) = projected(torch.randn(rows, 1, 6), nn.Linear(6, 4))
                 assert got.shape == (rows, 1, 4)
-        assert len(sizes) == 9 and max(sizes) == 2048
+        assert len(sizes) == 9
+        assert max(sizes) == 2048
 
     def test_a_layer_that_does_more_than_its_matrix_is_called(self):
         layers = nn.Linear(6, 4), nn.Linear(6, 4)

@@ -132,27 +132,23 @@ class _LinearCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=torch.float32, device=x.device)
         for start in range(0, x.shape[1], rows):
             chunk = slice(start, start + rows)
-            piece, label = x[:, chunk].flatten(0, 1), labels[:, chunk].reshape(-1, 1)  # (passes * rows, ...)
-            of_label, log_sum_exp, gradient, difference = _project(piece, w, label, passes)
+            piece = x[:, chunk].flatten(0, 1)
+            logits = (piece @ w.T).unflatten(0, (passes, -1))  # (passes, rows, vocabulary); then their gradient
+            found = _differentiate(logits, x[:, chunk], labels[:, chunk, None], w, label_smoothing, r_drop_alpha)
+            of_label, log_sum_exp, divergence = found
             if padded:
-                of_none = hidden[:, chunk].reshape(-1, 1)
-                of_label, log_sum_exp, piece = (each.masked_fill(of_none, 0) for each in (of_label, log_sum_exp, piece))
-                if difference is not None:
-                    difference.masked_fill_(of_none.chunk(2)[0], 0)
+                of_none = hidden[:, chunk, None]
+                of_label, log_sum_exp = (each.masked_fill(of_none, 0) for each in (of_label, log_sum_exp))
+                divergence, piece = divergence.masked_fill(of_none[:1], 0), piece.masked_fill(of_none.flatten(0, 1), 0)
             loss += (log_sum_exp.sum() - (1 - label_smoothing) * of_label.sum()) / passes
             if r_drop_alpha:
-                divergence, gradient = _add_divergence(gradient, difference, r_drop_alpha)
-                loss += divergence
-            if not (want_states or want_weight):
-                continue
-            gradient.scatter_add_(1, label, torch.full_like(of_label, (label_smoothing - 1) / passes))
-            gradient = gradient.to(dtype)
+                loss += r_drop_alpha / 4 * divergence.sum()
             if want_states:
-                grad_states[:, chunk] = (gradient @ w).unflatten(0, (passes, -1))
+                grad_states[:, chunk] = logits @ w
             if want_weight and dtype == torch.float32:
-                grad_weight.addmm_(gradient.T, piece)
+                grad_weight.addmm_(logits.flatten(0, 1).T, piece)
             elif want_weight:
-                grad_weight += gradient.T @ piece
+                grad_weight += logits.flatten(0, 1).T @ piece
         if label_smoothing:
             # - eps mean(z) needs no look at the logits: its value and gradients come from sums of rows.
             share = label_smoothing / (passes * vocabulary)
@@ -178,19 +174,51 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None, None
 
 
-def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The label's logit (rows, 1), logsumexp (rows, 1) of all logits, and its gradient, their softmax.
+def _differentiate(
+    logits: torch.Tensor,
+    x: torch.Tensor,
+    label: torch.Tensor,
+    w: torch.Tensor,
+    label_smoothing: float,
+    r_drop_alpha: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What the logits of a chunk add to the loss; their gradient, but for the share of smoothing, takes their place.
 
-    With two passes, also the first's logits minus the second's (rows / 2, vocabulary).
+    Args:
+        logits: (passes, rows, vocabulary) x w^T.
+        x: (passes, rows, d_model) the states.
+        label: (passes, rows, 1)
+        w: (vocabulary, d_model) the output matrix.
+        label_smoothing: As in `linear_cross_entropy`.
+        r_drop_alpha: As in `linear_cross_entropy`.
+
+    Returns:
+        The logits of the labels (passes, rows, 1), the logsumexp of all logits (passes, rows, 1), and with two passes
+        KL(p || q) + KL(q || p) (1, rows, 1), else zeros.
     """
-    logits = (x @ w.T).float()  # (rows, vocabulary)
-    difference = torch.sub(*logits.chunk(2)) if passes == 2 else None
-    of_label = logits.gather(1, label)
+    passes = len(logits)
+    z = [each.float() for each in logits]  # float32 logits themselves, which softmax overwrites; copies of others
+    difference = z[0] - z[1] if passes == 2 else None
+    of_label = torch.stack([each.gather(1, ids) for each, ids in zip(z, label, strict=True)])
+    log_sum_exp = torch.stack([_softmax_(*each, w) for each in zip(z, x, label, of_label, strict=True)])
+    if difference is None:
+        divergence = torch.zeros_like(of_label)
+    else:
+        divergence = _add_divergence_(*z, difference, r_drop_alpha)[None]
+    for gradient, ids, place in zip(z, label, logits, strict=True):
+        gradient.scatter_add_(1, ids, gradient.new_full(ids.shape, (label_smoothing - 1) / passes))
+        if place.dtype != torch.float32:
+            place.copy_(gradient)
+    return of_label, log_sum_exp, divergence
+
+
+def _softmax_(logits, x, label, of_label, w) -> torch.Tensor:
+    """Turns the logits (rows, vocabulary) into probabilities and returns their logsumexp (rows, 1)."""
     if logits.device.type != "cpu":
         # logsumexp(z) = max(z) - log(max(softmax(z))), which saves a second pass of exponentials.
         highest = logits.amax(dim=1, keepdim=True)
         softmax = torch.softmax(logits, dim=1, out=logits)
-        return of_label, highest - softmax.amax(dim=1, keepdim=True).log(), softmax, difference
+        return highest - softmax.amax(dim=1, keepdim=True).log()
     # The same with the label in place of the maximum saves two more passes, unless its probability is too small.
     softmax = torch.softmax(logits, dim=1, out=logits)
     probability = softmax.gather(1, label)
@@ -198,27 +226,29 @@ def _project(x, w, label, passes) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     unlikely = (probability < _SMALL)[:, 0]
     if unlikely.any():
         log_sum_exp[unlikely] = (x[unlikely] @ w.T).float().logsumexp(dim=1, keepdim=True)
-    return of_label, log_sum_exp, softmax, difference
+    return log_sum_exp
 
 
-def _add_divergence(softmax, difference, alpha) -> tuple[torch.Tensor, torch.Tensor]:
-    """R-Drop's divergence, and the gradient of it and of half of all logsumexps.
+def _add_divergence_(p, q, difference, alpha) -> torch.Tensor:
+    """R-Drop's divergence KL(p || q) + KL(q || p) (rows, 1); its gradient and half that of logsumexp replace p and q.
 
     With d = z_p - z_q, the logits' difference, KL(p || q) + KL(q || p) = sum (p - q) d = E_p[d] - E_q[d]: the rest of
     log p - log q is the same for the whole vocabulary and cancels. Its gradients are p (d - E_p[d]) + p - q by z_p and
     q (E_q[d] - d) + q - p by z_q.
 
     Args:
-        softmax: (2 rows, vocabulary) p and then q.
+        p: (rows, vocabulary) probabilities of the first pass.
+        q: (rows, vocabulary) probabilities of the second.
         difference: (rows, vocabulary) d; it is overwritten.
         alpha: Weight of R-Drop.
     """
-    p, q = softmax.chunk(2)
     # Not as products of vectors, which autocast would take in 16 bits.
     mean_p, mean_q = ((each * difference).sum(dim=1, keepdim=True) for each in (p, q))  # (rows, 1)
     quarter = alpha / 4
     difference *= quarter
     own = 0.5 + quarter
     of_p = p * (difference - (quarter * mean_p - own)) - quarter * q
-    of_q = q * ((quarter * mean_q + own) - difference) - quarter * p
-    return quarter * (mean_p - mean_q).sum(), torch.cat((of_p, of_q))
+    q *= (quarter * mean_q + own) - difference
+    q -= quarter * p
+    p.copy_(of_p)
+    return mean_p - mean_q
