@@ -9,17 +9,17 @@ old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixing).
 import dataclasses
 import logging
 import os
-import tempfile
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from transformers.configuration_utils import PreTrainedConfig
 
 from .data.corpora import TextCorpus, naming_in_errors, read_corpus
 from .data.growing import AUTO
+from .data.languages import target_languages
 from .data.readers import files_of
 from .evaluation.metrics import bleu_for
 from .evaluation.scores import compare_systems, score_translations
@@ -28,7 +28,7 @@ from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 from .model.generation_vanilla_transformer import paper_generation_config
 from .run.folder import RunFolder
 from .run.loading import find_model, load_its_tokenizer, load_model
-from .run.recipe import Recipe, load_recipe
+from .run.recipe import Recipe, load_recipe, recipe_with
 from .training.initial_model import GROWN_FROM
 from .training.run import train
 from .translation import translate
@@ -134,6 +134,11 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
             f"{model} has a vocabulary of SentencePiece, and a run trains models with one of ours: train it on by "
             f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
         )
+    if several := target_languages(load_its_tokenizer(found)):
+        raise ValueError(
+            f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: train this "
+            "one on by `train`, with a recipe that has it as initial_model."
+        )
     config = VanillaTransformerConfig.from_pretrained(found)
     first = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
     described = {field.name for field in dataclasses.fields(config)} - {
@@ -153,18 +158,23 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         training["lora_rank"] = settings.lora_rank
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
-    content["description"] = f"{model} adapted, which may lose {_floor_said(settings)}"
+    lost = "no floor" if settings.floor is None else f"at most {settings.floor} BLEU lost"
+    content["description"] = f"{model} adapted; {lost}"
     if first is not None:
         kept = ("source_language", "target_language", "context_sentences")
         content |= {"data": {name: getattr(first.data, name) for name in kept}, "evaluation": asdict(first.evaluation)}
         training |= {name: first.training[name] for name in ("max_tokens", "bf16") if name in first.training}
         if attention := first.model.get("attn_implementation"):
             shape["attn_implementation"] = attention
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "adapt.yaml"
-        path.write_text(yaml.safe_dump(content), encoding="utf-8")
-        recipe = load_recipe(path, overrides)
+    try:
+        [recipe] = recipe_with(content, overrides)
+    except ValueError as error:
+        if not str(error).endswith("is missing"):
+            raise
+        raise ValueError(f"{error}: give the new text by --data.train and --data.validation.") from error
     data = recipe.data
+    if OLD in data.test and settings.old is not None:
+        raise ValueError(f"data.test.{OLD} and --old are the same set: leave one of them out.")
     if settings.replay is not None:
         new = data.train if data.mixture else [{"corpus": data.train}]
         old = {"corpus": settings.replay, "weight": settings.replay_weight, "vocabulary": False}
@@ -176,10 +186,6 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     return dataclasses.replace(recipe, data=data)
 
 
-def _floor_said(settings: AdaptSettings) -> str:
-    return "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
-
-
 def _decoding(model: Path) -> dict:
     """The decoding of a model as a recipe has it."""
     path = model / "generation_config.json"
@@ -188,10 +194,10 @@ def _decoding(model: Path) -> dict:
 
 
 def _old_validation(recipe: Recipe | None) -> Any:
-    """The validation text of a recipe, wherever it is read from now; None if it is not here."""
-    if recipe is None:
+    """The validation text of a recipe, wherever it is read from now; None if it is not here, or not one text."""
+    if recipe is None or "validation" not in recipe.data.measured:
         return None
-    where, folder = recipe.data.validation, Path(recipe.data.folder).resolve()
+    (where, *_), folder = recipe.data.measured["validation"], Path(recipe.data.folder).resolve()
     if isinstance(where, Mapping) or str(where).startswith("phrasebook:"):
         return where
     if not files_of(where, folder):
@@ -210,22 +216,15 @@ def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[fl
     references, language = [reference for _, reference in corpus.pairs], recipe.data.target_language
     [score] = score_translations(found, references, [bleu_for(language)], target_language=language)
     lowest = max(0.0, score.value - floor)
-    logger.info("On the old text the model has %.2f BLEU, and is to keep %.2f.", score.value, lowest)
+    logger.info("On the old text the model has %.2f BLEU, and must keep at least %.2f.", score.value, lowest)
     return lowest, None if beams else found
 
 
 def _set(recipe: Recipe, name: str) -> TextCorpus:
-    """A test set, or `validation`."""
+    """A test set, or one for validation, by its name in `recipe.data.measured`."""
     data = recipe.data
-    where = data.validation if name == "validation" else data.test[name]
     with naming_in_errors(f"data.test.{name}"):
-        return read_corpus(
-            where,
-            data.source_language,
-            data.target_language,
-            folder=data.folder,
-            context_sentences=data.context_sentences,
-        )
+        return read_corpus(*data.measured[name], folder=data.folder, context_sentences=data.context_sentences)
 
 
 def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, **decoding: int) -> list[str]:
@@ -240,8 +239,9 @@ def _account(
     model: str, folder: RunFolder, recipe: Recipe, before: Mapping[str, list[str] | None], device: str
 ) -> Iterator[dict]:
     """What each set has gained or lost, by the first metric of the recipe."""
-    metric, language = recipe.evaluation.metrics[0], {"target_language": recipe.data.target_language}
-    for name in ("validation", *recipe.data.test):
+    metric = recipe.evaluation.metrics[0]
+    for name, (_, _, target) in recipe.data.measured.items():
+        language = {"target_language": target}
         path = folder.translations / f"{name}.jsonl"
         rows = [row for _, row in json_rows(path, text_lines(path))]
         references, after = ([row[key] for row in rows] for key in ("reference", "hypothesis"))
@@ -270,7 +270,7 @@ def _report(rows: Sequence[Mapping], model: str, floors: Mapping[str, float], ad
     yield f"| text | {rows[0]['metric']} before | after | difference | p |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for row in rows:
-        name = "new (validation)" if row["set"] == "validation" else row["set"]
+        name = re.sub("^validation", "new (validation)", row["set"])
         scores = [f"{row[each]['score']:.2f} ± {row[each]['interval'] or 0:.2f}" for each in ("before", "after")]
         low, high = row["difference_interval"]
         yield f"| {name} | {' | '.join(scores)} | {row['difference']:+.2f} [{low:+.2f}, {high:+.2f}] | {row['p']:.4f} |"
@@ -279,4 +279,4 @@ def _report(rows: Sequence[Mapping], model: str, floors: Mapping[str, float], ad
     for name, floor in floors.items():
         yield f"\nNo checkpoint was chosen that scored less than {floor:.2f} BLEU on `{name}`."
     if not floors:
-        yield "\nNo floor held the old text up."
+        yield "\nNo floor was set for the old text."

@@ -73,12 +73,35 @@ def run_command(arguments: list[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes `--num_beams` for `--num-beams`: both spellings are common; help shows the second."""
+    """Takes `--num_beams` for `--num-beams`: both spellings are common; help shows the second.
+
+    Attributes:
+        takes_overrides: Whether unknown options are fields of a recipe, each with a value.
+    """
+
+    takes_overrides = False
 
     def parse_known_args(self, args=None, namespace=None):
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
-        return super().parse_known_args([*map(self._as_shown, words[:end]), *words[end:]], namespace)
+        own, overrides = [*map(self._as_shown, words[:end])], []
+        if self.takes_overrides:
+            own, overrides = self._apart(own)
+        found, rest = super().parse_known_args([*own, *words[end:]], namespace)
+        return found, [*rest, *overrides]
+
+    def _apart(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The words for argparse, and the overrides, whose values it would take for positional arguments."""
+        own, overrides, waiting = [], [], list(words)
+        while waiting:
+            name, equals, _ = (word := waiting.pop(0)).partition("=")
+            if not name.startswith("--") or name in self._option_string_actions:
+                own.append(word)
+                continue
+            overrides.append(word)
+            if not equals and waiting and not waiting[0].startswith("--"):
+                overrides.append(waiting.pop(0))
+        return own, overrides
 
     def _as_shown(self, word: str) -> str:
         """The word, or the option that it means. (argparse has no public list of a parser's options.)"""
@@ -115,7 +138,9 @@ def _add_command(commands, function: Callable) -> None:
     )
     command.set_defaults(command=function, parser=command)
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in _THE_REST]
+    parameters = inspect.signature(function).parameters
+    command.takes_overrides = "overrides" in parameters
+    parameters = [each for each in parameters.values() if each.name not in _THE_REST]
     words = [each for each in parameters if each.kind is not each.KEYWORD_ONLY and _kind(each.annotation)[1]]
     takes_words = any(each.default is not each.empty for each in words)  # required ones come before the options
     for parameter in parameters:
@@ -123,6 +148,7 @@ def _add_command(commands, function: Callable) -> None:
 
 
 def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Parameter, help: str, takes_words: bool):
+    help = help.replace("%", "%%")  # argparse has a use of its own for it
     kind, many = _kind(parameter.annotation)
     required = parameter.default is inspect.Parameter.empty
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -133,7 +159,7 @@ def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Paramete
     if kind is bool:
         command.add_argument(flag, action="store_true", help=help)
         return
-    if parameter.default not in (None, inspect.Parameter.empty):
+    if parameter.default not in (None, "", inspect.Parameter.empty):
         help += f" Default: {parameter.default}."
     default = None if required else parameter.default
     several = {}

@@ -25,6 +25,7 @@ import sys
 import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,17 +33,19 @@ from pathlib import Path
 from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
 from .cleaning.rules import CleaningSettings
+from .cleaning.scoring import Scoring
 from .data.corpora import load_corpus, naming_in_errors
-from .environment import has_bfloat16
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
-from .run.loading import chosen_device, load_engine
-from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type
+from .run.loading import load_engine
+from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type, recipe_with
 from .signals import first_signal
-from .training.trial import tried_arguments, with_usable_precision
+from .training.run import usable_arguments
 from .translation import translate_lines
+from .translation.lines import one_line
+from .translation.synthetic import name_of
 from .worker_processes import end_with_parent
 
 
@@ -178,15 +181,15 @@ def improve(
     if settings.clean is not None:
         check_libraries()
         _check_cleaning(settings.clean, plan)
-    for name in ("target_text", "source_text"):
-        if (path := getattr(settings, name)) is not None:
-            text_lines(path)  # says now if there is no such file
-    on_cpu = chosen_device(device).type == "cpu"
+    source, target = plan.data.source_language, plan.data.target_language
+    for name, languages in (("source_text", (source, target)), ("target_text", (target, source))):
+        if (path := getattr(settings, name)) is not None:  # says now if a stage would not take it
+            with naming_in_errors(f"improve.{name}"):
+                text_lines(path)
+                name_of(Path(path), languages)
     for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
         tried, _ = load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
-        training = {"disable_tqdm": True, "use_cpu": on_cpu, **tried.training}
-        training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]))
-        tried_arguments(str(output / "first"), tried.model, training)
+        usable_arguments(RunFolder(output / "first"), tried, device)
     plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     with alone_in(output):
         _begin(output, plan, settings)
@@ -201,6 +204,12 @@ def _check_cleaning(options: dict, plan: Recipe) -> None:
     for name, value in options.items():
         check_known(name, hints, "improve.clean.")
         of_type(f"improve.clean.{name}", value, hints[name])
+        if name in ("workers", "shard_pairs") and value < 1:
+            raise ValueError(f"improve.clean.{name} must be at least 1, not {value}")
+    try:
+        Scoring.by(*(options.get(name) for name in ("score_models", "keep_best", "min_score")))
+    except ValueError as error:
+        raise ValueError(f"improve.clean: {error}") from error
     languages = {"source_language": plan.data.source_language, "target_language": plan.data.target_language}
     rules = {name: value for name, value in options.items() if name not in _MORE_OF_CLEAN}
     naming_the_field("improve.clean", languages | rules, lambda fields: CleaningSettings(**languages | fields))
@@ -230,13 +239,19 @@ def run_command(words: Sequence[str]) -> None:
     """
     process = get_context("spawn").Process(target=_command, args=(words,))
     came: list[int] = []
+    passed_on: list[int] = []
 
     def pass_on(number: int, frame) -> None:
         came.append(number)
-        os.kill(process.pid, number)
+        if process.pid is not None:  # it has started
+            passed_on.append(number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(process.pid, number)
 
     with first_signal(pass_on):
         process.start()
+        if came and not passed_on:
+            pass_on(came.pop(), None)
         process.join()
     if came:
         signal.raise_signal(came[0])
@@ -265,9 +280,12 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         write_json(path, now)
         write_text(output / "recipe.yaml", plan.to_yaml())
         return
-    before = read_json(path, "Restore it, or choose another folder.")
-    # A version before may have had fewer fields.
-    before["improve"] = asdict(ImproveSettings()) | before.get("improve", {})
+    try:  # a version before may have had fewer fields
+        content = read_json(path, "Restore it, or choose another folder.")
+        began, its_settings = recipe_with(content, improve=ImproveSettings)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    before = json.loads(json.dumps({**asdict(began), "improve": asdict(its_settings)}))
     for section in before.keys() & now.keys():
         old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
         for name in old.keys() | new.keys():
@@ -292,7 +310,7 @@ def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
         for side, language in zip(sides, languages, strict=True):
             with replaced_path(side) as path, gzip.GzipFile(path, "wb", mtime=0) as file:
                 for pair in corpus["translation"]:
-                    file.write(f"{pair[language]}\n".encode())
+                    file.write(f"{one_line(pair[language])}\n".encode())
 
 
 def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator[Stage]:
@@ -300,6 +318,8 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     languages = source, target = plan.data.source_language, plan.data.target_language
 
     def training(name: str, overrides: Mapping) -> Stage:
+        if name != "student" and plan.training.get("push_to_hub"):  # all have the recipe's hub_model_id
+            overrides = {**overrides, "training.push_to_hub": False}
         words = [word for key, value in _typed(overrides).items() for word in (f"--{key}", value)]
         run = RunFolder(output / name)
         return Stage(
@@ -311,7 +331,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     ) -> tuple[Stage, list[str]]:
         """The stage, and the files that it makes in a folder of its name, or in another."""
         folder = output / (folder or name)
-        bare = Path(text).name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{language}")
+        bare = name_of(Path(text), (language, *(each for each in languages if each != language)))
         words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
         words += ["--output", str(folder), *options]
         files = [str(folder / f"{bare}.{each}.gz") for each in languages]
@@ -321,7 +341,8 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     if settings.clean is not None:
         words = ["clean", *_corpus_words(plan), "--output", str(output / "clean")]
         for name, value in {"source_language": source, "target_language": target, **settings.clean}.items():
-            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+            if value != []:
+                words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
         yield Stage("clean", words, output / "clean" / "report.json")
         pairs = [str(output / "clean" / f"clean.{each}.gz") for each in languages]
     yield training("first", {"data.train": pairs})
@@ -422,6 +443,8 @@ def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Map
 
 def _translate(system: System, lines: Sequence[str], device: str) -> dict:
     """The translations, and the seconds that they took."""
+    if system.backend == "ctranslate2" and device == "mps":
+        device = "auto"  # CTranslate2 knows no such device
     model, tokenizer = load_engine(system.models, system.backend, device)
     list(translate_lines(model, tokenizer, [lines[:16]]))  # the first batches of a process are slow
     begun = time.monotonic()

@@ -52,9 +52,9 @@ def test_the_best_are_as_many_as_asked_for(tmp_path):
 def test_limits_that_make_no_sense():
     for values, message in (
         ({}, "one limit"),
-        ({"keep_best": 0.5, "least": 0.5}, "one limit"),
+        ({"keep_best": 0.5, "min_score": 0.5}, "one limit"),
         ({"keep_best": 1.5}, "keep_best must be"),
-        ({"least": float("nan")}, "least must be above 0 and at most 1, not nan"),
+        ({"min_score": float("nan")}, "min_score must be above 0 and at most 1, not nan"),
     ):
         with pytest.raises(ValueError, match=message):
             Scoring("a", "b", **values)

@@ -384,8 +384,9 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
     for kind, said in (("torch", "no model in"), ("ctranslate2", "write one with `export`")):
         with pytest.raises(FileNotFoundError, match=said):
             load_backend(kind, str(tmp_path))
-    with pytest.raises(RuntimeError, match="--max-texts must be at least 1"), serving("model", "--max-texts", "0"):
-        pass
+    for option, said in (("--max-texts", "--max-texts must be at least 1"), ("--max-seconds", "must be above 0")):
+        with pytest.raises(RuntimeError, match=said), serving("model", option, "0"):
+            pass
 
 
 @pytest.mark.slow

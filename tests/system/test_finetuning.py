@@ -191,6 +191,7 @@ WRONG = [
     (("--do_train",), {"train_file": None}, "There are no pairs to train on: give --dataset_name or"),
     (("--do_eval", "--do_predict"), {}, "translate --model"),
     (("--do_train", "--merge_adapter"), {}, "--merge_adapter needs adapters: give --lora_rank."),
+    (("--do_train", "--max_train_samples=0"), {}, "--max_train_samples must be at least 1, not 0."),
     (("--do_eval", "--metric", "blue"), {}, "unknown metric 'blue'"),
     (("--do_train", "--r_drop_alpha=-1"), {}, "--r_drop_alpha must be at least 0 and finite, not -1.0."),
     (("--do_train", "--new_tokens", "ä"), {}, "The vocabulary has ä already: leave that out of"),

@@ -20,7 +20,7 @@ from vanilla_transformer.cleaning.rules import CleaningSettings
 from vanilla_transformer.command_line import run_command
 from vanilla_transformer.commands.clean import clean
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, stages_of
+from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, _write_pairs, stages_of
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -134,7 +134,7 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
     (tmp_path / "older").mkdir()
     _begin(tmp_path / "older", recipe, ImproveSettings())
     plan = json.loads((tmp_path / "older" / "plan.json").read_text(encoding="utf-8"))
-    del plan["improve"]["teacher"], plan["improve"]["diversify"]
+    del plan["improve"]["teacher"], plan["improve"]["diversify"], plan["data"]["context_sentences"]
     (tmp_path / "older" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     _begin(tmp_path / "older", recipe, ImproveSettings())
     with pytest.raises(ValueError, match=r"was begun with .*diversify = False, not True"):
@@ -142,7 +142,8 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
 
 
 def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
-    path = recipe_of(tmp_path)
+    path, english = recipe_of(tmp_path), tmp_path / "news.en.txt"
+    english.write_text("A dog.\n")
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
         (["--improve.pairs_weight", "-1"], "improve.pairs_weight must be above 0"),
@@ -152,11 +153,17 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.clean", "{max_length: 3}"], "improve.clean.max_length is unknown; did you mean"),
         (["--improve.clean", "{workers: many}"], "improve.clean.workers must be int, not 'many'"),
         (["--improve.clean", "{min_letters: -1}"], "improve.clean.min_letters must be at least 0"),
+        (["--improve.clean", "{workers: 0}"], "improve.clean.workers must be at least 1, not 0"),
+        (["--improve.clean", "{keep_best: 0.9}"], "improve.clean: keep_best and min_score are for score_models"),
+        (["--improve.clean", "{score_models: [a], keep_best: 0.9}"], "improve.clean: score_models are two"),
+        (["--evaluation.metrics", "[bleurt]"], "evaluation.metrics: bleurt is unknown"),
+        (["--training.save_steps", "0.5"], "training.save_steps"),
         (["--improve.clean", "{skip: [lies]}"], "There is no rule 'lies': choose from"),
         (["--improve.student", "{decoder_layers: 2}"], "give the student's fields by section"),
         (["--improve.student", "{model: {decoder_layer: 2}}"], "model.decoder_layer is unknown; did you mean"),
         (["--improve.teacher", "{training: 3}"], "improve.teacher.training: give the teacher's fields by section"),
         (["--improve.teacher", "{training: {max_step: 2}}"], "training.max_step is unknown; did you mean"),
+        (["--improve.target_text", str(english)], "improve.target_text: "),
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
         (["--improve.quantization", "int7"], "improve.quantization: choose of float32"),
         (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
@@ -165,7 +172,24 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert run_command(["train", str(path), "--output", str(tmp_path / "run"), "--improve.teachers", "2"]) == 1
-    assert "improve.teachers is of the command improve alone" in capsys.readouterr().err
+    assert "improve.teachers is only for the command improve" in capsys.readouterr().err
+
+
+def test_texts_of_several_lines_stay_in_line(tmp_path):
+    pairs = [("a\nb", "c"), ("x", "y\r\nz"), ("p", "q")]
+    rows = "".join(json.dumps({"en": source, "de": target}) + "\n" for source, target in pairs)
+    (tmp_path / "pairs.jsonl").write_text(rows)
+    recipe = load_recipe(recipe_of(tmp_path), {"data.train": "pairs.jsonl", "data.folder": str(tmp_path)})
+    _write_pairs(tmp_path / "pairs", recipe, ["train"])
+    sides = [gzip.decompress((tmp_path / "pairs" / f"train.{side}.gz").read_bytes()) for side in ("en", "de")]
+    assert sides == [b"a b\nx\np\n", b"c\ny z\nq\n"]
+
+
+def test_only_the_student_is_published(tmp_path):
+    published = {"training.push_to_hub": "true", "training.hub_model_id": "me/small"}
+    recipe, settings = load_recipe_with(recipe_of(tmp_path), published, improve=ImproveSettings)
+    stages = [stage for stage in stages_of(tmp_path, recipe, settings) if stage.words[0] == "train"]
+    assert [stage.name for stage in stages if "--training.push_to_hub" not in stage.words] == ["student"]
 
 
 def test_every_option_of_clean_can_be_set():

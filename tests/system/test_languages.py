@@ -44,6 +44,16 @@ def test_one_model_of_both_directions(corpus, tmp_path):
     with pytest.raises(ValueError, match="translates into de, en: say tgt_lang"):
         translator(text)
     assert "Say into which: de, en" in refused("translate", "--model", run, text)
+    pictures = [tmp_path / f"{to}.png" for to in ("de", "en")]
+    assert "Say into which: de, en" in refused("plot", "attention", run, text, "--output", pictures[0])
+    for picture in pictures:
+        finished("plot", "attention", run, text, text, "--to", picture.stem, "--output", picture)
+    assert pictures[0].read_bytes() != pictures[1].read_bytes()  # another tag is in front
+    new = ["--data.train", "[train.en, train.de]", "--data.validation", "[test.en, test.de]"]
+    assert "translates into de, en, and adapt is for" in refused("adapt", run, "--output", tmp_path / "a", *new)
+    english = ["--source-language", "de", "--target-language", "en"]
+    made = refused("backtranslate", "--model", run, "--input", corpus / "test.de", *english, "--output", tmp_path / "b")
+    assert "translation cut at its limit" in made  # the model has learned nothing, but it was asked for English
 
     files = ["--sources", corpus / "test.de", "--references", corpus / "test.en", "--metrics", "sacrebleu"]
     told = finished("evaluate", "--model", run, *files, "--source-language", "de", "--target-language", "en", "--json")

@@ -232,7 +232,7 @@ def test_with_the_settings_for_speed_products_stay_exact():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there may be nothing to set")
 def test_training_says_what_it_sets_unless_it_is_told_not_to(tmp_path):
     said = command("train", tmp_path / "no.yaml").stderr
-    assert said.startswith("For speed this process keeps the memory that it frees, to use it again")
+    assert said.startswith("For speed this process keeps the memory that it frees")
     assert "no.yaml" in said
     assert "this process" not in command("train", tmp_path / "no.yaml", "--plain-process").stderr
 

@@ -101,7 +101,7 @@ def test_a_model_is_made_of_it_and_a_second_training_begins_anew(make_trainer, m
 def test_a_checkpoint_without_its_average_or_with_anothers_is_named(make_trainer, make_model, tmp_path):
     make_trainer(**SAVED).train()
     checkpoint, other = (tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (10, 20))
-    with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is missing: .* Leave ema_decay out"):
+    with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is missing: .* Restore it, or remove this"):
         make_trainer(ema_decay=0.9, **SAVED).train(resume_from_checkpoint=str(checkpoint))
     (other / "model.safetensors").rename(checkpoint / "ema.safetensors")
     with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is no average of this model's weights"):

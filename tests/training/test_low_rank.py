@@ -33,7 +33,8 @@ def test_merged_weights_are_those_that_peft_merges(make_model):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_adapters_and_new_rows_learn_and_nothing_else(make_trainer, make_model, tied):
-    model = make_model(tie_word_embeddings=tied)
+    # The feed-forward networks have as many rows as there are pieces.
+    model = make_model(tie_word_embeddings=tied, encoder_ffn_dim=make_model().config.vocab_size)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     add_adapters(model, 2, 80)  # ids 80 to 89 are in the pairs
     make_trainer(model, lora_rank=2, noam_factor=None, learning_rate=0.1, warmup_steps=0).train()

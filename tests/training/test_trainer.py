@@ -351,6 +351,13 @@ def test_best_and_last_checkpoints_are_kept_and_the_best_model_is_loaded(make_tr
     assert kept >= {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
 
 
+def test_the_best_checkpoint_is_one_that_was_saved(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=6, average_last=0, **{**BEST, "save_steps": 3})
+    scripted(trainer, monkeypatch, [1.0, 2.0, 5.0, 3.0, 3.0, 6.0]).train()  # the best ones have no checkpoint
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-3")
+    assert trainer.state.best_metric == 5.0
+
+
 def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer, monkeypatch):
     options = {**BEST, "floors": {"old": 30.0, "older": 10.0}, "average_last": 0, "predict_with_generate": True}
     trainer = make_trainer(max_steps=5, early_stopping_patience=2, **options)

@@ -124,7 +124,7 @@ def test_samples(exported, tokenizer):
 
 def test_what_ctranslate2_cannot_do_is_refused(exported, tokenizer):
     for options, message in (
-        ({"repetition_penalty": 2.0}, "CTranslate2 has no repetition_penalty here"),
+        ({"repetition_penalty": 2.0}, "CTranslate2 does not support repetition_penalty"),
         ({"align": True}, "no alignments"),
         ({"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences is 3, more than num_beams, which is 2"),
         ({"num_beams": 2, "do_sample": True}, "num_beams must be 1"),
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_run(exported, tmp_path):
         ExportedModel(tmp_path)
     folder = shutil.copytree(exported.folder, tmp_path / "model")
     (folder / "generation_config.json").write_text('{"num_beams": 4, "no_repeat_ngram_size": 3}', encoding="utf-8")
-    with pytest.raises(ValueError, match="run with no_repeat_ngram_size = 3: not so in CTranslate2"):
+    with pytest.raises(ValueError, match="sets no_repeat_ngram_size = 3, which CTranslate2 does not support"):
         ExportedModel(folder)
     (folder / "generation_config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no generation_config.json: export again"):

@@ -1,5 +1,6 @@
 """Capitals are taken off lines and put back on translations: by hand, on any text, and through a model."""
 
+import time
 from random import Random
 
 import pytest
@@ -43,6 +44,12 @@ def test_sharp_s_among_capitals_and_slips_of_the_training_text():
     assert Casing().take_off("DIE STRAßE IST LANG") == ("Die straße ist lang", "upper")
     counts = {"China": 11, "china": 2, "two": 20, "Two": 90, "dogs": 3, "in": 9}
     assert Casing(counts).take_off("TWO DOGS IN CHINA, TWO") == ("Two dogs in China, two", "upper")
+
+
+def test_a_long_line_of_signs_takes_no_longer_than_its_length():
+    started = time.process_time()
+    assert Casing().take_off("A DOG " + "! " * 50_000)[1] == "upper"
+    assert time.process_time() - started < 2  # it took minutes when each sign was looked at with all after it
 
 
 def test_by_hand():

@@ -64,6 +64,8 @@ def test_lines_are_read_behind_those_before_them(model, tokenizer, read):
     blocks = [LINES[:2], LINES[2:5], LINES[5:]]  # documents go on
     assert [best.text for best, *_ in translate_lines(model, tokenizer, blocks, **options)] == texts
     assert read == wanted
+    with pytest.raises(ValueError, match="fewer contexts than lines"):
+        translate(model, tokenizer, LINES, contexts=CONTEXTS[:2], **options)
     read.clear()
     translate(model, tokenizer, LINES, contexts=[()] * len(LINES), **options)
     assert read == {text: tokenizer(text).input_ids for text in LINES if text}

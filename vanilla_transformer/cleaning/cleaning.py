@@ -228,8 +228,8 @@ class _Work:
             submit = partial(self._unless_there, lambda files: files.scores, submit)
             for (number, _), _ in in_order(shards, submit, 2 * workers):
                 self.on_progress("scores", sum(self.shards[number]), len(verdicts))
-        if scoring.least is not None:
-            return scoring.least
+        if scoring.min_score is not None:
+            return scoring.min_score
         return least_of_best([self._files(number).scores for number in range(len(self.shards))], scoring.keep_best)
 
     def _write(self, verdicts: np.ndarray, report: CleaningReport) -> None:

@@ -24,8 +24,8 @@ class Scoring:
 
     Attributes:
         forward, backward: Run folders or models' folders: from source to target, and the other way.
-        keep_best: Share of the scored pairs to keep; None: `least` decides.
-        least: What the score must be; None: `keep_best` decides.
+        keep_best: Share of the scored pairs to keep; None: `min_score` decides.
+        min_score: What the score must be; None: `keep_best` decides.
         device: Where the models run, as for `load_model`.
         batch_tokens: Padded target tokens scored at a time.
     """
@@ -33,17 +33,34 @@ class Scoring:
     forward: str | Path
     backward: str | Path
     keep_best: float | None = None
-    least: float | None = None
+    min_score: float | None = None
     device: str = "cpu"
     batch_tokens: int = 2048
 
     def __post_init__(self) -> None:
-        if (self.keep_best is None) == (self.least is None):
-            raise ValueError("Scores need one limit: give either keep_best, a share, or least, a score.")
-        for name in ("keep_best", "least"):
+        if (self.keep_best is None) == (self.min_score is None):
+            raise ValueError("Scores need one limit: give either keep_best, a share, or min_score, a score.")
+        for name in ("keep_best", "min_score"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} must be above 0 and at most 1, not {value:g}.")
+
+    @classmethod
+    def by(
+        cls,
+        score_models: Sequence[str | Path] | None,
+        keep_best: float | None,
+        min_score: float | None,
+        device: str = "cpu",
+    ) -> "Scoring | None":
+        """The scoring by two models; None without models, which then have no limit either."""
+        if score_models is None:
+            if (keep_best, min_score) != (None, None):
+                raise ValueError("keep_best and min_score are for score_models.")
+            return None
+        if len(score_models) != 2:
+            raise ValueError("score_models are two: one from source to target, then one from target to source.")
+        return cls(*score_models, keep_best, min_score, device)
 
     def facts(self) -> dict:
         """What decides the scores and what is kept."""
@@ -54,7 +71,7 @@ class Scoring:
             name: {"path": str(path), "sha256": sha256_of_model(find_model(path))}
             for name, path in (("forward", self.forward), ("backward", self.backward))
         }
-        limits = {"keep_best": self.keep_best, "least": self.least, "batch_tokens": self.batch_tokens}
+        limits = {"keep_best": self.keep_best, "least": self.min_score, "batch_tokens": self.batch_tokens}
         return {**models, **limits, "device": self.device}
 
 

@@ -5,9 +5,14 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .process import UsageError, check_positive, use_memory_well
 from .translate import sampling_options, search_options
+
+
+if TYPE_CHECKING:
+    from .test_sets import Languages
 
 
 def backtranslate(
@@ -82,7 +87,8 @@ def backtranslate(
         raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
     if quantize is not None and device not in ("auto", "cpu"):
         raise UsageError("--quantize is for a CPU: leave out --device.")
-    languages = _languages(model, source_language, target_language)
+    asked = _languages(model, source_language, target_language)
+    languages = asked.source, asked.target
     use_memory_well()
     engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None)
     models = [{"path": str(path), "sha256": sha256_of_model(find_model(path))} for path in model]
@@ -97,7 +103,7 @@ def backtranslate(
                 bars[0].update(more)
 
         report = synthesize(
-            engine, tokenizer, input, output, languages=languages, forward=forward, seed=seed or 0,
+            engine, tokenizer, input, output, languages=languages, to=asked.to, forward=forward, seed=seed or 0,
             made_by={"models": models, "quantize": quantize, "device": engine.device.type},
             limits=PairLimits(longest, longest, max_length_ratio), chunk_lines=chunk_lines, workers=workers,
             batch_tokens=batch_tokens, on_progress=show, **options,
@@ -105,7 +111,7 @@ def backtranslate(
     print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output.resolve() / name) for name in report.files)}]")
 
 
-def _languages(models: list[Path], source: str | None, target: str | None) -> tuple[str, str]:
+def _languages(models: list[Path], source: str | None, target: str | None) -> "Languages":
     """The languages that the models translate from and into, by their recipes or the options."""
     from .test_sets import Languages, model_languages
 
@@ -119,4 +125,4 @@ def _languages(models: list[Path], source: str | None, target: str | None) -> tu
             raise UsageError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
     if given.source == given.target:
         raise UsageError(f"Source and target language are both {given.source!r}: give two different codes.")
-    return given.source, given.target
+    return given

@@ -84,7 +84,8 @@ def calibrate(
     loaded, tokenizer = load_engine([folder], device=device)
     texts, passes = scored_set.sources.segments, {"dropout_samples": dropout_samples, "seed": seed}
     with tqdm(total=len(texts), unit="sentence", disable=not sys.stderr.isatty()) as bar:
-        options = {"contexts": scored_set.before, "on_progress": bar.update, **passes, **search_options(num_beams)}
+        options = {"contexts": scored_set.before, "to": scored_set.languages.to, "on_progress": bar.update}
+        options |= passes | search_options(num_beams)
         judged = calibrating.judged_translations(loaded, tokenizer, texts, scored_set.reference_lists, **options)
     record = {"set": scored_set.name, "num_beams": num_beams or loaded.generation_config.num_beams}
     record["weights_sha256"] = sha256_of_weights(folder)

@@ -111,21 +111,19 @@ def _corpus(words: list[str]):
 
 def _scoring(models: list[Path] | None, keep_best, min_score, device: str, languages: tuple[str, str]):
     """The scoring that the options ask for. Models with recipes must translate in the two directions."""
-    if models is None:
-        if (keep_best, min_score) != (None, None):
-            raise UsageError("--keep-best and --min-score are for --score-models.")
-        return None
-    if len(models) != 2:
-        raise UsageError("--score-models are two: one from source to target, then one from target to source.")
     from ..cleaning import Scoring
     from ..run.loading import chosen_device
     from .test_sets import Languages, model_languages
 
     try:
-        scoring = Scoring(*models, keep_best, min_score, chosen_device(device).type)
+        scoring = Scoring.by(models, keep_best, min_score, "cpu" if models is None else chosen_device(device).type)
     except ValueError as error:
-        message = str(error).replace("keep_best", "--keep-best").replace("or least", "or --min-score")
-        raise UsageError(message.replace("least must", "--min-score must")) from error
+        message = str(error)
+        for name in ("score_models", "keep_best", "min_score"):
+            message = message.replace(name, f"--{name.replace('_', '-')}")
+        raise UsageError(message) from error
+    if scoring is None:
+        return None
     for model, given in zip(models, (languages, languages[::-1]), strict=True):
         model_languages(model, Languages(*given))
     return scoring

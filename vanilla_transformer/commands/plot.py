@@ -29,6 +29,7 @@ def plot(
     query: list[str] | None = None,
     lines: bool = False,
     words: bool = False,
+    to: str | None = None,
 ):
     """Draws a picture: attention MODEL SOURCE [TARGET], curves RUN ..., schedule [D_MODEL:WARMUP ...], or positions.
 
@@ -48,6 +49,7 @@ def plot(
             drawn. May be given several times.
         lines: Draw lines between two columns of words, as in the paper's figures 3 to 5, instead of heat maps.
         words: Put the pieces of a word together.
+        to: Language to translate into, of a model of several.
     """
     from ..plots.figures import check_picture
 
@@ -55,7 +57,7 @@ def plot(
     subject = subject or []
     drawings = {"curves": _plot_curves, "schedule": _plot_schedule, "positions": _plot_positions}
     of_attention = {"attention": attention, "layer": layer, "head": head, "query": query}
-    of_attention |= {"lines": lines, "words": words}
+    of_attention |= {"lines": lines, "words": words, "to": to}
     given = [name for name, value in of_attention.items() if value is not None and value is not False]
     if what == "attention":
         _plot_attention(subject, output, **of_attention)
@@ -68,7 +70,7 @@ def plot(
     logger.info("Drew %s.", output)
 
 
-def _plot_attention(subject: list[str], output: Path, attention, layer, head, query, lines, words) -> None:
+def _plot_attention(subject: list[str], output: Path, attention, layer, head, query, lines, words, to) -> None:
     if len(subject) not in (2, 3):
         raise UsageError('Give a model and a sentence: plot attention MODEL "SOURCE" ["TARGET"] --output FILE.png')
     if attention not in (None, *_ATTENTIONS):
@@ -78,13 +80,14 @@ def _plot_attention(subject: list[str], output: Path, attention, layer, head, qu
     if layer is None and (head or query):
         raise UsageError(f"--{'head' if head else 'query'} is for the heads of one layer: add --layer.")
     from ..attention.weights import attentions
+    from ..data.languages import towards
     from ..plots import plot_attention_lines, plot_attention_maps, plot_attention_overview
     from ..run.loading import load_model
     from ..translation.lines import UnknownWordsWarnings
 
     model, tokenizer = load_model(subject[0])
     UnknownWordsWarnings(unknown_words(subject[:1], tokenizer)).look_at(subject[1])
-    found = attentions(model, tokenizer, *subject[1:], by_words=words)
+    found = attentions(model, towards(tokenizer, to), *subject[1:], by_words=words)
     if layer is None:
         blocks = {_ATTENTIONS[name][0]: found.of(name)[0] for name in ([attention] if attention else _ATTENTIONS)}
         caption = f"Source: {' '.join(found.source)}\nTarget: {' '.join(found.written)}"

@@ -44,9 +44,9 @@ def use_memory_well() -> bool:
 
 def prepare_for_training(device: str = "auto") -> str:
     """Changes settings of this process to make training faster; says in a sentence what it did."""
-    done = ["keeps the memory that it frees, to use it again"] * use_memory_well()
-    done += ["lets oneDNN multiply matrices, which is as exact here"] * use_fast_products(device)
-    return f"For speed this process {' and '.join(done)}; --plain-process leaves that out." if done else ""
+    done = ["keeps the memory that it frees"] * use_memory_well()
+    done += ["multiplies matrices by oneDNN"] * use_fast_products(device)
+    return f"For speed this process {' and '.join(done)}. --plain-process turns that off." if done else ""
 
 
 def use_fast_products(device: str = "auto") -> bool:

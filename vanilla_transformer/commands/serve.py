@@ -1,8 +1,9 @@
 """A model behind HTTP: as a service for programs, as a page for people."""
 
+import math
 from pathlib import Path
 
-from .process import check_backend, check_positive, use_memory_well
+from .process import UsageError, check_backend, check_positive, use_memory_well
 
 
 def serve(
@@ -54,6 +55,8 @@ def serve(
     check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
     check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body)
     check_positive(max_waiting=max_waiting, max_terms=max_terms)
+    if not 0 < max_seconds < math.inf or not 0 <= batch_milliseconds < math.inf:
+        raise UsageError("--max-seconds must be above 0, --batch-milliseconds at least 0, and both finite.")
     from ..serving import server
     from ..serving.backend import Batcher, load_backend
 

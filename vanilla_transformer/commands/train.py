@@ -66,7 +66,7 @@ def train(
     output = output or Path("runs") / Path(recipe).stem
     if recipe != AUTO and (only_choose or minutes is not None or search is not None):
         raise UsageError(
-            "--minutes, --search and --only-choose are of `train auto`; other recipes take --training.max_minutes."
+            "--minutes, --search and --only-choose are for `train auto`; other recipes take --training.max_minutes."
         )
     commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
     commands["command_to_resume"] = _command_to_resume(output, plain_process, device)

@@ -120,12 +120,13 @@ def translate(
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         precision: What torch multiplies in: float32; bfloat16, faster on processors made for it, but rounded
             differently; or auto, the one that a short trial finds faster. Standard error says which.
-        quantize: int8: by torch on a CPU, faster and in less memory, with weights rounded to 8 bits.
+        quantize: int8: by torch on a CPU, with matrices rounded to 8 bits: faster for large models, slower for small
+            ones.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
     """
     from ..files import replaced_file
 
-    search = search_options(num_beams, n_best, length_penalty, max_tokens)
+    search = search_options(None if sample else num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
@@ -364,8 +365,13 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
 
     if sentences and path:
         raise UsageError("Give sentences or --input, not both.")
+    for sentence in sentences or ():
+        if any("\ud800" <= character <= "\udfff" for character in sentence):  # Python's stand-ins for wrong bytes
+            raise UsageError(f"{sentence!a} is not UTF-8.")
     if sentences or path:
         return in_blocks(sentences or text_lines(path))
+    if sys.stdin is None:
+        raise UsageError("Standard input is closed: give sentences or --input.")
     if sys.stdin.isatty():
         logger.info("Reading sentences from the terminal; end with Ctrl-D.")
     # A file of its own: the interpreter closes sys.stdin when it ends, and cannot while a thread waits for a line.

@@ -13,7 +13,7 @@ from .linear_vanilla_transformer import type_of_products
 
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
-_LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
+LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 # The most rows of a chunk in 16 bits on a CPU. Its caches hold more of a small chunk, and the products of a chunk get
 # code of their own from oneDNN: there should be few sizes. What a step gains is in docs/explanation/fast.md.
 _ROWS_OF_CPU_CHUNK = 512
@@ -118,7 +118,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         passes = 2 if r_drop_alpha else 1  # the loss is the mean over them
         x, w, labels = states.to(dtype).unflatten(0, (passes, -1)), weight.to(dtype), labels.unflatten(0, (passes, -1))
         tokens, vocabulary = x.shape[1], weight.shape[0]
-        rows = max(1, _LOGITS_AT_A_TIME.get(device, 2**24) // (passes * vocabulary))
+        rows = max(1, LOGITS_AT_A_TIME.get(device, 2**24) // (passes * vocabulary))
         if device == "cpu" and dtype != torch.float32 and passes * tokens > _ROWS_OF_CPU_CHUNK:
             rows = min(rows, _ROWS_OF_CPU_CHUNK // passes)
             rows = min(rows, 64 * math.ceil(tokens / math.ceil(tokens / rows) / 64))  # chunks of one size

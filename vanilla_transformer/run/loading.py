@@ -166,7 +166,7 @@ def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
     try:
         lists = [load_word_counts(find_model(path)) for path in paths]
     except ValueError as error:
-        logger.warning("%s Nobody knows which words the model has learned.", error)
+        logger.warning("%s Unknown words will not be reported.", error)
         return None
     return None if None in lists else dict(reduce(or_, map(Counter, lists)))
 

@@ -305,22 +305,23 @@ def load_recipe_with(
         content = _loaded(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise ValueError("a recipe is a mapping with the sections data, tokenizer, model, training ...")
-        return _recipe_of(content, overrides or {}, sections)
+        return recipe_with(content, overrides, **sections)
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"Recipe {path.name}: {error}") from error
 
 
 def recipe_of(overrides: Mapping[str, str]) -> Recipe:
     """The recipe that overrides alone make. Raises ValueError as `load_recipe` does."""
-    return _recipe_of({}, overrides, {})[0]
+    return recipe_with({}, overrides)[0]
 
 
-def _recipe_of(content: dict, overrides: Mapping[str, str], sections: Mapping[str, type]) -> tuple[Recipe, ...]:
-    for name, text in overrides.items():
+def recipe_with(content: dict, overrides: Mapping[str, str] | None = None, **sections: type) -> tuple[Recipe, ...]:
+    """What `load_recipe_with` returns, from the content of a file, which the overrides change."""
+    for name, text in (overrides or {}).items():
         if sections or name.partition(".")[0] not in SECTIONS_APART:
             _override(content, name, text)
         else:
-            raise ValueError(f"{name} is of the command {name.partition('.')[0]} alone")
+            raise ValueError(f"{name} is only for the command {name.partition('.')[0]}")
     apart = {name: content.pop(name, None) for name in SECTIONS_APART}
     found = [_checked(name, apart[name] or {}, kind) for name, kind in sections.items()]
     return _checked("", content, Recipe), *found

@@ -257,7 +257,8 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, "This server has no words to correct spelling by, or no rapidfuzz: leave respell out.")
     if asked.to not in (backend.languages or (None,)):
         choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
-        raise HTTPException(422, f"to: the model does not translate into {asked.to!r:.60}: {choice}.")
+        wrong = "is missing" if asked.to is None else f"the model does not translate into {asked.to!r:.60}"
+        raise HTTPException(422, f"to: {wrong}: {choice}.")
     names = ("confidence", "markup", "keep_numbers", "recase", "respell", "repunctuate", "to")
     wish = Wish(**{name: getattr(asked, name) for name in names})
     if not asked.glossary:

@@ -48,7 +48,8 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
         raise ValueError("There are no checkpoints to average.")
     folders = [Path(checkpoint) for checkpoint in checkpoints]
     with written_beside(Path(output)) as beside:
-        mean = {name: weight.double() for name, weight in _weights(folders[0] / weights).items()}
+        others = _weights(folders[0] / weights)
+        mean = {name: weight.double() for name, weight in others.items()}
         for folder in folders[1:]:
             others = _weights(folder / weights)
             for name in mean.keys() | others.keys():
@@ -59,8 +60,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
                         f"{shapes[0] or 'none'} and {shapes[1] or 'none'}."
                     )
                 mean[name] += others[name].double()
-        types = {name: weight.dtype for name, weight in _weights(folders[-1] / weights).items()}
-        mean = {name: (total / len(folders)).to(types[name]) for name, total in mean.items()}
+        mean = {name: (total / len(folders)).to(others[name].dtype) for name, total in mean.items()}
         for name, weight in mean.items():
             if not weight.isfinite().all():
                 raise FloatingPointError(

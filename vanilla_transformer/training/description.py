@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 
-from ..model.loss_vanilla_transformer import _LOGITS_AT_A_TIME
+from ..model.loss_vanilla_transformer import LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
 
 
@@ -63,7 +63,7 @@ def training_bytes(
     if arguments.gradient_checkpointing:  # of every layer its input, and one layer as a whole
         layers = model.config.encoder_layers + model.config.decoder_layers
         kept = kept // layers + _FLOAT * pairs * (source_length + target_length) * layers * model.config.d_model
-    logits = min(_LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
+    logits = min(LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
     averages = 3 + bool(arguments.ema_decay)  # for each parameter the gradient, Adam's two, and perhaps a moving one
     return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
 
@@ -76,7 +76,8 @@ def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
         lengths = int(batches.source_lengths.max()), int(batches.target_lengths.max())
     parameters = list(model.parameters())
     learning = sum(each.numel() for each in parameters if each.requires_grad)
-    of_checkpoint = _FLOAT * (sum(each.numel() for each in parameters) + 2 * learning)
+    copies = 2 if arguments.ema_decay else 1  # of the weights; Adam has two numbers for each that learns
+    of_checkpoint = _FLOAT * (copies * sum(each.numel() for each in parameters) + 2 * learning)
     kept = arguments.save_total_limit
     disk = f"Checkpoints take {_told(of_checkpoint)} each on the disk, and {kept} are kept at most."
     taken = resident_bytes()

@@ -79,8 +79,8 @@ class WeightAverage(TrainerCallback):
     def _load(self, path: Path) -> None:
         if not path.is_file():
             raise ValueError(
-                f"{path} is missing: training cannot go on with its average. Leave ema_decay out, or remove this "
-                "checkpoint, to go on from the one before."
+                f"{path} is missing: training cannot go on with its average. Restore it, or remove this checkpoint to "
+                "go on from the one before."
             )
         with safe_open(path, framework="pt") as file:
             updates = (file.metadata() or {}).get(_UPDATES)

@@ -129,6 +129,9 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
         raise ValueError("There are no pairs to train on: give --dataset_name or --train_file.")
     if training_args.do_eval and not (args.dataset_name or args.validation_file):
         raise ValueError("There are no pairs to validate on: give --dataset_name or --validation_file.")
+    for name in ("max_train_samples", "max_eval_samples"):
+        if (value := getattr(args, name)) is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, not {value}.")
     if args.merge_adapter and args.lora_rank is None:
         raise ValueError("--merge_adapter needs adapters: give --lora_rank.")
     if not 0 <= args.r_drop_alpha < math.inf:

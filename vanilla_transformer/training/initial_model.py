@@ -30,7 +30,7 @@ _OF_TRAINING = {"label_smoothing", "r_drop_alpha", "use_cache", "classifier_pool
 
 GROWN_FROM = "grown_from"  # in tokenizer_config.json: how many pieces it had before
 # What has a row for each piece, by the ends of the names.
-_ROWS = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "lm_head.bias")
+ROWS_OF_PIECES = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "lm_head.bias")
 
 
 def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -71,7 +71,7 @@ def with_new_rows(weights: Mapping[str, torch.Tensor], parts: Sequence[Sequence[
         return dict(weights)
     return {
         name: torch.cat([weight, torch.stack([weight[each].mean(0) for each in parts])])
-        if name.endswith(_ROWS)
+        if name.endswith(ROWS_OF_PIECES)
         else weight
         for name, weight in weights.items()
     }

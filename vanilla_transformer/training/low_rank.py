@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from transformers import PreTrainedModel
 
+from .initial_model import ROWS_OF_PIECES
+
 
 _SCALE = 2.0
 _LAYERS = ["q_proj", "v_proj"]
@@ -26,8 +28,8 @@ def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise ImportError("training.lora_rank needs PEFT: pip install 'vanilla-transformer[finetune]'") from error
-    pieces = model.config.vocab_size
-    with_rows = [each for each in model.parameters() if len(each) == pieces] if old_pieces < pieces else []
+    grows = old_pieces < model.config.vocab_size
+    with_rows = [each for name, each in model.named_parameters() if grows and name.endswith(ROWS_OF_PIECES)]
     model.requires_grad_(False)
     inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=round(_SCALE * rank), target_modules=_LAYERS), model)
     for parameter in with_rows:

@@ -119,7 +119,8 @@ def _clear_failed_start(folder: RunFolder) -> None:
         else:
             remove_checkpoint(path)
     for path in folder.files_of_a_start:
-        path.unlink(missing_ok=True)
+        if path != folder.environment:  # which makes it a run folder, should this be killed; the new start replaces it
+            path.unlink(missing_ok=True)
     shutil.rmtree(folder.tokenizer, ignore_errors=True)
 
 

@@ -87,12 +87,9 @@ def train(
     """
     folder = RunFolder(output)
     how_to_go_on = f"Go on with: {command_to_resume}" if command_to_resume else "Go on with resume=True."
-    arguments = _arguments(folder, recipe, device)
+    arguments = usable_arguments(folder, recipe, device)
     if arguments.push_to_hub and publish is None:
         raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
-    try_decoding(recipe)
-    for metric in recipe.evaluation.metrics:
-        build_metric(metric, recipe.data.target_language)  # if it lacks something, this fails now, not after training
     data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
 
@@ -121,7 +118,8 @@ def train(
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def _arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> VanillaTransformerTrainingArguments:
+def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> VanillaTransformerTrainingArguments:
+    """The arguments for training. What cannot work here raises ValueError or ImportError now, not after training."""
     # Processes wait for one that waits for its stream; after half an hour more it counts as gone.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
     on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
@@ -134,6 +132,9 @@ def _arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> Vanil
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise ValueError("training.push_to_hub needs training.hub_model_id.")
+    try_decoding(recipe)
+    for metric in recipe.evaluation.metrics:
+        build_metric(metric, recipe.data.target_language)
     return arguments
 
 
@@ -198,7 +199,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
             trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     except UnpicklingError as error:
         raise ValueError(
-            f"{checkpoints[-1]} was not saved by a run: its state holds more than numbers, of which nothing was loaded."
+            f"{checkpoints[-1]} was not saved by a run: its state holds Python objects, so it was not loaded."
         ) from error
     except StreamLostError as error:
         if trainer.args.world_size == 1 and trainer.state.global_step:  # between two updates one process can save

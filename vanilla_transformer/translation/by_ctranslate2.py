@@ -48,7 +48,7 @@ class ExportedModel:
 
     def __init__(self, folder: str | PathLike[str], device: str = "auto"):
         if device not in ("auto", "cpu", "cuda"):
-            raise ValueError(f"CTranslate2 runs on no device {device!r}: choose auto, cpu or cuda.")
+            raise ValueError(f"CTranslate2 cannot run on {device!r}: choose auto, cpu or cuda.")
         self.folder, self.device = Path(folder), device
         if not self.is_in(self.folder):
             raise FileNotFoundError(f"There is no model for CTranslate2 in {folder}: write one with `export`.")
@@ -63,7 +63,10 @@ class ExportedModel:
         self.generation_config = GenerationConfig.from_pretrained(self.folder)
         for name in _UNHEEDED:
             if (value := getattr(self.generation_config, name, None)) not in _NEUTRAL:
-                raise ValueError(f"The model in {folder} is to be run with {name} = {value}: not so in CTranslate2.")
+                raise ValueError(
+                    f"{self.folder / 'generation_config.json'} sets {name} = {value}, which CTranslate2 does not "
+                    "support: remove it, or translate with torch."
+                )
         settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
@@ -104,7 +107,7 @@ class Ctranslate2Engine:
 
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
         if decoding.others:
-            raise ValueError(f"CTranslate2 has no {', '.join(decoding.others)} here.")
+            raise ValueError(f"CTranslate2 does not support {', '.join(decoding.others)}: translate with torch.")
         if decoding.constrained:
             raise ValueError(
                 "CTranslate2 has no hard terms: translate by torch, with the model itself, or ask for soft terms."

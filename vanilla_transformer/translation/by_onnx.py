@@ -121,7 +121,9 @@ class OnnxEngine:
                 "ONNX has no beam search, so no hard terms: translate with the model of torch, or ask for soft ones."
             )
         if decoding.others or decoding.align:
-            raise ValueError(f"ONNX has no {', '.join(decoding.others) or 'alignments of words'} here.")
+            raise ValueError(
+                f"ONNX does not support {', '.join(decoding.others) or 'alignments of words'}: translate with torch."
+            )
         if decoding.calibration is not None:
             raise ValueError("ONNX gives no confidence: translate with torch.")
         if decoding.do_sample or decoding.num_beams > 1 or decoding.num_return_sequences > 1:

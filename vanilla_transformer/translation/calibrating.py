@@ -9,6 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import __version__
 from ..data.context import Context
+from ..data.languages import towards
 from ..evaluation.confidence import (
     bins_by_chance,
     calibration_error,
@@ -44,6 +45,7 @@ def judged_translations(
     references: Sequence[Sequence[str]],
     *,
     contexts: Sequence[Context] | None = None,
+    to: str | None = None,
     dropout_samples: int = 0,
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
@@ -52,7 +54,7 @@ def judged_translations(
     """Translates sentences whose references are known. Those with a blank source are left out.
 
     Args:
-        model, tokenizer, contexts, on_progress, generate_options: As for [`translate`].
+        model, tokenizer, contexts, to, on_progress, generate_options: As for [`translate`].
         sources: Sentences.
         references: One list of references or several, each with one for every sentence.
         dropout_samples, seed: As for [`likelihoods`].
@@ -64,10 +66,12 @@ def judged_translations(
         raise ValueError(f"Passes with dropout must be 0, or 2 at least, not {dropout_samples}.")
     if dropout_samples and not getattr(model.config, "dropout", 0):
         raise ValueError("The model was trained without dropout, so that passes with it say nothing: ask for 0.")
-    texts = translate(model, tokenizer, sources, contexts=contexts, on_progress=on_progress, **generate_options)
+    options = {"contexts": contexts, "to": to, "on_progress": on_progress, **generate_options}
+    texts = translate(model, tokenizer, sources, **options)
     chrf = score_segments(texts, references, ["chrf"], target_language="und")
     passes = {"dropout_samples": dropout_samples, "seed": seed}
-    found = likelihoods(model, tokenizer, list(zip(sources, texts, strict=True)), contexts=contexts, **passes)
+    pairs = list(zip(sources, texts, strict=True))
+    found = likelihoods(model, towards(tokenizer, to), pairs, contexts=contexts, **passes)
     return [
         Judged(text, likelihood, scores["chrf"])
         for source, text, likelihood, scores in zip(sources, texts, found, chrf, strict=True)

@@ -15,7 +15,7 @@ UPPER, TITLE = "upper", "title"
 _RATHER = 5
 _FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is no headline
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")  # letters with their combining marks
-_FIRST = re.compile(r"(?:^|[.!?…][\"'”’»)\]]*\s+)[^\w]*([^\W\d_])")  # the first letter of each sentence
+_WORD_OR_END = re.compile(r"(\w)\w*|[.!?…][\"'”’»)\]]*\s")  # the end of a sentence
 
 
 class Casing:
@@ -47,10 +47,11 @@ class Casing:
         if form is None:
             return line, None
         small = _WORD.sub(lambda found: self._usual(found[0]), line)
-        starts = [found.start(1) for found in _FIRST.finditer(small)]
-        letters = list(small)
-        for start in starts:
-            letters[start] = letters[start].title()
+        letters, begins = list(small), True
+        for found in _WORD_OR_END.finditer(small):
+            if begins and found[1]:  # nothing changes if it is a digit
+                letters[found.start()] = found[1].title()
+            begins = not found[1]
         return "".join(letters), form
 
     def put_on(self, text: str, form: str | None) -> str:

@@ -153,7 +153,7 @@ def batches_by_length(chosen: Iterable[int], lengths: Sequence[int], batch_token
 
 
 def one_line(text: str) -> str:
-    """A translation, which may be any text, as a line of a file."""
+    """A text, which may have line ends, as a line of a file."""
     return " ".join(re.split(r"[\r\n]+", text))
 
 

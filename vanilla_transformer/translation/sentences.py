@@ -202,7 +202,9 @@ def translate_lines(
 def _contexts(pieces: Sequence[str], before: Before, given: Iterator[Context] | None) -> list[Context]:
     """The sentences before each piece of the next line, which may be given for its first one."""
     if given is not None:
-        before.begin(next(given))
+        if (context := next(given, None)) is None:
+            raise ValueError("There are fewer contexts than lines: give one for each line.")
+        before.begin(context)
     elif not any(map(str.strip, pieces)):
         before.begin()
     return [before.of(piece) for piece in pieces]

@@ -92,6 +92,7 @@ def synthesize(
     output: str | Path,
     *,
     languages: tuple[str, str],
+    to: str | None = None,
     forward: bool = False,
     made_by: Mapping | None = None,
     limits: PairLimits = LIMITS,
@@ -115,6 +116,7 @@ def synthesize(
         text: A file of lines, plain or `.gz`. It is read twice.
         output: A folder, in which one process works at a time; it is made if it is missing.
         languages: Codes of what the model translates from and to, for the names of the files.
+        to: The language to ask a model of several for, as for [`translate_lines`].
         forward: Whether the text becomes the source of the training pairs. Otherwise it becomes the target.
         made_by: Facts about the model, say its digest. They are kept in the report and must not change. ("path" may.)
         limits: Which pairs are kept, by their tokens. A given line over its limit is not translated.
@@ -134,7 +136,7 @@ def synthesize(
     if languages[0] == languages[1]:
         raise ValueError(f"Source and target language are both {languages[0]!r}: give two different codes.")
     text, output = Path(text), Path(output)
-    name = _name_of(text, languages)
+    name = name_of(text, languages)
     lines, digest = _read_through(text)
     decoding = _decoding_facts(Decoding.resolve(generate_options, model.generation_config))
     begun_with = {
@@ -157,11 +159,11 @@ def synthesize(
             logger.info("%s is complete already.", path)
             return report
         if report.lines:
-            logger.info("%s goes on behind %s lines.", path, f"{report.lines:,}")
+            logger.info("%s continues after %s lines.", path, f"{report.lines:,}")
         on_progress(report.lines, lines)
         show = partial(on_progress, lines=lines)
         work, found = _Work(tokenizer, forward, limits, seed, chunk_lines, path, report, show), []
-        options = {"workers": workers, "batch_tokens": batch_tokens, "on_progress": show, **generate_options}
+        options = {"workers": workers, "batch_tokens": batch_tokens, "on_progress": show, "to": to, **generate_options}
         digests: dict[Path, str] = {}
         with ExitStack() as stack, torch.random.fork_rng(devices=[]):
             files = {side.name: stack.enter_context(_growing(side, report.files.get(side.name))) for side in sides}
@@ -183,7 +185,7 @@ def synthesize(
     return report
 
 
-def _name_of(text: Path, languages: tuple[str, str]) -> str:
+def name_of(text: Path, languages: tuple[str, str]) -> str:
     """What the files are called: the text's name without the endings for form and language."""
     name = text.name.removesuffix(".gz").removesuffix(".txt")
     if name.endswith(f".{languages[1]}"):
