@@ -368,7 +368,7 @@ def test_options_that_make_no_sense_together(tmp_path):
 
 
 def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
-    assert r"'\udcff' is not UTF-8." in refused("translate", b"\xff", "--model", run, status=2)
+    assert r"'\udcff' is not UTF-8." in refused("translate", "\udcff", "--model", run, status=2)
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     weights = load_file(model / "model.safetensors")
     del weights["model.decoder.layers.0.fc1.weight"]
