@@ -103,14 +103,15 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
     usage = textwrap.dedent(parser.format_usage().replace("usage: ", " " * 7, 1)).rstrip()
     options = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     options.sort(key=lambda action: (bool(action.option_strings), action.dest == "debug"))  # words come first
-    entries = "\n\n".join(_entry(_spelling(option), f"{_help(option.help)}{_notes(option)}") for option in options)
+    texts = [_help(option.help.replace("%%", "%")) + _notes(option) for option in options]
+    entries = "\n\n".join(map(_entry, map(_spelling, options), texts))
     return f"## {name}\n\n{_help(parser.description)}\n\n```text\n{usage}\n```\n\n{entries}"
 
 
 def _help(text: str) -> str:
-    """A text of `--help` as Markdown, a sentence, with its options as code."""
+    """A text of `--help` as Markdown, with a full stop, with its options as code."""
     text = text if text.endswith((".", "...")) or "\n" in text else f"{text}."
-    parts = re.split(r"(`[^`]+`)", _escaped(text[0].upper() + text[1:]))
+    parts = re.split(r"(`[^`]+`)", _escaped(text))
     parts[::2] = [re.sub(r"(?<![\w-])--\w[\w.-]*\w", r"`\g<0>`", part) for part in parts[::2]]
     return "".join(parts)
 

@@ -38,7 +38,7 @@ def test_the_changelog_is_kept():
 
 
 def test_who_contributes_is_told_every_room():
-    [table] = re.findall(r"^\| room \|.*\n((?:\|.*\n)+)", text_of("CONTRIBUTING.md"), flags=re.MULTILINE)
+    [table] = re.findall(r"^\| folder \|.*\n((?:\|.*\n)+)", text_of("CONTRIBUTING.md"), flags=re.MULTILINE)
     named = {name for row in table.splitlines()[1:] for name in re.findall(r"`([\w.]+)/?`", row.split("|")[1])}
     package = ROOT / "vanilla_transformer"
     assert {path.parent.name for path in package.glob("*/__init__.py")} <= named

@@ -26,7 +26,7 @@ def adapt(
     plain_process: bool = False,
     overrides: dict | None = None,
 ) -> None:
-    """Trains a model further for a domain, and says what it has gained there and forgotten of the rest.
+    """Trains a model further for a domain, and reports what it gained there and lost elsewhere.
 
     Give the domain's text as fields of a recipe: --data.train "[new.en, new.de]" --data.validation "[dev.en, dev.de]".
     Any other field can be set in the same way: --training.learning_rate 1e-4
@@ -34,7 +34,7 @@ def adapt(
     Run it again to continue after an interruption. The output is a run folder, with adaptation.md beside the model.
 
     Args:
-        model: One of our models: a run folder, a model's folder, or USER/NAME of the Hub.
+        model: One of our models: a run folder, a model's folder, or USER/NAME on the Hub.
         output: Folder for the new run.
         replay: Pairs like those that the model was trained on, to mix in: one file of pairs, or two of lines.
         replay_weight: How often each replayed pair comes, relative to each new pair.

@@ -39,7 +39,7 @@ def backtranslate(
     device: str = "auto",
     quantize: str | None = None,
 ) -> None:
-    """Makes parallel text for training from text in one language: a model makes the other side.
+    """Makes parallel training text from monolingual text, by translating it.
 
     The text becomes the target and its translation the source. With --forward it is the other way round, for
     self-training and distillation. The output is NAME.LANGUAGE.gz for both sides and NAME.report.json. Lines whose

@@ -40,10 +40,10 @@ def calibrate(
 
     It translates text whose references are known, fits the probability to one part of it, and says how well it holds
     for the rest. Use validation text: neither training text nor a test set. It writes confidence.json beside the
-    model's weights (in the cache for a model of the Hub); `publish` uploads it too.
+    model's weights (in the cache for a model on the Hub); `publish` uploads it too.
 
     Args:
-        model: A run folder, a model's folder or USER/NAME of the Hub.
+        model: A run folder, a model's folder or USER/NAME on the Hub.
         references: Files of reference translations, each with one for every sentence: text, .jsonl or .sgm.
         sources: File of the sentences to translate: text, .jsonl or .sgm.
         test_set: Sources and references together, as for `evaluate`.

@@ -41,12 +41,12 @@ def compare(
     bootstrap (p one-sided, about half as large).
 
     Args:
-        systems: Two or more systems, before the options: models (folders, runs, or USER/NAME of the Hub), or files of
+        systems: Two or more systems, before the options: models (folders, runs, or USER/NAME on the Hub), or files of
             translations (text, .jsonl, .sgm).
         references: Files of reference translations, each with one for every segment: text, .jsonl or .sgm.
         sources: File of the source sentences: text, .jsonl or .sgm.
-        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
-            Hub, say wmt/wmt14:de-en; the split is test if it is not given.
+        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, phrasebook:SPLIT:PAIRS, or
+            NAME[:CONFIG[:SPLIT]] on the Hub, say wmt/wmt14:de-en; the split is test if it is not given.
         source_language: Language code of the sources.
         target_language: Language code of the translations; not needed where `evaluate` does not need it.
         training_text: Text files of the source side of the training corpus: sentences are grouped by how often their

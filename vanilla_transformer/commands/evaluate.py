@@ -56,8 +56,8 @@ def evaluate(
         model: A run folder or a model's folder, to translate the sources. Several translate together, as an ensemble.
         references: Files of reference translations, each with one for every segment: text, .jsonl or .sgm.
         sources: File of the sentences to translate: text, .jsonl or .sgm.
-        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, or NAME[:CONFIG[:SPLIT]] of the
-            Hub, say wmt/wmt14:de-en; the split is test if it is not given.
+        test_set: Sources and references together: a .jsonl, .tsv or .parquet file, phrasebook:SPLIT:PAIRS, or
+            NAME[:CONFIG[:SPLIT]] on the Hub, say wmt/wmt14:de-en; the split is test if it is not given.
         source_language: Language code of the sources.
         target_language: Language code of the translations. Not needed if a file's ending (newstest2014.de) or the
             model's recipe says it.

@@ -44,7 +44,7 @@ def finetune(
         target_language: Language code of the target, as the data have it.
         train_file: A .jsonl, .tsv or .parquet file, or two line-aligned text files.
         validation_file: The same for validation.
-        dataset_name: A data set of the Hub with a column `translation`, or one per language.
+        dataset_name: A dataset on the Hub with a column `translation`, or one per language.
         dataset_config_name: Its configuration, say de-en.
         model_revision: Branch, tag or commit of the model on the Hub.
         trust_remote_code: Run code that comes with the model; models of this package need none of it.

@@ -6,7 +6,7 @@ from .process import use_memory_well
 
 
 def improve(recipe: str, *, output: Path | None = None, device: str = "auto", overrides: dict | None = None) -> None:
-    """Makes the best of a corpus, in stages: back-translation, an ensemble, a small student, export in 8 bits.
+    """Makes the most of a corpus, in stages: back-translation, an ensemble, a small student, export in 8 bits.
 
     The recipe's section `improve` has the settings. Any field can be set on the command line: --improve.teachers 3
     --improve.target_text news.de.gz --improve.student.model.decoder_layers 2

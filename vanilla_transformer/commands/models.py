@@ -53,7 +53,7 @@ def convert(model: str, *, output: Path) -> None:
     """Turns a Marian (OPUS-MT) translation model into one of ours, with its tokenizer and its decoding.
 
     Args:
-        model: A folder, or a repository of the Hub, say Helsinki-NLP/opus-mt-en-de. Its weights must be in safetensors.
+        model: A folder, or a repository on the Hub, say Helsinki-NLP/opus-mt-en-de. Its weights must be in safetensors.
             If it only has a pickle, the Hub's converter opens a pull request: USER/NAME@refs/pr/NUMBER.
         output: Folder to save the model in; it must not exist yet.
     """

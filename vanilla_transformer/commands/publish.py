@@ -32,7 +32,7 @@ def publish(
         repository: Its name on the Hub: user/name.
         title: The card's heading; by default the repository's name.
         license: Name of the licence as the Hub knows it, say apache-2.0.
-        dataset: Name of a dataset of the Hub that it was trained on, in addition to those that the recipe names.
+        dataset: Name of a dataset on the Hub that it was trained on, in addition to those that the recipe names.
         private: Make the repository private, if it is new.
         revision: The branch, created if it is missing; or refs/pr/1, say, to add to a pull request.
         tag: A name for the commit, say v1.

@@ -33,7 +33,7 @@ def serve(
     authentication: put a proxy in front of it for these.
 
     Args:
-        model: A run folder, a model's folder or USER/NAME of the Hub; with ctranslate2 a folder that `export` has
+        model: A run folder, a model's folder or USER/NAME on the Hub; with ctranslate2 a folder that `export` has
             written.
         backend: torch or ctranslate2.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.

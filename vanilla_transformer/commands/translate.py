@@ -112,11 +112,11 @@ def translate(
         workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
-            other model is first exported in float32 to a temporary folder. It has no --attention, no --confidence, no
-            --markup and no ensembles. In float32 greedy translations are the same. Its beam search only knows the
-            length penalty |Y|^alpha and stops at a number of finished translations. So it finds twice as many as there
-            are hypotheses, and the best by the model's own penalty are written. One in a thousand may differ from
-            torch's.
+            other model is first exported in float32 to a temporary folder. It has no --attention, --confidence,
+            --markup, --precision or --quantize, no hard terms and no ensembles. In float32 greedy translations are the
+            same. Its beam search only knows the length penalty |Y|^alpha and stops at a number of finished
+            translations. So it finds twice as many as there are hypotheses, and the best by the model's own penalty are
+            written. One in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         precision: What torch multiplies in: float32; bfloat16, faster on processors made for it, but rounded
             differently; or auto, the one that a short trial finds faster. Standard error says which.

@@ -301,7 +301,7 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <h1>Translation</h1>
 <h2>POST /translate</h2>
 <p>Send texts as JSON, get their translations in the same order.</p>
-<pre>curl http://HOST:PORT/translate --json '{{"texts": ["The dog is old."]}}'
+<pre>curl http://HOST:PORT/translate -d '{{"texts": ["The dog is old."]}}'
 {{"translations":["Der Hund ist alt."]}}</pre>
 <p>With a glossary the answer says which of its terms each translation has.</p>
 <pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}

@@ -93,8 +93,8 @@ batch = tokenizer([{text}], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
-transformers from 5.19 on no longer has the task "translation": without either of the two it refuses it, and
-`pipeline(model="{repository}")` too."""
+transformers 5.19 and later have no "translation" task. Without this package or `trust_remote_code=True`,
+`pipeline("translation", ...)` and `pipeline(model="{repository}")` raise an error."""
 
 
 def how_to_classify(repository: str, text: str = "The dog is old.") -> str:
