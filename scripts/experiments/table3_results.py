@@ -133,6 +133,8 @@ def summary(runs: list[dict]) -> list[dict]:
 def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
 
+    One seed alone knows no noise: then only the signs are compared.
+
     Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
     perplexities are compared by their logarithms. Where the paper has almost no difference, one within noise agrees.
     """
@@ -141,14 +143,15 @@ def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     values = {
         r: [math.log(x[name]) if name == "perplexity" else x[name] for x in xs] for r, xs in runs_of.items() if xs
     }
-    variances = [(statistics.variance(x), len(x) - 1) for x in values.values() if len(x) > 1]
-    if not variances:
-        return "one seed"
-    pooled = sum(variance * freedom for variance, freedom in variances) / sum(freedom for _, freedom in variances)
-    noise = 2 * math.sqrt(pooled * (1 / len(values[row]) + 1 / len(values["base"])))
     ours = statistics.mean(values[row]) - statistics.mean(values["base"])
     papers = getattr(ROWS[row], name) - getattr(ROWS["base"], name)
-    if abs(papers) <= SAME[name] + 1e-9:
+    same = abs(papers) <= SAME[name] + 1e-9
+    variances = [(statistics.variance(x), len(x) - 1) for x in values.values() if len(x) > 1]
+    if not variances:
+        return "no difference in the paper" if same else "same sign" if ours * papers > 0 else "other sign"
+    pooled = sum(variance * freedom for variance, freedom in variances) / sum(freedom for _, freedom in variances)
+    noise = 2 * math.sqrt(pooled * (1 / len(values[row]) + 1 / len(values["base"])))
+    if same:
         return "agrees (no difference)" if abs(ours) <= noise else "differs (no difference in the paper)"
     if abs(ours) <= noise:
         return "within noise"
@@ -158,11 +161,11 @@ def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
 def print_report(results: Results) -> None:
     settings, rows = results.settings, summary(results.runs)
     seconds = sum(record["cpu_seconds"] for record in results.runs)
+    seeds = "mean ± standard deviation over seeds, " if any(row["seeds"] > 1 for row in rows) else "one seed, "
     print(
         f"\nWidths divided by {settings.narrower}, {settings.vocabulary:,} pieces, {settings.updates:,} updates of "
         f"{settings.tokens:,} tokens (big: three times as many); {len(results.runs)} runs, {seconds / 60:.0f} minutes "
-        f"of processor time. Ours: mean ± standard deviation over seeds, up to {settings.sentences:,} development "
-        "sentences.\n"
+        f"of processor time. Ours: {seeds}up to {settings.sentences:,} development sentences.\n"
     )
     print(
         "| row | | PPL, paper | PPL, ours | against base | BLEU, paper | BLEU, ours | against base "
@@ -177,10 +180,10 @@ def print_report(results: Results) -> None:
             cells += [f"{getattr(paper, name):.{digits}f}", f"{row[name]:.{digits}f}{spread}", row[f"{name}_verdict"]]
         cells += [f"{paper.parameters}", f"{row['parameters'] / 1e3:,.0f}", f"{row['seeds']}"]
         print("| " + " | ".join(cells) + " |")
-    for kind in ("agrees", "within noise", "differs"):
+    for kind in ("agrees", "within noise", "differs", "same sign", "other sign"):
         for name in ("perplexity", "bleu"):
-            named = [row["row"] for row in rows if row[f"{name}_verdict"].startswith(kind)]
-            print(f"\n{name}, {kind}: {', '.join(named) or 'none'}", end="")
+            if named := [row["row"] for row in rows if row[f"{name}_verdict"].startswith(kind)]:
+                print(f"\n{name}, {kind}: {', '.join(named)}", end="")
     print()
 
 

@@ -128,7 +128,7 @@ def test_the_documents_have_one_command_for_it():
     found = [re.findall(r"table3\.py (--data [^`\n]*)", path.read_text(encoding="utf-8")) for path in files]
     assert sum(map(len, found)) >= 2
     assert {command for commands in found for command in commands} == {
-        "--data multi30k --output runs/table3 --minutes 300 --updates 1200 --workers 2"
+        "--data multi30k --output runs/table3 --updates 5000 --bf16 --workers 2"
     }
 
 
@@ -161,8 +161,13 @@ def test_directions_against_base():
     for ours, verdict in (((5.05, 5.06), "agrees (no difference)"), ((7, 7.1), "differs (no difference in the paper)")):
         [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_e=ours))
         assert row["perplexity_verdict"] == verdict
-    [_, row] = table3_results.summary(runs(base=(5.0,), table3_a1=(9.0,)))
-    assert (row["perplexity_verdict"], row["perplexity_spread"]) == ("one seed", None)
+    [_, worse, better, like] = table3_results.summary(
+        runs(base=(5.0,), table3_a1=(9.0,), table3_c1=(4.0,), table3_e=(4.0,))
+    )
+    assert worse["perplexity_spread"] is None
+    assert (worse["perplexity_verdict"], worse["bleu_verdict"]) == ("same sign", "same sign")
+    assert (better["perplexity_verdict"], better["bleu_verdict"]) == ("other sign", "other sign")
+    assert like["perplexity_verdict"] == "no difference in the paper"
 
 
 def test_the_table_of_a_file(tmp_path, printed_by):

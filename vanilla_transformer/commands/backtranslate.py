@@ -48,7 +48,7 @@ def backtranslate(
     Run it again to continue after an interruption: the files come out the same, with --sample too.
 
     Args:
-        model: A run folder or a model's folder; given several times, they translate together, as an ensemble. For
+        model: A run folder, a model's folder or USER/NAME on the Hub; several translate together, as an ensemble. For
             back-translation their direction is opposite to that of the model to be trained.
         input: Text file, plain or .gz, in the language that the model translates from.
         output: Folder to write to.

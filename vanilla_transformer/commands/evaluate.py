@@ -53,7 +53,8 @@ def evaluate(
 
     Args:
         hypotheses: Files of translations, one per system: text, .jsonl, or WMT's .sgm.
-        model: A run folder or a model's folder, to translate the sources. Several translate together, as an ensemble.
+        model: A run folder, a model's folder or USER/NAME on the Hub, to translate the sources. Several translate
+            together, as an ensemble.
         references: Files of reference translations, each with one for every segment: text, .jsonl or .sgm.
         sources: File of the sentences to translate: text, .jsonl or .sgm.
         test_set: Sources and references together: a .jsonl, .tsv or .parquet file, phrasebook:SPLIT:PAIRS, or

@@ -94,7 +94,7 @@ def export(
     server.
 
     Args:
-        model: A run folder or a model's folder.
+        model: A run folder, a model's folder or USER/NAME on the Hub.
         output: Folder to save it in; it must not exist yet.
         to: The engine: ctranslate2, onnx or web.
         quantization: How weights are stored, by default float32. ONNX and the page have float32 and int8; CTranslate2

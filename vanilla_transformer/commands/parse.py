@@ -29,7 +29,7 @@ def parse(
 
     Args:
         sentences: Sentences to parse; without them, lines are read.
-        model: A run folder or a model's folder.
+        model: A run folder, a model's folder or USER/NAME on the Hub.
         input: Text file to read; standard input if it is not given.
         output: Text file to write; standard output if it is not given.
         num_beams: Hypotheses kept in beam search; 1 is greedy. The model's own setting if it is not given.

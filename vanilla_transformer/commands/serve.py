@@ -70,7 +70,7 @@ def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> No
     """Shows a page on which the model translates, with its scores, options and attention, until Ctrl-C.
 
     Args:
-        model: A run folder or a model's folder.
+        model: A run folder, a model's folder or USER/NAME on the Hub.
         host: The address to listen on; 0.0.0.0 means all of this machine's.
         port: The port to listen on; by default the first free one from 7860.
     """

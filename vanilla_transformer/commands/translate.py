@@ -73,7 +73,7 @@ def translate(
 
     Args:
         sentences: Sentences to translate; without them, lines are read.
-        model: A run folder or a model's folder; given several times, they translate together, as an ensemble.
+        model: A run folder, a model's folder or USER/NAME on the Hub; several translate together, as an ensemble.
         input: Text file to read; standard input if it is not given.
         output: Text file to write; standard output if it is not given.
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
@@ -185,7 +185,7 @@ def score(
     model that reads preceding sentences takes consecutive sources as a document, as `translate` does.
 
     Args:
-        model: A run folder or a model's folder; several score together, as an ensemble.
+        model: A run folder, a model's folder or USER/NAME on the Hub; several score together, as an ensemble.
         sources: Text file of sources.
         targets: Text file of their translations, line by line.
         to: With a model of several target languages: the language of the translations, say fr.
