@@ -23,7 +23,7 @@ sentences=( # these three are no training sentences: the phrasebook keeps them f
 translations=$(.venv/bin/vanilla-transformer translate --model "$run" -- "${sentences[@]}")
 echo
 paste -d '\n' <(printf '%s\n' "${sentences[@]//$'\n'/ }") <(printf '%s\n' "$translations") | sed 'n;s/^/    /'
-words=$(gzip -cd "$run/tokenizer/known_words.txt.gz" 2>/dev/null | tr '[:upper:]' '[:lower:]' | sort -u | grep -c '[[:alpha:]]' || true)
+words=$(gzip -cd "$run/tokenizer/known_words.txt.gz" 2>/dev/null | cut -f1 | tr '[:upper:]' '[:lower:]' | sort -u | grep -c '[[:alpha:]]' || true)
 cat <<MESSAGE
 
 The language of this phrasebook has $words English words; \`translate\` warns of others.

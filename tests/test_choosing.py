@@ -120,7 +120,7 @@ def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_pat
         ({"data.train": "[train.en, gone.es]"}, "gone.es"),
         ({"data.train": "{prepared: x}"}, "prepared corpus"),
         ({"data.stream": "true"}, "data.validation is missing"),
-        ({"data.train": "phrasebook:train:100", "data.target_language": "de"}, "200 are the fewest"),
+        ({"data.train": "phrasebook:train:100", "data.target_language": "de"}, "at least 200 are needed"),
     ],
 )
 def test_one_clear_error(change, said, data, tmp_path):

@@ -96,7 +96,11 @@ class _AfterImport:
             execute = spec.loader.exec_module
 
             def then_register(module) -> None:
-                execute(module)
+                try:
+                    execute(module)
+                except BaseException:  # say, an interrupt: the next import is watched as well
+                    self.waiting.add(fullname)
+                    raise
                 self.loaded.add(fullname)
                 _register(self.loaded)
 

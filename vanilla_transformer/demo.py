@@ -394,7 +394,7 @@ class BoundedRequests:
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers or not length.isdigit() or int(length[:20]) > MOST_BYTES:
-            message = f"A request may have {MOST_BYTES:,} bytes, and must say how many."
+            message = f"A request may have at most {MOST_BYTES:,} bytes and must state its length."
             return await PlainTextResponse(message, 413)(scope, receive, send)
         return await self.app(scope, receive, send)
 

@@ -106,7 +106,7 @@ def json_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, object]]:
         place = f"{path}, line {number}"
         try:
             yield place, json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers too long, and lists too deep
             raise ValueError(f"{place} is not JSON ({error}).") from error
 
 

@@ -69,7 +69,7 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
             repository, revision=revision or None, allow_patterns=list(patterns), ignore_patterns=checkpoints
         )
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
-        told = f"{no_folder}, and no such model on the Hub, or not for you: log in with `hf auth login`."
+        told = f"{no_folder}, and no such model on the Hub that you may read: log in with `hf auth login`."
         raise FileNotFoundError(told) from error
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.HTTPError, ConnectionError) as error:
         if is_offline_mode():
@@ -103,7 +103,9 @@ def persistently(action: Callable, name: str, patience: float):
             return action()
         except (*broken_connections(), json.JSONDecodeError) as error:  # the latter: something else answered
             if _was_never_there(error):
-                raise FileNotFoundError(f"There is no {name}, or not for you ({one_line(error)}).") from error
+                raise FileNotFoundError(
+                    f"{name} does not exist, or you may not read it ({one_line(error)})."
+                ) from error
             if waits.seconds() > patience:
                 raise StreamLostError(f"{name} cannot be reached ({one_line(error)}).") from error
             waits.wait("%s cannot be reached (%s); trying again in %.0f seconds.", name, one_line(error))
@@ -145,11 +147,14 @@ def check_names(repository: str, revision: str | None, tag: str | None, pull_req
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise ValueError(f"{repository!r} is no name on the Hub: {error}") from None
+        raise ValueError(f"{repository!r} is not a valid name on the Hub: {error}") from None
     if "/" not in repository:
-        raise ValueError(f"{repository!r} is no name on the Hub: give USER/NAME.")
+        raise ValueError(f"{repository!r} is not a valid name on the Hub: give USER/NAME.")
     if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
         raise ValueError(f"{revision} is a commit, which cannot be changed: give the name of a branch.")
+    for name in filter(None, (revision, tag)):
+        if not re.fullmatch(r"\w[\w./-]*", name) or ".." in name:
+            raise ValueError(f"{name!r} is not a valid name of a branch or tag: use letters, digits, '_', '-' and '.'.")
     if pull_request and revision is not None:
         raise ValueError("A pull request is for the main branch: give no other one.")
     if pull_request and tag is not None:
@@ -165,8 +170,11 @@ def commit_files(
     revision: str | None,
     tag: str | None,
     pull_request: bool,
+    replaces: Callable[[str], bool] = lambda name: False,
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and the repository and branch if they are missing.
+
+    Files that are there and that the new ones `replaces`, as they say by name, are removed.
 
     Raises the errors of the Hub that `sharing.publishing.publish` raises.
     """
@@ -178,8 +186,9 @@ def commit_files(
         if revision is not None and not revision.startswith("refs/"):
             _send(lambda: api.create_branch(repository, branch=revision, exist_ok=True))
         operations = [CommitOperationAdd(name, file) for name, file in files.items()]
-        if _send(lambda: api.file_exists(repository, _PICKLE, revision=revision)):
-            operations.append(CommitOperationDelete(_PICKLE))
+        there = _send(lambda: api.list_repo_files(repository, revision=revision))
+        stale = [name for name in there if name not in files and (name == _PICKLE or replaces(name))]
+        operations += [CommitOperationDelete(name) for name in stale]
         commit = _send(
             lambda: api.create_commit(  # not upload_folder, which makes several commits if it takes long
                 repository, operations, commit_message=message, revision=revision, create_pr=pull_request

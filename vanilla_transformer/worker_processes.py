@@ -103,7 +103,7 @@ def in_order(items: Iterable[Item], submit: Callable[[Item], Future], most: int)
         for first, result in waiting:
             yield first, result.result()
     except ChildProcessError as error:
-        raise ChildProcessError(f"{error} The same command goes on from what is complete.") from error
+        raise ChildProcessError(f"{error} Run the same command again: it continues from what is finished.") from error
 
 
 def processors() -> int:

@@ -14,7 +14,6 @@ backward, all matrix products) on the meta device, which needs no memory, beside
 import argparse
 import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.environment import machine
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerAttention
 
 
@@ -332,7 +332,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     where = f"{arguments.threads} threads" if arguments.device == "cpu" else torch.cuda.get_device_name()
-    machine = f"{platform.processor() or platform.machine()}, {where}, torch {torch.__version__}, {arguments.attention}"
+    on_what = f"{machine()['processor']}, {where}, torch {torch.__version__}, {arguments.attention}"
 
     rows = measure(
         arguments.lengths,
@@ -343,13 +343,13 @@ def main() -> None:
         arguments.device,
     )
     training = list(training_rows())
-    print_tables(machine, rows, training)
+    print_tables(on_what, rows, training)
     if arguments.picture:
         draw(rows, arguments.picture)
     if arguments.json:
         found = [{k: None if v == math.inf else v for k, v in row.items()} for row in crossings(rows)]
         record = {
-            "machine": machine,
+            "machine": on_what,
             "table_1": [asdict(row) for row in rows],
             "cheaper_below": found,
             "table_2": training,

@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import platform
 import re
 import resource
 import statistics
@@ -37,6 +36,7 @@ from vanilla_transformer.command_line import command_parser
 from vanilla_transformer.commands.process import configure_logging
 from vanilla_transformer.commands.serve import serve
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.environment import machine
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.serving.backend import Wish, load_backend
 from vanilla_transformer.serving.server import Limits
@@ -258,7 +258,7 @@ def main() -> None:
     if arguments.json:
         names = ("expected", "status", "said")
         record = {
-            "machine": platform.processor() or platform.machine(),
+            "machine": machine()["processor"],
             "backend": arguments.backend,
             "distinct_translations": len(set(expected)),
             "memory": watched,

@@ -24,7 +24,6 @@ import argparse
 import contextlib
 import itertools
 import math
-import platform
 import statistics
 import sys
 import tempfile
@@ -53,6 +52,7 @@ from vanilla_transformer import (
     phrasebook,
 )
 from vanilla_transformer.commands.process import prepare_for_training
+from vanilla_transformer.environment import machine
 from vanilla_transformer.files import text_lines, write_json
 
 
@@ -363,12 +363,12 @@ def main() -> None:
                 flush=True,
             )
     if options.json:
-        machine = {
-            "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor(),
+        where = {
+            "device": torch.cuda.get_device_name() if device == "cuda" else machine()["processor"],
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }
-        write_json(options.json, {"machine": machine, "rows": found})
+        write_json(options.json, {"machine": where, "rows": found})
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import copy
 import ctypes
 import gc
 import json
-import platform
 import statistics
 import sys
 import tempfile
@@ -45,6 +44,7 @@ from vanilla_transformer import (
     to_marian,
     translate_lines,
 )
+from vanilla_transformer.environment import machine
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 from vanilla_transformer.run.loading import load_model, load_weights
@@ -405,10 +405,10 @@ def main() -> None:
         folder = saved(base, tokenizer, Path(temporary) / "base")
         rows += base_rows(folder, base.config.vocab_size, rounds, threads)
 
-    machine = f"{platform.processor() or platform.machine()}, {threads} threads, torch {torch.__version__}"
-    print_tables(machine, rows, workers)
+    where = f"{machine()['processor']}, {threads} threads, torch {torch.__version__}"
+    print_tables(where, rows, workers)
     if arguments.json:
-        record = {"machine": machine, "rows": [asdict(row) for row in rows], "workers": workers}
+        record = {"machine": where, "rows": [asdict(row) for row in rows], "workers": workers}
         arguments.json.write_text(json.dumps(record, indent=2))
 
 

@@ -4,9 +4,9 @@ For each set: NAME.words (one sentence per line), NAME.linear (its tree as a seq
 brackets, for `vanilla-transformer evalb --gold`), all without traces and function tags. In the paper's sequences tags
 stand for the words; --with-words writes both, which little data needs. The sets can be given in two ways:
 
-    python scripts/examples/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words \
+    python scripts/examples/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words \\
         --output treebank
-    python scripts/examples/prepare_treebank.py --train wsj/{02,...,21}/*.mrg --validation wsj/22/*.mrg \
+    python scripts/examples/prepare_treebank.py --train wsj/{02,...,21}/*.mrg --validation wsj/22/*.mrg \\
         --test wsj/23/*.mrg --output wsj
 """
 

@@ -1,7 +1,7 @@
 """Trains the encoder as a classifier, with transformers' own Trainer, on the sentence polarity data.
 
     python scripts/examples/train_classifier.py sentence_polarity --output runs/polarity
-    python scripts/examples/train_classifier.py sentence_polarity --output runs/polarity --test \
+    python scripts/examples/train_classifier.py sentence_polarity --output runs/polarity --test \\
         --card model_cards/polarity.md
 
 The first command trains every pooling with every seed and shows how good each is on the validation part, beside a

@@ -1,6 +1,6 @@
 """From captions to everyday sentences and back: what adapting gains on Tatoeba, and loses on Multi30k.
 
-    python scripts/experiments/adapt.py --model runs/multi30k --multi30k multi30k --tatoeba tatoeba.en-de.tsv.gz \
+    python scripts/experiments/adapt.py --model runs/multi30k --multi30k multi30k --tatoeba tatoeba.en-de.tsv.gz \\
         --output runs/adapt --steps 2000 --json adapt.json
 
 A model of Multi30k's captions is adapted to Tatoeba's sentences in several ways: with and without captions mixed in,

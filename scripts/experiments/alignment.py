@@ -1,7 +1,7 @@
 """Which way of aligning words is best: each layer, head and state of a model's attention, and aligners without a model.
 
     python scripts/experiments/alignment.py runs/phrasebook --phrasebook 500
-    python scripts/experiments/alignment.py MODEL --sources gold.en --targets gold.de --alignments gold.talp \
+    python scripts/experiments/alignment.py MODEL --sources gold.en --targets gold.de --alignments gold.talp \\
         --corpus train.en train.de
     python scripts/experiments/alignment.py MODEL --sources val.en --targets val.de --corpus train.en train.de
 
@@ -86,7 +86,7 @@ def phrasebook_gold(count: int) -> Iterator[tuple[str, str, GoldAlignment]]:
         once.append({j for _, j in all_links if sum(j == y for _, y in all_links) == 1})
         sure = {(i, j) for i, j in all_links if i in once[0] and j in once[1]}
         taken = {i for i, _ in sure}, {j for _, j in sure}
-        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0] | set()}
+        rest = {(i, j) for i in range(len(source)) for j in range(len(target)) if i not in taken[0]}
         possible = sure | {(i, j) for i, j in rest if j not in taken[1]}
         yield " ".join(source), " ".join(target), GoldAlignment(frozenset(sure), frozenset(possible))
 

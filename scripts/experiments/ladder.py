@@ -156,6 +156,10 @@ def stop(number: int, frame) -> None:
     os._exit(128 + number)  # threads waiting for a core would begin the next run
 
 
+class LacksTeacherError(Exception):
+    """The teacher of this name could not be trained."""
+
+
 def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
     """Trains what is not done yet; returns whether all of it succeeded."""
     jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
@@ -166,8 +170,9 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
     def climb(rung: Rung, seed: int) -> None:
         for teacher in rung.teachers:
-            if waiting := running.get((teacher, seed)):  # it comes before this rung, so it already has a thread
-                waiting.result()
+            waiting = running.get((teacher, seed))  # it comes before this rung, so it already has a thread
+            if waiting is not None and waiting.exception():
+                raise LacksTeacherError(teacher)
         core = cores.get()
         try:
             train(rung, seed, data, output, core)
@@ -185,6 +190,9 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
                 print(f"{name} seed {seed}: done", flush=True)
             except subprocess.CalledProcessError as error:
                 print(f"{name} seed {seed}: `{error.cmd[3]}` ended with {error.returncode}, see {log}", flush=True)
+                succeeded = False
+            except LacksTeacherError as error:
+                print(f"{name} seed {seed}: not trained, for its teacher {error} failed", flush=True)
                 succeeded = False
     return succeeded
 

@@ -10,6 +10,8 @@ their BLEU (lower-cased, tokenised; beam 5). The test set's ratio is always show
 import argparse
 from pathlib import Path
 
+from ladder import plain_or_packed
+
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.run.loading import load_model
@@ -36,10 +38,7 @@ def main() -> None:
     print("| set | target words per source word |")
     print("| --- | ---: |")
     for name, title in SETS.items():
-        files = [
-            next(path for path in (plain, plain.with_name(f"{plain.name}.gz")) if path.is_file())
-            for plain in (arguments.data / f"{name}.{language}" for language in ("en", "de"))
-        ]
+        files = [plain_or_packed(arguments.data / f"{name}.{language}") for language in ("en", "de")]
         pairs[name] = list(zip(*read_corpus([str(path) for path in files], "en", "de").texts(), strict=True))
         print(f"| {title} | {words_per_word(*pairs[name]):.3f} |")
 

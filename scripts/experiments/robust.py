@@ -108,7 +108,7 @@ def main() -> None:
             for seed in arguments.seeds:
                 folder = folder_of(output, rung, seed)
                 if folder.scores.exists():
-                    place = output / "_".join(aids or ["forms"]) / arguments.test_set / name / str(seed)
+                    place = folder.path / "_".join(aids or ["forms"]) / arguments.test_set  # it goes with the model
                     texts.setdefault(label, {})[seed] = translations(folder, sets, place, aids)
                     runs.setdefault(label, []).append(folder)
     if texts:

@@ -55,6 +55,7 @@ def test_what_can_be_mended_is():
         "schÃƒÂ¶n": "schön",
         latin: "schöne Grüße",
         "\x96 nein".encode("latin-1").decode(errors="surrogateescape"): "– nein",
+        "http://a.org/?x=1&region=us&notify=1 &lt;more&gt;": "http://a.org/?x=1&region=us&notify=1 <more>",
         "Max &amp; Moritz &quot;hier&quot;": 'Max & Moritz "hier"',
         " a\r\nb\u2028c\td ": "a b c d",
         "a\u200b\ufeff\x07b": "ab",
@@ -65,6 +66,16 @@ def test_what_can_be_mended_is():
         assert mend(expected) == expected
     lost = b"\x81\x8d \xff".decode(errors="surrogateescape")
     assert check_pair(GOOD[0], f"{GOOD[1]} {lost}", SETTINGS)["reason"] == "broken_encoding"
+
+
+def test_numbers_next_to_each_other_are_two():
+    settings = CleaningSettings("en", "de")
+    for source, target, reason in (
+        ("In 2019 12 people died there.", "Im Jahr 2019 starben dort 12 Menschen.", None),
+        ("They paid 1 234 567 euros for it.", "Sie haben dafür 1.234.567 Euro bezahlt.", None),
+        ("They paid 1 234 567 euros for it.", "Sie haben dafür 1.234.568 Euro bezahlt.", "numbers_differ"),
+    ):
+        assert check_pair(source, target, settings)["reason"] == reason
 
 
 def test_languages_and_scripts():

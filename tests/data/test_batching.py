@@ -53,9 +53,9 @@ def test_pairs_are_cut_into_so_many_batches_with_the_smallest_budget(lengths, se
 
 
 @settings(deadline=None)
-@given(length_pairs, budgets, seeds, st.integers(0, 5))
-def test_no_batch_is_over_the_budget_on_either_side(lengths, budget, seed, epoch):
-    sampler = sampler_of(lengths, budget, seed=seed)
+@given(length_pairs, budgets, seeds, st.integers(0, 5), st.booleans())
+def test_no_batch_is_over_the_budget_on_either_side(lengths, budget, seed, epoch, coarse):
+    sampler = sampler_of(lengths, budget, seed=seed, coarse=coarse)
     padded = 0
     for batch in batches_of(sampler, epoch):
         cells = [len(batch) * max(lengths[pair][side] for pair in batch) for side in (0, 1)]

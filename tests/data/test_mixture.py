@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, zip_longest
 
 import pytest
 from datasets import Dataset
@@ -113,10 +113,11 @@ def test_one_corpus_of_weight_1_is_that_corpus(folder):
 
 def test_the_vocabulary_is_of_each_text_once_and_the_tags_come_behind_it(folder, caplog):
     mixed = opened(folder)
-    assert list(mixed.texts()) == [*pairs_of("real"), *pairs_of("made")]
+    turns = zip_longest(pairs_of("real"), pairs_of("made"))  # who reads the beginning alone reads of both
+    assert list(mixed.texts()) == [pair for both in turns for pair in both if pair is not None]
     caplog.set_level("INFO")
     tokenizer = vocabulary(mixed)
-    assert caplog.messages == ["Learned a bpe vocabulary of 300 pieces, and the tags <bt>, <2de> behind them."]
+    assert caplog.messages == ["Learned a bpe vocabulary of 300 pieces, followed by the tags <bt>, <2de>."]
     without = learn_tokenizer((text for pair in mixed.texts() for text in pair), TokenizerSettings(vocab_size=300))
     assert tokenizer.get_vocab() == {**without.get_vocab(), "<bt>": 300, "<2de>": 301}
     with pytest.raises(ValueError, match="the vocabulary has no tag <bt>"):

@@ -11,9 +11,9 @@ def test_each_form_has_its_references_and_its_share():
     references |= {"upper": [[text.upper() for text in references[CLEAN][0]]], "typos": references[CLEAN]}
     translations = {form: texts[0] for form, texts in references.items()}
     translations["typos"] = ["Ein Hund läuft dem Park.", "Zwei Katzen."]
-    names = {form: f"set ({form})" for form in references}
-    metrics = ["sacrebleu", "ter"]
-    found = scores_by_form(translations, references, metrics, target_language="de", test_sets=names)
+    names, sources = {form: f"set ({form})" for form in references}, {form: ["a", "b"] for form in references}
+    metrics, options = ["sacrebleu", "ter"], {"target_language": "de", "test_sets": names, "sources": sources}
+    found = scores_by_form(translations, references, metrics, **options)
     assert [(each.form, each.score.metric) for each in found] == [(f, m) for m in metrics for f in references]
     bleu = sacrebleu.corpus_bleu(translations["typos"], references["typos"]).score
     assert [each.kept for each in found] == pytest.approx([100, 100, bleu, None, None, None])
@@ -22,5 +22,7 @@ def test_each_form_has_its_references_and_its_share():
     clean, upper, typos = (each.score.signature for each in found[:3])
     assert upper == f"{clean}|form:upper|form_seed:12345"
     assert typos == f"{clean}|form:typos|form_seed:12345"
-    nothing = scores_by_form({CLEAN: ["x", "y"]}, references, ["sacrebleu"], target_language="de", test_sets=names)
+    nothing = scores_by_form(
+        {CLEAN: ["x", "y"]}, references, ["sacrebleu"], target_language="de", test_sets=names, sources=sources
+    )
     assert [(each.score.value, each.kept) for each in nothing] == [(0, None)]

@@ -44,7 +44,7 @@ def test_lines(tmp_path):
         ("a.sgm", sgm("eins", "zwei").replace("eins</seg>", "eins"), ", line 5: a segment begins before the last"),
         ("a.sgm", "eins\nzwei\n", "holds no <seg>"),
         ("a.sgm", sgm("a") + sgm("b"), "has segment 1 of document 'd1' more than once"),
-        ("a.sgm", sgm("a", head='<refset trglang="fr">'), "is in 'fr' by its own words, but the reference is to be"),
+        ("a.sgm", sgm("a", head='<refset trglang="fr">'), "declares the language 'fr', but the reference should be"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_file_and_line(tmp_path, name, content, message):
@@ -54,6 +54,11 @@ def test_what_is_wrong_is_named_with_file_and_line(tmp_path, name, content, mess
     assert name in str(caught.value)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_texts(tmp_path / "nowhere", "reference")
+
+
+def test_a_language_that_is_spelled_out_says_nothing(tmp_path):
+    (tmp_path / "a.sgm").write_text(sgm("eins", head='<refset trglang="German">'))
+    assert [text.segments for text in read_texts(tmp_path / "a.sgm", "reference", "de")] == [["eins"]]
 
 
 def test_json_lines(tmp_path):

@@ -156,7 +156,7 @@ def test_what_is_missing_or_of_no_use_is_named(tokenizer, package, tmp_path, mon
     assert tokenizer.backend_tokenizer is not None
     for change, error, message in (
         ({"runtime": archive}, FileNotFoundError, "not the package of onnxruntime-web"),
-        ({"runtime": tmp_path / "text"}, ValueError, "no package of npm"),
+        ({"runtime": tmp_path / "text"}, ValueError, "is not an npm package"),
         ({"runtime": tmp_path}, FileNotFoundError, "ort.wasm"),
         ({"tokenizer": bert}, ValueError, "no tokenizer of this kind"),
         ({"runtime": package, "quantization": "int4"}, ValueError, "one of float32, int8, not 'int4'"),

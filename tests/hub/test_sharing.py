@@ -194,7 +194,7 @@ class TestPublish:
             assert "hf auth login" in errors.splitlines()[-1]
             assert not re.search("hf_(wrong|read|write)", errors)
         assert "does not know your token" in unknown[2]
-        assert "no such model on the Hub, or not for you" in stranger[2]
+        assert "no such model on the Hub that you may read" in stranger[2]
         assert hub.repos["model", NAME].private
 
     @pytest.mark.slow
@@ -330,8 +330,8 @@ class TestPublish:
             ("publish", bare, NAME): (1, "lacks tokenizer.json"),
             ("publish", other, NAME): (1, "is a model of the kind marian, which our code does not fit"),
             ("publish", run, "small"): (2, "give USER/NAME"),
-            ("publish", run, "../small", "--dry-run"): (1, "is no name on the Hub"),
-            ("publish", run, "a b/small", "--dry-run"): (1, "is no name on the Hub"),
+            ("publish", run, "../small", "--dry-run"): (1, "is not a valid name on the Hub"),
+            ("publish", run, "a b/small", "--dry-run"): (1, "is not a valid name on the Hub"),
             ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", commit): (1, "is a commit, which cannot be changed"),

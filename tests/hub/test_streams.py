@@ -106,7 +106,7 @@ def test_who_is_refused_is_told_at_once(wmt14, hub, hub_python, refused):
         hub.repos.clear()
     process = hub_python(READ, "train", 3600, **({"HF_TOKEN": "hf_wrong"} if refused == "token" else {}))
     _, errors = ended(process, 1)
-    assert "There is no wmt/wmt14 (de-en, train), or not for you (" in errors
+    assert "wmt/wmt14 (de-en, train) does not exist, or you may not read it (" in errors
     assert "trying again" not in errors
 
 

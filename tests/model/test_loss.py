@@ -46,7 +46,7 @@ def assert_equal(got, expected, **tolerance):
 @pytest.mark.parametrize("logits_at_a_time", [5, 11, 33, 77, 1100])  # less than a row, 1, 3, 7, and 100 rows
 def test_value_and_gradients_in_any_number_of_chunks(monkeypatch, smoothing, logits_at_a_time):
     states, weight, labels = problem(rows=7)
-    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     got = ours(states, weight, labels, smoothing)
     assert_equal(got, torchs(states, weight, labels, smoothing), rtol=1e-5, atol=1e-5)
 
@@ -71,7 +71,7 @@ def test_one_row_by_hand():
 @pytest.mark.parametrize("logits_at_a_time", [22, 1100])
 def test_rows_that_do_not_count_change_nothing(monkeypatch, smoothing, alpha, logits_at_a_time):
     """With them, and with rows of any size in their place, the loss is that of the other rows."""
-    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     states, weight, labels = problem(rows=14)
     labels = labels[:7].repeat(2) if alpha else labels  # of two passes
     counts = torch.tensor([True, False, True, True, False, False, True]).repeat(2)
@@ -207,7 +207,7 @@ def two_passes(tokens, **sizes):
 @pytest.mark.parametrize("logits_at_a_time", [5, 22, 66, 1100])  # less than a token twice, 1, 3, and 50 tokens
 def test_r_drop_in_any_number_of_chunks(monkeypatch, smoothing, alpha, logits_at_a_time):
     states, weight, labels = two_passes(7)
-    monkeypatch.setitem(loss_vanilla_transformer._LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     expected = r_drop_by_torch(states, weight, labels, smoothing, alpha)
     got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, smoothing, alpha), states, weight)
     assert_equal(got, expected, rtol=1e-5, atol=2e-5)

@@ -43,7 +43,7 @@ def changed(saved, tmp_path):
     [
         ({"penalty_alpha": 0.6, "top_k": 4, "num_beams": 1}, "penalty_alpha = 0.6 asks for contrastive search"),
         ({"num_beam_groups": 2}, "num_beam_groups = 2 asks for a beam search in groups"),
-        ({"force_words_ids": [[5]]}, r"force_words_ids = \[\[5\]\] asks for a constrained beam search"),
+        ({"force_words_ids": [[5]]}, "force_words_ids cannot be saved with a model"),
         ({"stop_strings": ["a"]}, r"stop_strings = \['a'\] asks for an end at given strings"),
         ({"guidance_scale": 2.0}, "guidance_scale = 2.0 asks for guidance"),
         ({"dola_layers": "low"}, "dola_layers = 'low' asks for"),

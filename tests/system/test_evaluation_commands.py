@@ -140,7 +140,7 @@ class TestEvaluate:
     def test_words_without_spaces(self, corpus):
         options = ("--hypotheses", corpus / "test.de", "--references", corpus / "test.de", "--target-language")
         said = command("evaluate", *options, "th", "--metrics", "sacrebleu", "ter", "chrf").stderr
-        assert "th is written without spaces, where sacrebleu, ter find no words: report chrf" in said
+        assert "th is written without spaces, in which no words are found by sacrebleu, ter: report chrf" in said
         assert command("evaluate", *options, "zh", "--metrics", "sacrebleu", "chrf").stderr == ""
         assert command("evaluate", *options, "de", "--metrics", "sacrebleu").stderr == ""
 
@@ -221,7 +221,7 @@ class TestCompare:
     def test_a_model_and_a_file(self, run, corpus):
         options = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
         output = output_of("compare", run, corpus / "test.de", *options)
-        assert "sacrebleu by words in the source:" in output
+        assert "sacrebleu by words (or characters) in the source:" in output
         assert f"Where test.de differs most from {run}:" in output
         assert "  reference" in output
 

@@ -41,6 +41,10 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     text = folder.chosen.read_text(encoding="utf-8")
     if _TRIED in text or load_recipe(folder.chosen).decoding != recipe.decoding:
         return recipe
+    data = recipe.data
+    if "validation" not in data.measured or len(data.target_languages) > 1 or data.context_sentences:
+        logger.info("Decodings are tried only for one validation set, one target language and sentences on their own.")
+        return recipe
     model, tokenizer = load_model(output, device)
     metric, language = recipe.evaluation.metrics[0], recipe.data.target_language
     path = folder.translations / "validation.jsonl"

@@ -90,7 +90,7 @@ def chosen_recipe(
     pairs, texts = _pairs_of(data), None
     facts = facts_of(pairs)
     if facts.distinct < FEWEST_PAIRS:
-        raise ValueError(f"data.train has {facts.distinct} different pairs; {FEWEST_PAIRS} are the fewest to learn of.")
+        raise ValueError(f"data.train has {facts.distinct} different pairs; at least {FEWEST_PAIRS} are needed.")
     if data.validation == _HELD_OUT:
         texts = _hold_out(pairs, data, folder)
     logger.info("The text: %s.", facts)
@@ -161,7 +161,7 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
         found.append(pair)
         if len(found) == _MOST_LOOKED_AT:
             if data.validation == _HELD_OUT:
-                raise ValueError(f"data.validation is missing: of {len(found):,} pairs and more none are held out.")
+                raise ValueError(f"data.validation is missing: pairs are held out only from fewer than {len(found):,}.")
             break
     return found
 
@@ -169,7 +169,9 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
 def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:
     """Writes the pairs held out and the others; returns the fields of `data` that say where."""
     if data.mixture or data.stream:
-        raise ValueError("data.validation is missing: pairs are held out only of one corpus, read as a whole.")
+        raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
+    if data.context_sentences:
+        raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
     pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
     digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
     different = sorted(set(digests))

@@ -115,7 +115,7 @@ def clean(
             logger.info("%s is complete already.", record)
             return report
         if begun is None:
-            for name in work.names:
+            for name in (*work.names, "report.md", "report.png"):
                 check_free(output / name)
             place.parent.mkdir(exist_ok=True)
             write_json(place, {"begun_with": facts})
@@ -221,7 +221,8 @@ class _Work:
     def _score(self, scoring: Scoring, verdicts: np.ndarray) -> float:
         """Has all remaining pairs scored, and says what score a kept one must have."""
         workers = self.workers if scoring.device == "cpu" else 1
-        score = partial(score_shard, scoring, self.folder)
+        languages = self.settings.source_language, self.settings.target_language
+        score = partial(score_shard, scoring, self.folder, languages)
         shards = ((number, self._slice(verdicts, number)["reason"] == 0) for number in range(len(self.shards)))
         start_method = None if scoring.device == "cpu" else "spawn"  # a fork cannot use the parent's CUDA
         with worker_processes(score, workers, begin=begin_scoring, start_method=start_method) as submit:

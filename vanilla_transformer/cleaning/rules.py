@@ -65,6 +65,8 @@ Test = Callable[[str, str, CleaningSettings], bool]
 
 # ------------------------------------------------------------------------------------------------------------- mending
 
+# With a semicolon: `&region` in an address is no entity, though browsers read it as one.
+_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ENDS_OF_LINES = re.compile(r"\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
 
@@ -84,7 +86,7 @@ def mend(text: str) -> str:
             text = raw.decode("cp1252")
         except UnicodeDecodeError:
             return text
-    text = html.unescape(fix_encoding(text))
+    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), fix_encoding(text))
     return unicodedata.normalize("NFC", _CONTROLS.sub("", _ENDS_OF_LINES.sub(" ", text)).strip())
 
 
@@ -98,7 +100,8 @@ _ADDRESS = re.compile(
     rf"(?:https?://|www\.)[^\s<>\"')\]{_BESIDE}]+"
     rf"|(?:{_IN_ADDRESS}[\w.+-])+@(?:{_IN_ADDRESS}[\w-])+\.(?:{_IN_ADDRESS}[\w.-])+(?<=\w)"
 )
-_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f\u066b\u066c ]\d+)*")
+# Blanks belong to a number only in front of three digits: "2019 12" are two.
+_NUMBER = re.compile("(?:\\d{1,3}(?:[ \u00a0\u202f]\\d{3}(?!\\d))+|\\d+)(?:[.,:'\u2019\u066b\u066c]\\d+)*")
 _NO_WORD = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.languages import target_languages
 from ..files import replaced_path
 from .shards import ShardFiles
 
@@ -71,40 +72,48 @@ class Scoring:
             name: {"path": str(path), "sha256": sha256_of_model(find_model(path))}
             for name, path in (("forward", self.forward), ("backward", self.backward))
         }
-        limits = {"keep_best": self.keep_best, "least": self.min_score, "batch_tokens": self.batch_tokens}
+        limits = {"keep_best": self.keep_best, "min_score": self.min_score, "batch_tokens": self.batch_tokens}
         return {**models, **limits, "device": self.device}
 
 
 def dual_cross_entropy_scores(
-    forward, backward, pairs: Sequence[tuple[str, str]], *, batch_tokens: int = 2048
+    forward,
+    backward,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    languages: tuple[str, str] | None = None,
+    batch_tokens: int = 2048,
 ) -> np.ndarray:
     """The score of each pair, float32 (pairs,), 0 to 1.
 
     Args:
         forward, backward: Each a model and its tokenizer, as `load_model` returns them.
         pairs: Sources and targets.
+        languages: Codes of source and target; models of several target languages need them.
         batch_tokens: As for [`score_pairs`].
     """
     from ..translation import score_pairs
 
     options = {"batch_tokens": batch_tokens, "contexts": [()] * len(pairs)}  # others may stand between the pairs
     turned = [(target, source) for source, target in pairs]
-    entropies = [
-        -np.array([each.per_token for each in score_pairs(*model, some, **options)])
-        for model, some in ((forward, pairs), (backward, turned))
-    ]
+    source, target = languages or (None, None)
+    entropies = []
+    for model, some, language in ((forward, pairs, target), (backward, turned, source)):
+        to = language if target_languages(model[1]) else None
+        entropies.append(-np.array([each.per_token for each in score_pairs(*model, some, to=to, **options)]))
     unlikeness = np.abs(entropies[0] - entropies[1]) + (entropies[0] + entropies[1]) / 2
     return np.exp(-unlikeness).astype(np.float32)
 
 
-def score_shard(scoring: Scoring, folder: Path, shard: tuple[int, np.ndarray]) -> None:
+def score_shard(scoring: Scoring, folder: Path, languages: tuple[str, str], shard: tuple[int, np.ndarray]) -> None:
     """Scores the pairs of a shard that are not dropped, bool (pairs,), and saves the scores."""
     number, left = shard
     files = ShardFiles.of(folder, number)
     scores = np.full(len(left), np.nan, np.float32)
     pairs = [row[2:4] for row, wanted in zip(files.read_pairs(), left, strict=True) if wanted]
     if pairs:
-        scores[left] = dual_cross_entropy_scores(*_models(scoring), pairs, batch_tokens=scoring.batch_tokens)
+        options = {"languages": languages, "batch_tokens": scoring.batch_tokens}
+        scores[left] = dual_cross_entropy_scores(*_models(scoring), pairs, **options)
     with replaced_path(files.scores) as path, path.open("wb") as file:
         np.save(file, scores)
 

@@ -2,7 +2,7 @@
 
 import json as json_format
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ def compare(
     from ..files import text_lines
     from ..hub import is_of_the_hub
     from ..plots import plot_score_groups
+    from ..plots.figures import check_picture
     from .test_sets import Languages, add_system, domains_of, model_languages, read_set, read_systems, translate_set
 
     if len(systems) < 2:
@@ -73,8 +74,10 @@ def compare(
     training_lines = text_lines(*training_text) if training_text else None  # a missing file shows at once
     models = [system for system in systems if Path(system).is_dir() or is_of_the_hub(system)]
     languages = Languages(source_language, target_language)
+    asked_for = {}  # which language to ask each model for, if it has several
     for model in models:
         languages = model_languages(Path(model), languages)
+        asked_for[model] = languages.to
     scored_set = read_set(test_set, references, sources, languages)
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
     if METRICS[chosen[0]].needs_sources:
@@ -83,10 +86,16 @@ def compare(
         raise UsageError("--domain is about models: give one, not only files of translations.")
     if plot is not None and scored_set.sources is None:
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
+    if plot is not None:
+        check_picture(plot)
     options, translations = search_options(num_beams), {}
+
+    def towards(model: str) -> "ScoredSet":
+        return replace(scored_set, languages=replace(scored_set.languages, to=asked_for[model]))
+
     for system in systems:
         if system in models:
-            add_system(translations, system, translate_set([Path(system)], scored_set, **options))
+            add_system(translations, system, translate_set([Path(system)], towards(system), **options))
             continue
         for name, segments in read_systems([Path(system)], scored_set).items():
             add_system(translations, name, segments)
@@ -101,7 +110,7 @@ def compare(
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
     }
-    domains = {model: domains_of(Path(model), scored_set) for model in models} if domain else {}
+    domains = {model: domains_of(Path(model), towards(model)) for model in models} if domain else {}
     if plot is not None:
         plot_score_groups(groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
         logger.info("Drew %s.", plot)
@@ -144,7 +153,7 @@ def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric:
     if scored_set.sources is None:
         return {}
     sources = scored_set.sources.segments
-    groupings = {"words in the source": length_groups(sources)}
+    groupings = {"words (or characters) in the source": length_groups(sources)}
     if training_lines is not None:
         groupings["times its rarest word was trained on"] = frequency_groups(sources, training_lines)
     return {

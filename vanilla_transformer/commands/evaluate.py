@@ -105,6 +105,8 @@ def evaluate(
     options = {"device": device, **search_options(num_beams)}
     if model:
         options |= reading_options(model, recase, respell, repunctuate)
+    if picture is not None and METRICS[chosen[0]].lower_is_better:
+        raise UsageError(f"--picture shows shares of the clean score, and in {chosen[0]} less is better: name another.")
     if forms is not None:
         _report_forms(scores_in_forms(model, scored_set, forms, chosen, resamples, **options), picture, json)
         return

@@ -89,7 +89,7 @@ class ScoredSet:
             build_metric(name, self.languages.target or "")  # if it lacks something, this fails before work is lost
         if self.languages.target and (wordless := without_words(names, self.languages.target)):
             logger.warning(
-                "%s is written without spaces, where %s find no words: report chrf and sacrebleu_char.",
+                "%s is written without spaces, in which no words are found by %s: report chrf and sacrebleu_char.",
                 self.languages.target, ", ".join(wordless),
             )  # fmt: skip
         return list(dict.fromkeys(names))
@@ -140,9 +140,11 @@ def _of_the_hub(test_set: str, source: str, target: str) -> dict[str, str]:
     """NAME[:CONFIG[:SPLIT]] as `load_corpus` takes it."""
     from datasets import get_dataset_config_names
 
+    from ..hub import persistently
+
     name, config, split = [*test_set.split(":"), "", ""][:3]
     if not config:
-        configs = get_dataset_config_names(name)
+        configs = persistently(lambda: get_dataset_config_names(name), name, patience=0)
         fitting = [each for each in configs if {source, target} <= set(re.split(r"[-_.]", each))] or configs
         if len(fitting) > 1:
             raise ValueError(f"{name} has the configurations {', '.join(configs)}: name one, as {name}:{configs[0]}.")
@@ -222,6 +224,7 @@ def scores_in_forms(
         {form: each.reference_lists for form, each in sets.items()},
         metrics,
         test_sets={form: each.name for form, each in sets.items()},
+        sources={form: each.sources.segments for form, each in sets.items()},
         resamples=resamples,
         **scored_set.language,
     )
@@ -237,11 +240,13 @@ def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list
     check_has_sources(scored_set)
     found, sets = find_model(model), [scored_set]
     counts, tokenizer = load_word_counts(found), load_its_tokenizer(found)
-    kept = RunFolder(model).translations / "validation.jsonl"
-    if kept.is_file():
-        rows = [row for _, row in json_rows(kept, text_lines(kept))]
-        sides = [Text("validation", [row[side] for row in rows]) for side in ("source", "reference")]
-        sets.append(ScoredSet("validation", [sides[1]], sides[0], scored_set.languages))
+    source, target = scored_set.languages.source, scored_set.languages.target
+    for name in ("validation", f"validation_{source}-{target}"):  # the latter where there are several
+        kept = RunFolder(model).translations / f"{name}.jsonl"
+        if kept.is_file():
+            rows = [row for _, row in json_rows(kept, text_lines(kept))]
+            sides = [Text(name, [row[side] for row in rows]) for side in ("source", "reference")]
+            sets.append(ScoredSet(name, [sides[1]], sides[0], scored_set.languages))
     return [
         domain_of(each.name, each.sources.segments, perplexity_of([model], each, device)[0].value, counts, tokenizer)
         for each in sets

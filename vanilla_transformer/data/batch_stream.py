@@ -38,6 +38,10 @@ class _Place:
     row: int = 0
 
 
+# Another way to cut a pool into batches gets another number: no stream goes on with batches that it did not begin with.
+_BATCHING = 2
+
+
 @dataclass
 class _Pool:
     """What is between two places, in batches."""
@@ -131,7 +135,7 @@ class TokenBatchStream(IterableDataset):
             if name not in ("begin", "used", "report") and before != value:
                 raise ValueError(
                     f"The stream cannot go on from where it was: {name} was {before!r} and is {value!r} now. "
-                    "Resume with what it was begun with."
+                    "Resume with the same settings."
                 )
         self._begin, self._used = _Place(**state["begin"]), state["used"]
         self._end, self._batches = self._begin, 1
@@ -143,6 +147,7 @@ class TokenBatchStream(IterableDataset):
             "corpus": self.pairs.fingerprint,
             "vocabulary": self._vocabulary,
             "limits": None if self.limits is None else asdict(self.limits),
+            "batching": _BATCHING,
             **{name: getattr(self, name) for name in ("max_tokens", "buffer_pairs", "seed", "rank", "world_size")},
             **dict(entry for each in self.rewriters for entry in each.identity.items()),
         }
@@ -176,7 +181,7 @@ class TokenBatchStream(IterableDataset):
             waiting = ahead.submit(self._next_pool, rows, self._begin)
             try:
                 while (pool := waiting.result()) is not None:
-                    self._begin, self._end, self._batches = pool.begin, pool.end, len(pool.batches)
+                    self._begin, self._end, self._batches = pool.begin, pool.end, max(1, len(pool.batches))
                     waiting = ahead.submit(self._next_pool, rows, pool.end)
                     for found in self._batches_left(pool):
                         self._used += 1

@@ -91,9 +91,14 @@ class TokenBatchSampler(Sampler[list[int]]):
             )
 
     def _sorted(self, pairs: np.ndarray) -> np.ndarray:
-        """Sorts by target length, then by source length, up and down in turn, so that all neighbours are alike."""
-        source, band = self.source_lengths[pairs], self._band_of[self.target_lengths[pairs]]
-        return pairs[np.lexsort((np.where(band % 2, -source, source), band))]
+        """Sorts by band of target lengths, then by source length, up and down in turn, so that neighbours are alike.
+
+        The target length comes last: without it, pairs of one band and source length would change places from epoch to
+        epoch, and batches cut for short targets would get long ones.
+        """
+        source, target = self.source_lengths[pairs], self.target_lengths[pairs]
+        band = self._band_of[target]
+        return pairs[np.lexsort((target, np.where(band % 2, -source, source), band))]
 
 
 def _bands(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:

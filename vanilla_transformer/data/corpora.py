@@ -296,6 +296,8 @@ def open_stream(
         return PairStream(str(where), 1, read_all, identity, False, patience=0.0)
     path = folder / where
     units = parquet_units(path, ROWS_PER_UNIT)
+    if not any(unit.rows for unit in units):
+        raise ValueError(f"The corpus {path} is empty.")
     return PairStream(
         str(path),
         len(units),

@@ -154,10 +154,15 @@ class Mixture(PairStream):
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def texts(self) -> Iterator[Pair]:
-        """The pairs that a vocabulary is learned from, each once."""
-        for each, corpus in zip(self.settings, self.corpora, strict=True):
-            if each.vocabulary:
-                yield from corpus.texts()
+        """The pairs that a vocabulary is learned from, each once; corpora take turns, for some readers stop early."""
+        chosen = zip(self.settings, self.corpora, strict=True)
+        left = [iter(corpus.texts()) for each, corpus in chosen if each.vocabulary]
+        while left:
+            for texts in [*left]:
+                if (pair := next(texts, None)) is None:
+                    left.remove(texts)
+                else:
+                    yield pair
 
     def _open(self, place: int) -> Iterator[tuple]:
         part, unit = self._places[place]

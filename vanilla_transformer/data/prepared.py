@@ -142,6 +142,12 @@ class PreparedCorpus(Corpus):
     ) -> None:
         """Raises ValueError if it was not prepared as the recipe wants; the message calls this folder `name`."""
         learned = asdict(settings)
+        targets = {part["corpus"]["languages"][1] for part in self.identity.get("mixture", ())}
+        if len(targets) > 1:
+            raise ValueError(
+                f"{name} has several target languages ({', '.join(sorted(targets))}), and only one can be trained on "
+                "from prepared text: train from the text itself."
+            )
         for what, prepared, wanted in (
             ("languages", self.identity["languages"], languages),
             ("limits", self.record["limits"], asdict(limits)),

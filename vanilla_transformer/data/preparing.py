@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..files import alone_in, remove_leftovers, write_json, written_beside
+from ..resuming import check_begun_with
 from ..signals import cleared_up
 from ..worker_processes import processors
 from .corpora import PairStream
@@ -91,7 +92,7 @@ def prepare(
             logger.info("%s is complete already: %s.", output, record.report)
             return record.report
         if record.shards:
-            logger.info("%s goes on behind %s pairs.", output, f"{record.report.pairs:,}")
+            logger.info("%s continues after %s pairs.", output, f"{record.report.pairs:,}")
         stream.stop.clear()
         tokenizer = _vocabulary(output, stream, tokenizer, on_progress)
         tag_ids(tokenizer, stream.tags)  # that it has them all
@@ -133,13 +134,8 @@ def _open_folder(folder: Path, new: Preparation) -> Preparation:
     if not (found.report.pairs or (folder / TOKENIZER).exists()):  # nothing has been done that could be kept
         new.save(folder)
         return new
-    for name in ("corpus", "vocabulary", "limits", "shard_pairs"):
-        before, now = getattr(found, name), getattr(new, name)
-        if before != now:
-            raise ValueError(
-                f"{folder} was begun with another {name}, {before} and not {now}: give the same again, or choose "
-                "another folder."
-            )
+    names = ("corpus", "vocabulary", "limits", "shard_pairs")
+    check_begun_with(folder, *({name: getattr(each, name) for name in names} for each in (found, new)))
     return found
 
 

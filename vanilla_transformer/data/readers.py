@@ -10,7 +10,7 @@ from ..files import json_rows, text_lines
 
 
 DOCUMENT = "document"  # the column that tells one document from the next
-_HEAD = rf"[a-z]{{2,3}}([-_]\w+)?|{DOCUMENT}"  # code of a language
+_HEAD = rf"[A-Za-z]{{2,3}}([-_]\w+)?|{DOCUMENT}"  # code of a language
 FORMS = (
     "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), "
     "a folder saved by datasets, phrasebook:SPLIT:PAIRS, or {hub: NAME, config: ..., split: ...}"
@@ -63,7 +63,7 @@ def pairs_of(
 def files_of(where, folder: Path) -> list[Path]:
     """The files of a local corpus."""
     parts = [where] if isinstance(where, (str, Path)) else where
-    places = [place for part in parts for place in (folder / part, folder / f"{part}.gz") if place.exists()]
+    places = [place for part in parts if (place := _maybe_packed(folder / part)).exists()]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     # Working with a folder of `datasets` leaves cached results in it.
     return [file for file in files if file.is_file() and not file.name.startswith("cache-")]
@@ -176,7 +176,7 @@ def parquet_pairs(
                     number += 1
                     yield pair_of(row, languages, f"{path}, row {number}", documents)
     except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is damaged behind row {number} ({error}): write or fetch it again.") from error
+        raise ValueError(f"{path} is damaged after row {number} ({error}): write or fetch it again.") from error
 
 
 def pair_of(row, languages: tuple[str, str], place: str, documents: bool = False) -> tuple:

@@ -146,7 +146,7 @@ def learn_tokenizer(
             f"asked for {settings.vocab_size:,} pieces, the text allows at most {size:,}; lower tokenizer.vocab_size"
         )
     tokenizer.add_special_tokens(list(tags))
-    behind = f", and the tag{'s' * (len(tags) > 1)} {', '.join(tags)} behind them" if tags else ""
+    behind = f", followed by the tag{'s' * (len(tags) > 1)} {', '.join(tags)}" if tags else ""
     logger.info("Learned a %s vocabulary of %s pieces%s.", settings.kind, f"{size:,}", behind)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sacrebleu.metrics.base import Score
 
@@ -53,8 +54,8 @@ class Comet:
             raise ValueError(
                 f"COMET compares with one reference, not {len(references)}: leave comet out, or the others."
             )
-        texts = {"s": self.sources, "t": hypotheses, "r": references[0]}
-        scores = _scores_of(texts, [self.program, "--model", self.model])
+        texts = ("s", tuple(self.sources)), ("t", tuple(hypotheses)), ("r", tuple(references[0]))
+        scores = _scores_of(texts, (self.program, "--model", self.model))
         if len(scores) != len(hypotheses):
             raise ValueError(f"comet-score gave {len(scores):,} scores for {len(hypotheses):,} translations.")
         return [[score, 1] for score in scores]
@@ -71,13 +72,14 @@ class Comet:
         return OwnSignature(vars(self))
 
 
-def _scores_of(texts: dict[str, Sequence[str]], program: list[str]) -> list[float]:
+@lru_cache(maxsize=16)  # scores and comparisons ask for the same ones, and the program loads a large model
+def _scores_of(texts: tuple[tuple[str, tuple[str, ...]], ...], program: tuple[str, ...]) -> tuple[float, ...]:
     """The score of each sentence; `texts` are sources, translations and references by the program's options."""
     import torch
 
     with temporary_folder() as folder:
         words = [*program, "--gpus", str(int(torch.cuda.is_available())), "--quiet", "--only_system"]
-        for option, lines in texts.items():
+        for option, lines in texts:
             # The program reads lines: line breaks within a text become blanks.
             content = "".join(f"{' '.join(line.splitlines())}\n" for line in lines)
             (folder / option).write_text(content, encoding="utf-8")
@@ -86,6 +88,8 @@ def _scores_of(texts: dict[str, Sequence[str]], program: list[str]) -> list[floa
         done = subprocess.run([*words, "--to_json", str(answer)], capture_output=True, text=True, check=False)
         if done.returncode or not answer.is_file():
             said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-            raise ValueError(f"{program[0]} failed with status {done.returncode} ({said[0]}): try it by itself.")
+            raise ValueError(
+                f"{program[0]} failed with status {done.returncode} ({said[0]}): run it on its own to see why."
+            )
         [found] = json.loads(answer.read_text(encoding="utf-8")).values()
-    return [float(each["COMET"]) for each in found]
+    return tuple(float(each["COMET"]) for each in found)

@@ -34,6 +34,7 @@ def scores_by_form(
     *,
     target_language: str,
     test_sets: Mapping[str, str],
+    sources: Mapping[str, Sequence[str]],
     resamples: int = 0,
 ) -> list[FormScore]:
     """Scores the translations of a test set in several forms: by metric, then by form.
@@ -43,10 +44,12 @@ def scores_by_form(
         references: For each form, lists of references in it (`FORMS` says which forms change them).
         metrics, target_language, resamples: As for `score_translations`.
         test_sets: The name of the test set in each form.
+        sources: The sources in each form, which some metrics read.
     """
     found = {}
     for form, hypotheses in translations.items():
         options = {"target_language": target_language, "test_set": test_sets[form], "resamples": resamples}
+        options["sources"] = sources[form]
         ending = "" if form == CLEAN else f"|form:{form}|form_seed:{FORM_SEED}"
         for score in score_translations(hypotheses, references[form], metrics, **options):
             found[score.metric, form] = replace(score, signature=score.signature + ending)

@@ -10,8 +10,6 @@ from pathlib import Path
 from ..files import json_rows, text_lines
 
 
-ROLES = ("source", "reference", "hypothesis")
-
 _OTHER_FORMATS = (".csv", ".json", ".parquet", ".tsv", ".xml")
 _ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # XML's: the text of a test set may hold any other
 
@@ -119,9 +117,11 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
         raise ValueError(f"{path}: the last segment does not end (</seg> is missing): fetch the file again.")
     if not found:
         raise ValueError(f"{path} holds no <seg>: it is no SGM file of segments.")
+    if declared is not None and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", declared):
+        declared = None  # spelled out, as NIST does: "English"
     codes = [re.split("[-_]", code.lower())[0] for code in (declared, language) if code not in (None, "any")]
     if len(set(codes)) > 1:
-        raise ValueError(f"{path} is in {declared!r} by its own words, but the {role} is to be in {language!r}.")
+        raise ValueError(f"{path} declares the language {declared!r}, but the {role} should be in {language!r}.")
     texts = []
     for system, segments in found.items():
         ids = [(document, number) for document, number, _ in segments]

@@ -20,8 +20,6 @@ from transformers.utils import GENERATION_CONFIG_NAME
 _NOT_HERE = {
     "penalty_alpha": ("contrastive search", (None, 0)),
     "num_beam_groups": ("a beam search in groups", (None, 0, 1)),
-    "constraints": ("a constrained beam search", (None, [])),
-    "force_words_ids": ("a constrained beam search", (None, [])),
     "dola_layers": ("a search that compares layers", (None,)),
     "stop_strings": ("an end at given strings", (None, [])),
     "token_healing": ("a prefix that is cut anew", (None, False)),
@@ -70,9 +68,10 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
     """
     for name, (what, neutral) in _NOT_HERE.items():
         if name in fields and fields[name] not in neutral:
-            raise ValueError(
-                f"{name} = {_short(fields[name])} asks for {what}, which there is not here: remove {name}."
-            )
+            raise ValueError(f"{name} = {_short(fields[name])} asks for {what}, which is not supported: remove {name}.")
+    for name in ("constraints", "force_words_ids"):
+        if fields.get(name):
+            raise ValueError(f"{name} cannot be saved with a model: give it to generate().")
     for name, least in _WHOLE_NUMBERS.items():
         value = fields.get(name)
         if value is not None and (type(value) is not int or value < least):

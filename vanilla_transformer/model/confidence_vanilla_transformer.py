@@ -71,10 +71,12 @@ class Calibration:
         unknown = self.weights.keys() - SIGNALS.keys()
         numbers = (self.threshold, self.intercept, *self.weights.values())
         if unknown or not self.weights or not all(math.isfinite(each) for each in numbers):
-            raise ValueError(f"no finite weights of {', '.join(SIGNALS)}")
+            raise ValueError(f"weights must name some of {', '.join(SIGNALS)}, and all numbers must be finite")
         needed = self.weights.keys() - {*PLAIN_SIGNALS}
         if type(self.dropout_samples) is not int or self.dropout_samples < (2 if needed else 0):
-            raise ValueError(f"{self.dropout_samples!r} passes with dropout")
+            least = 2 if needed else 0
+            found = self.dropout_samples
+            raise ValueError(f"dropout_samples must be a whole number of at least {least}, not {found!r}")
 
     def confidence(self, tokens: Sequence[float], samples: Sequence[float] = ()) -> float:
         """The probability that a translation is good, from 0 to 1.
@@ -162,9 +164,15 @@ def dropout_log_probabilities(
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     labels = torch.tensor([[*target]] * samples, device=device)
     own_seed = seed + zlib.crc32(repr((*source, -1, *target)).encode())
-    with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), mode_of(model, training=True):
+    with forked_generators(device), mode_of(model, training=True):
         torch.manual_seed(own_seed)
         return token_log_probabilities(model, inputs, labels).double().sum(dim=1).tolist()
+
+
+def forked_generators(device: torch.device):
+    """A block whose random draws leave torch's generators, the CPU's and the device's, as they were."""
+    devices, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)  # of no devices any kind will do
+    return torch.random.fork_rng(devices, device_type=kind)
 
 
 @contextmanager

@@ -56,8 +56,8 @@ class TranslationPipeline(Pipeline):
         named, languages = LANGUAGES_TASK.fullmatch(self.task or ""), None
         if named and self.model.name_or_path and self.model.config.model_type == "vanilla_transformer":
             languages = _languages_of(self.model)
-        if languages and [*map(_without_region, named.groups())] != [*map(_without_region, languages)]:
-            source, target = (language.replace("-", "_") for language in languages)
+        if languages and not all(map(_is_among, named.groups(), languages)):
+            source, target = (each[0].replace("-", "_") for each in languages)
             raise ValueError(
                 f"{self.model.name_or_path} translates {source} to {target}, not {named[1]} to {named[2]}: ask for "
                 f'pipeline("translation_{source}_to_{target}"), or take a model of the other languages.'
@@ -175,7 +175,8 @@ class TranslationPipeline(Pipeline):
         if not tags:
             return []
         if (tag := f"<2{language}>") not in tags:
-            raise ValueError(f"The model translates into {', '.join(each[2:-1] for each in tags)}: say tgt_lang=.")
+            names = [each[2:-1] for each in tags]
+            raise ValueError(f"The model translates into {', '.join(names)}: give tgt_lang, say {names[0]!r}.")
         return [tags[tag]]
 
     def _constraints(self, text: str, glossary) -> dict:
@@ -252,14 +253,19 @@ class TranslationPipeline(Pipeline):
         return records
 
 
-def _languages_of(model) -> list[str] | None:
-    """Source and target language of a model's recipe, as the package writes it; None where there is none."""
+def _languages_of(model) -> list[list[str]] | None:
+    """Source and target languages of a model's recipe, as the package writes it; None where there are none."""
     revision = getattr(model.config, "_commit_hash", None)
     with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or no text
         text = Path(cached_file(model.name_or_path, "recipe.yaml", revision=revision)).read_text(encoding="utf-8")
-        found = [re.search(rf"^  {side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
-        return [each[1] for each in found] if all(found) else None
+        found = [re.findall(rf"^ +{side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
+        return found if all(found) else None
     return None
+
+
+def _is_among(language: str, languages: list[str]) -> bool:
+    """Whether it is one of them, whatever their regions: pt is pt_BR."""
+    return _without_region(language) in map(_without_region, languages)
 
 
 def _without_region(language: str) -> str:

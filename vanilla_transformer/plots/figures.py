@@ -136,8 +136,8 @@ def _set_fonts(figure) -> None:
     numbers = {chr(int(number, 16)) for number in re.findall("<U\\+([0-9A-F]{4,6})>", shown)}
     if lacking := _one_of_each_script(c for c in numbers if not _font_with(c)):
         logger.warning(
-            f"No installed font has {lacking}: pictures show their numbers. Install one that has, say of Google's "
-            f"Noto fonts, and remove matplotlib's list of fonts in {matplotlib.get_cachedir()}."
+            f"No installed font has {lacking}: their code points are drawn instead. Install a font that has them, say "
+            f"one of Google's Noto fonts, and remove matplotlib's list of fonts in {matplotlib.get_cachedir()}."
         )
     complex_ones = _one_of_each_script(_SHAPED.findall(shown))
     if complex_ones and Version(matplotlib.__version__) < Version("3.11"):

@@ -127,17 +127,17 @@ def _joined(*sections: str) -> str:
 
 
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
-    """All `VARIANTS`, and the recipe's other metrics, of the test sets (else the validation set) that a run translated.
+    """All `VARIANTS`, and the recipe's other metrics, of a run's translated test sets (else those for validation).
 
     Trees are scored only by the recipe's metrics.
     """
     variants = () if recipe.is_parser else VARIANTS
     metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
     found = []
-    for test_set in recipe.data.test or ["validation"]:
+    for test_set in recipe.data.test or recipe.data.measured:
         rows = _translations(folder, test_set)
         hypotheses, references = ([row[name] for row in rows] for name in ("hypothesis", "reference"))
-        language = recipe.data.measured.get(test_set, (None, None, recipe.data.target_language))[2]
+        language = recipe.data.measured[test_set][2]
         found += score_translations(
             hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
         )
@@ -158,17 +158,18 @@ def _metadata(
 ) -> ModelCardData:
     def kind_of(metric: str) -> str:
         """The Hub's name for a metric and its variants: "bleu" for "bleu_paper", "chrf" for "chrf++"."""
-        return metric.partition("_")[0].rstrip("+")
+        return metric if metric == "exact_match" else metric.partition("_")[0].rstrip("+")
 
     parts = [part["corpus"] for corpus in corpora.values() for part in corpus.get("mixture", [])]
     named = [corpus["hub"] for corpus in (*corpora.values(), *parts) if "hub" in corpus]
-    if recipe.is_parser:
-        task = {"task_type": "other", "task_name": "Constituency parsing"}
-    else:
-        pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
-        task = {"task_type": "translation", "task_name": f"Translation {pair}"}
+    own = (None, recipe.data.source_language, recipe.data.target_language)
     results = []
     for score in scores:
+        if recipe.is_parser:
+            task = {"task_type": "other", "task_name": "Constituency parsing"}
+        else:
+            pair = "-".join(recipe.data.measured.get(score.test_set, own)[1:])
+            task = {"task_type": "translation", "task_name": f"Translation {pair}"}
         where = corpora.get(score.test_set, {})
         interval = {} if score.confidence is None else {"confidence": round(score.confidence, 2)}
         results.append(
@@ -243,12 +244,14 @@ def _limits(recipe: Recipe) -> str:
             "is a guess even where it looks right, and nothing says how sure it is. No sentences or trees of the "
             "treebank are shown here: most treebanks may not be passed on."
         )
+    context = recipe.data.context_sentences
+    taken = f"with up to {context} before it" if context else "at a time"
     return (
         "Research and teaching: it shows what the paper's model learns from the data below. It knows the words and the "
-        f"style of that data alone, from {recipe.data.from_to}, a sentence "
-        "at a time; of other text it makes fluent nonsense, and where it leaves something out or turns it round "
-        "nothing says so. Nobody should rely on it unchecked: not in medicine, law or any emergency, and not to decide "
-        "about people. It repeats the prejudices of its data, for instance about who is a man and who a woman."
+        f"style of that data alone, from {recipe.data.from_to}, a sentence {taken}; of other text it makes fluent "
+        "nonsense, and where it leaves something out or turns it round nothing says so. Nobody should rely on it "
+        "unchecked: not in medicine, law or any emergency, and not to decide about people. It repeats the prejudices "
+        "of its data, for instance about who is a man and who a woman."
     )
 
 
@@ -341,7 +344,7 @@ def _examples_section(folder: RunFolder, recipe: Recipe, examples: int) -> str:
     def score(row: dict) -> float:
         return sentence_chrf(row["hypothesis"], [row["reference"]]).score
 
-    test_set = next(iter(recipe.data.test), "validation")
+    test_set = next(iter(recipe.data.test or recipe.data.measured))
     rows = sorted(_translations(folder, test_set), key=score, reverse=True)
     middle = random.Random(0).sample(rows[1:-1], max(0, min(examples, len(rows)) - 2))
     shown = [("best", rows[0]), *(("random", row) for row in middle), ("worst", rows[-1])][: len(rows)]

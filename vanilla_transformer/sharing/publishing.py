@@ -1,6 +1,7 @@
 """A model, with everything that belongs to it, as a repository of the Hub."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ _ALL_HAVE = ("config.json", WEIGHTS, "tokenizer_config.json")
 _TRANSLATORS_HAVE = ("generation_config.json",)
 _OUR_TOKENIZER, _MARIANS_TOKENIZER = ("tokenizer.json",), ("source.spm", "target.spm", "vocab.json")
 _SOME_HAVE = ("recipe.yaml", "special_tokens_map.json", KNOWN_WORDS, CONFIDENCE)
+_OF_A_MODEL = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENIZER, *_SOME_HAVE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def publish(
         if dry_run:
             return Publication(repository, sizes, None)
         message = message or f"{title or repository}: model, code, card"
-        commit = hub.commit_files(repository, files, message=message, private=private, **place)
+        commit = hub.commit_files(repository, files, message=message, private=private, replaces=_is_of_a_model, **place)
     return Publication(repository, sizes, commit)
 
 
@@ -114,7 +116,12 @@ def _check_complete(model: Path) -> None:
     try:
         check_digests(model, [*needed, *_SOME_HAVE])
     except DamagedError as error:
-        raise ValueError(f"{error} If it was changed on purpose remove {model / DIGESTS}.") from error
+        raise ValueError(f"{error} If it was changed on purpose, remove {model / DIGESTS}.") from error
+
+
+def _is_of_a_model(name: str) -> bool:
+    """Whether a file in the repository belongs to the model that was there before: a new one may have none of it."""
+    return name in _OF_A_MODEL or re.fullmatch(r"translations/[^/]+\.jsonl", name) is not None
 
 
 @contextmanager
@@ -124,8 +131,7 @@ def _gathered(
     """The repository's files by their names there. Files made for it are deleted afterwards."""
     run = RunFolder(path)
     title = title or repository.rpartition("/")[2]
-    named = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENIZER, *_SOME_HAVE)
-    files = {name: model / name for name in named if (model / name).is_file()}
+    files = {name: model / name for name in _OF_A_MODEL if (model / name).is_file()}
     with temporary_folder() as made:
         shutil.copy(model / "config.json", made)
         save_code(made)

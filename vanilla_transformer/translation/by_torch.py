@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, StoppingCriteriaList
 
 from ..attention.weights import align_words
+from ..model.confidence_vanilla_transformer import forked_generators
 from ..model.generation_vanilla_transformer import SourceLengthLimit
 from ..worker_processes import worker_processes
 from .decoding import Batch, Decoding, Hypothesis
@@ -54,8 +55,7 @@ class TorchEngine:
     def _translate(self, batch: Batch) -> list[Hypothesis]:
         if batch.seed is None:
             return self._hypotheses(batch)
-        devices = [] if self.model.device.type == "cpu" else [self.model.device]
-        with torch.random.fork_rng(devices=devices):
+        with forked_generators(self.model.device):
             torch.manual_seed(batch.seed)
             return self._hypotheses(batch)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from ...data.languages import target_languages
 from ...files import write_json, written_beside
 from ...model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..onnx import to_onnx
@@ -55,6 +56,11 @@ def to_web(
         FileExistsError: `output` exists.
         OSError: onnxruntime-web is missing.
     """
+    if several := target_languages(tokenizer):
+        raise ValueError(
+            f"The page translates into one language, and this model into {', '.join(several)}: export it to onnx or "
+            "ctranslate2."
+        )
     _check_tokenizer(tokenizer)
     with written_beside(output) as beside:
         runtime_folder = beside / "onnxruntime"

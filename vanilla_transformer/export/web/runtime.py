@@ -40,7 +40,7 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
     except KeyError as error:
         raise FileNotFoundError(f"{package} is not the package of onnxruntime-web: {error.args[0]}") from error
     except tarfile.TarError as error:
-        raise ValueError(f"{package} is no package of npm: {error}") from error
+        raise ValueError(f"{package} is not an npm package: {error}") from error
 
 
 def _fetched(folder: Path) -> Path:
