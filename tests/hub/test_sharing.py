@@ -304,6 +304,10 @@ class TestPublish:
         ours, theirs = map(finished, processes)
         assert ours.splitlines()[0] == theirs.splitlines()[0]
         assert ours.count("translation_text") == 2
+        # A model in the place of another leaves nothing of it behind.
+        [(status, *_)] = commands(hub_python, ("publish", averaged, "tester/converted"))
+        assert status == 0
+        assert files_of(hub, name="tester/converted").keys() == found["averaged"].keys()
 
     @pytest.mark.slow
     def test_a_tag_is_of_one_commit(self, hub, hub_python, run):
@@ -331,6 +335,7 @@ class TestPublish:
             ("publish", other, NAME): (1, "is a model of the kind marian, which our code does not fit"),
             ("publish", run, "small"): (2, "give USER/NAME"),
             ("publish", run, "../small", "--dry-run"): (1, "is not a valid name on the Hub"),
+            ("publish", run, NAME, "--tag", "v 1", "--dry-run"): (1, "'v 1' is not a valid name of a branch or tag"),
             ("publish", run, "a b/small", "--dry-run"): (1, "is not a valid name on the Hub"),
             ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
