@@ -158,8 +158,8 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         training["lora_rank"] = settings.lora_rank
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
-    lost = "no floor" if settings.floor is None else f"at most {settings.floor} BLEU lost"
-    content["description"] = f"{model} adapted; {lost}"
+    lost = "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
+    content["description"] = f"{model} adapted, which may lose {lost}"  # by which a folder is known again
     if first is not None:
         kept = ("source_language", "target_language", "context_sentences")
         content |= {"data": {name: getattr(first.data, name) for name in kept}, "evaluation": asdict(first.evaluation)}

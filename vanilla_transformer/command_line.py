@@ -95,7 +95,8 @@ class _Parser(argparse.ArgumentParser):
         own, overrides, waiting = [], [], list(words)
         while waiting:
             name, equals, _ = (word := waiting.pop(0)).partition("=")
-            if not name.startswith("--") or name in self._option_string_actions:
+            mistyped = "." not in name and near_option(self, name)  # which argparse says better
+            if not name.startswith("--") or name in self._option_string_actions or mistyped:
                 own.append(word)
                 continue
             overrides.append(word)

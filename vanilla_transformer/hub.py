@@ -153,8 +153,8 @@ def check_names(repository: str, revision: str | None, tag: str | None, pull_req
     if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
         raise ValueError(f"{revision} is a commit, which cannot be changed: give the name of a branch.")
     for name in filter(None, (revision, tag)):
-        if not re.fullmatch(r"\w[\w./-]*", name) or ".." in name:
-            raise ValueError(f"{name!r} is not a valid name of a branch or tag: use letters, digits, '_', '-' and '.'.")
+        if not re.fullmatch(r"\w[\w./+@,=-]*", name) or ".." in name or "@{" in name:
+            raise ValueError(f"{name!r} is not a valid name of a branch or tag: use letters, digits and any of _ - . /")
     if pull_request and revision is not None:
         raise ValueError("A pull request is for the main branch: give no other one.")
     if pull_request and tag is not None:

@@ -133,7 +133,7 @@ def summary(runs: list[dict]) -> list[dict]:
 def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
 
-    One seed alone knows no noise: then only the signs are compared.
+    One seed alone knows no noise: then it is "same sign", "other sign", or "no difference in the paper".
 
     Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
     perplexities are compared by their logarithms. Where the paper has almost no difference, one within noise agrees.

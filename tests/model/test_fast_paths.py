@@ -52,6 +52,13 @@ class TestProjected:
         first, second = projected(torch.zeros(1, 1, 6), *layers)
         assert first.max() < 50 < second.min()
 
+    def test_hooks_of_the_backward_pass_are_called(self):
+        layer, seen = nn.Linear(6, 4), []
+        layer.register_full_backward_hook(lambda *gradients: seen.append(len(gradients)))
+        (output,) = projected(torch.zeros(1, 1, 6), layer)
+        output.sum().backward()
+        assert seen == [3]
+
 
 class TestWhichAttention:
     def test_short_sentences_in_16_bits_get_the_plain_formula(self, tiny_model, monkeypatch):

@@ -356,6 +356,11 @@ def test_the_best_checkpoint_is_one_that_was_saved(make_trainer, monkeypatch):
     scripted(trainer, monkeypatch, [1.0, 2.0, 5.0, 3.0, 3.0, 6.0]).train()  # the best ones have no checkpoint
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-3")
     assert trainer.state.best_metric == 5.0
+    for strategy in ("best", "no"):  # the best one is saved, or none is: patience goes by all evaluations
+        options = {**BEST, "save_strategy": strategy, "load_best_model_at_end": False, "metric_for_best_model": "loss"}
+        trainer = make_trainer(max_steps=6, average_last=0, early_stopping_patience=2, **options)
+        scripted(trainer, monkeypatch, [5.0, 4.0, 6.0, 6.0, 6.0, 6.0]).train()
+        assert (trainer.state.global_step, trainer.state.best_metric) == (4, 4.0)
 
 
 def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer, monkeypatch):

@@ -76,7 +76,7 @@ def compare(
     languages = Languages(source_language, target_language)
     asked_for = {}  # which language to ask each model for, if it has several
     for model in models:
-        languages = model_languages(Path(model), languages)
+        languages = model_languages(Path(model), replace(languages, to=None))
         asked_for[model] = languages.to
     scored_set = read_set(test_set, references, sources, languages)
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])

@@ -44,7 +44,7 @@ def publish(
     from ..sharing import publishing
 
     if repository.count("/") != 1 or not all(repository.split("/")):
-        raise UsageError(f"{repository!r} is no name on the Hub: give USER/NAME.")
+        raise UsageError(f"{repository!r} is not a valid name on the Hub: give USER/NAME.")
     if pull_request and (tag is not None or revision is not None):
         raise UsageError(
             "Give --tag and --revision or --pull-request, not both: a pull request is for the main branch, and no part "

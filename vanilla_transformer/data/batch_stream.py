@@ -130,6 +130,11 @@ class TokenBatchStream(IterableDataset):
                 processes.
         """
         now = self._identity()
+        if state.get("batching") != _BATCHING:
+            raise ValueError(
+                "The stream cannot go on from where it was: another version of this package cut its batches "
+                "differently. Resume with that version, or begin in another output folder."
+            )
         for name in dict.fromkeys((*now, *state)):
             before, value = state.get(name), now.get(name)
             if name not in ("begin", "used", "report") and before != value:

@@ -12,8 +12,17 @@ from .checks_vanilla_transformer import is_recorded
 
 def is_hooked(module: nn.Module) -> bool:
     """Whether calling a module may do more, or other things, than its class says."""
-    hooks = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
-    return bool(hooks or module_globals._global_forward_hooks or module_globals._global_forward_pre_hooks)
+    hooks = (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._backward_pre_hooks,
+        module._backward_hooks,
+        module_globals._global_forward_pre_hooks,
+        module_globals._global_forward_hooks,
+        module_globals._global_backward_pre_hooks,
+        module_globals._global_backward_hooks,
+    )
+    return any(hooks) or "forward" in vars(module)
 
 
 def is_its_weights(layer: nn.Module) -> bool:
@@ -54,7 +63,8 @@ def _linear(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
     about a thousand shapes, and batches have more. What a step gains is in docs/explanation/fast.md.
     """
     dtype = type_of_products(states)
-    if dtype.itemsize != 2 or states.device.type != "cpu" or is_recorded():
+    # Autocast leaves float64 as it is.
+    if dtype.itemsize != 2 or states.dtype == torch.float64 or states.device.type != "cpu" or is_recorded():
         return F.linear(states, weight, bias)
     rows = states.shape[:-1].numel()
     step = max(2 ** (rows.bit_length() - 4), 16)  # at most an eighth more

@@ -28,6 +28,7 @@ _ALL_HAVE = ("config.json", WEIGHTS, "tokenizer_config.json")
 _TRANSLATORS_HAVE = ("generation_config.json",)
 _OUR_TOKENIZER, _MARIANS_TOKENIZER = ("tokenizer.json",), ("source.spm", "target.spm", "vocab.json")
 _SOME_HAVE = ("recipe.yaml", "special_tokens_map.json", KNOWN_WORDS, CONFIDENCE)
+_RECORDS = ("scores.json", "data.json", "environment.json", "log.jsonl", "learning_curve.png", "attention.png")
 _OF_A_MODEL = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENIZER, *_SOME_HAVE)
 
 
@@ -121,7 +122,7 @@ def _check_complete(model: Path) -> None:
 
 def _is_of_a_model(name: str) -> bool:
     """Whether a file in the repository belongs to the model that was there before: a new one may have none of it."""
-    return name in _OF_A_MODEL or re.fullmatch(r"translations/[^/]+\.jsonl", name) is not None
+    return name in (*_OF_A_MODEL, *_RECORDS) or re.fullmatch(r"translations/[^/]+\.jsonl", name) is not None
 
 
 @contextmanager
@@ -137,8 +138,7 @@ def _gathered(
         save_code(made)
         if run.environment.is_file() and (run.finished.is_file() or run.checkpoints.is_dir()):
             card = model_card(path, title=title, repository=repository, license=license, datasets=datasets)
-            records = [run.scores, run.data, run.environment, run.log, run.learning_curve, run.attention]
-            files |= {record.name: record for record in records if record.is_file()}
+            files |= {name: path / name for name in _RECORDS if (path / name).is_file()}
             if not load_recipe(run.recipe).is_parser:  # most treebanks may not be passed on
                 files |= {f"{run.translations.name}/{file.name}": file for file in run.translations.glob("*.jsonl")}
         else:

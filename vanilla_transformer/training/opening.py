@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 # the text lies may change because its fingerprint may not; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "max_minutes", "average_last", "save_total_limit")),
-    "training.max_skipped_updates",
+    *(f"training.{name}" for name in ("max_skipped_updates", "push_to_hub")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 

@@ -390,8 +390,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
 
     def _determine_best_metric(self, metrics, trial) -> bool:
-        """An evaluation without a checkpoint leaves nothing to go back to: it is never the best one."""
-        return self.control.should_save and super()._determine_best_metric(metrics, trial)
+        """An evaluation without a checkpoint leaves nothing to go back to: where some have one, it is not the best."""
+        saves = self.control.should_save or self.args.save_strategy in ("no", "best")
+        return saves and super()._determine_best_metric(metrics, trial)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:
         """transformers 5.17 to 5.23 writes all of a checkpoint here, and removes old ones by their time.
