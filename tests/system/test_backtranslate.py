@@ -130,7 +130,7 @@ def test_killed_again_and_again_the_files_are_the_same(models, text, tmp_path, h
     if how == "sample":
         options[-1] = "1"  # the number of workers may change
     said = finished(*words(models[0], text, output, *options)).stderr
-    assert f"goes on behind {done[-1]} lines" in said
+    assert f"continues after {done[-1]} lines" in said
     assert contents(output) == unbroken
     if how == "sample":
         options[options.index("--seed") + 1] = "4"

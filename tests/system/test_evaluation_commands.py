@@ -282,7 +282,7 @@ REFUSED = (
     ("evaluate --hypotheses test.txt --references test.txt", 2, "--target-language"),
     ("evaluate --hypotheses test.de --references test.de --metrics bleu", 1, "unknown metric 'bleu'"),
     ("evaluate --hypotheses test.de --references test.de --resamples 1", 2, "--resamples"),
-    ("evaluate --hypotheses test.de --references test.sgm --target-language fr", 1, "is in 'de'"),
+    ("evaluate --hypotheses test.de --references test.sgm --target-language fr", 1, "declares the language 'de'"),
     (f"{OF_LANGUAGES} nowhere/test.tsv", 1, "There is no corpus nowhere/test.tsv: give"),
     (f"{OF_LANGUAGES} ../nowhere", 1, "There is no corpus ../nowhere: give"),
     (f"{OF_LANGUAGES} user/name:config:test:more", 1, "There is no corpus user/name:config:test:more: give"),
