@@ -323,5 +323,6 @@ def test_auto_searches_is_interrupted_and_goes_on(tmp_path):
     assert f"#   as chosen: {', '.join(f'{score:.2f}' for score in scores()['as chosen'])}" in chosen
     assert load_recipe(run / "recipe.yaml").training["max_minutes"] == 0.06
     assert (run / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
-    assert "--search and --only-choose are for `train auto`" in refused("train", "phrasebook", "--search", "3", status=2)
+    searched = refused("train", "phrasebook", "--search", "3", status=2)
+    assert "--search and --only-choose are for `train auto`" in searched
     assert "search must be above 0" in refused(*words, "--search", "0", "--output", tmp_path / "other")
