@@ -27,8 +27,11 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
+from itertools import groupby
+from multiprocessing import connection, get_context
 from pathlib import Path
+
+import torch
 
 from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
@@ -39,7 +42,7 @@ from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
-from .run.loading import load_engine
+from .run.loading import chosen_device, load_engine
 from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type, recipe_with
 from .signals import first_signal
 from .training.run import usable_arguments
@@ -128,6 +131,11 @@ class Stage:
             return False
         return not self.product.name.endswith(".report.json") or read_json(self.product)["complete"]
 
+    @property
+    def log(self) -> Path:
+        """Where its messages go when it runs beside another."""
+        return self.product.parent.with_suffix(".log")
+
 
 @dataclass(frozen=True)
 class System:
@@ -147,7 +155,12 @@ class System:
 
 
 def improve(
-    recipe: str | Path, output: str | Path, overrides: Mapping[str, str] | None = None, *, device: str = "auto"
+    recipe: str | Path,
+    output: str | Path,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    device: str = "auto",
+    workers: int = 1,
 ) -> Path:
     """Goes through all stages and writes the account: `account.md`, `account.json` and `account.png`.
 
@@ -156,6 +169,8 @@ def improve(
         output: Folder for all stages; a folder that was begun with the same recipe goes on.
         overrides: As for `load_recipe`; also of the section `improve`.
         device: As for `train` and `translate`.
+        workers: Models to train at the same time where none learns from another, each with its share of the threads;
+            on a CPU also the processes that translate.
 
     Returns:
         The account, as Markdown.
@@ -194,7 +209,8 @@ def improve(
     with alone_in(output):
         _begin(output, plan, settings)
         _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
-        seconds = _go_through(list(stages_of(output, plan, settings)), output / "seconds.json", device)
+        stages = list(stages_of(output, plan, settings))
+        seconds = _go_through(stages, output / "seconds.json", device, workers)
         return _account(output, plan, settings, seconds, device)
 
 
@@ -215,59 +231,125 @@ def _check_cleaning(options: dict, plan: Recipe) -> None:
     naming_the_field("improve.clean", languages | rules, lambda fields: CleaningSettings(**languages | fields))
 
 
-def _go_through(stages: Sequence[Stage], record: Path, device: str) -> dict[str, float]:
+def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int) -> dict[str, float]:
     """Runs what is not done; returns the seconds of each stage, without those of killed processes."""
     seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
-    for number, stage in enumerate(stages, start=1):
-        if stage.done:
-            continue
-        logger.info("Stage %d of %d: %s", number, len(stages), stage.name)
-        begun = time.monotonic()
-        try:
-            run_command(stage.words if stage.words[0] == "export" else [*stage.words, "--device", device])
-        finally:
-            seconds[stage.name] = seconds.get(stage.name, 0.0) + time.monotonic() - begun
-            write_json(record, seconds)
+    numbers = {id(stage): number for number, stage in enumerate(stages, start=1)}
+    # Trainings in a row learn nothing from each other.
+    for training, row in groupby(stages, lambda stage: stage.words[0] == "train"):
+        row = list(row)
+        at_once = min(workers, len(row)) if training else 1
+        # Each stage has the same number of threads whatever is done already: so rounding is the same after a kill.
+        threads = max(1, torch.get_num_threads() // at_once)
+        left = [stage for stage in row if not stage.done]
+        for first in range(0, len(left), at_once):
+            commands = []
+            for stage in left[first : first + at_once]:
+                words = list(stage.words)
+                if words[0] != "export":
+                    words += ["--device", device]
+                if words[0] == "backtranslate" and workers > 1 and chosen_device(device).type == "cpu":
+                    words += ["--workers", str(workers)]
+                log = stage.log if commands else None  # one at a time has the terminal
+                commands.append(Command(stage.name, words, threads, log))
+                beside = f" (its messages go to {log})" if log else ""
+                logger.info("Stage %d of %d: %s%s", numbers[id(stage)], len(stages), stage.name, beside)
+            try:
+                run_commands(commands)
+            finally:
+                for command in commands:
+                    seconds[command.name] = seconds.get(command.name, 0.0) + command.seconds
+                write_json(record, seconds)
     return seconds
 
 
+@dataclass
+class Command:
+    """A command of ours, for a process of its own.
+
+    Attributes:
+        name: What it is called in messages.
+        words: The command line.
+        threads: How many threads torch has in its process; None: as many as by itself.
+        log: File to which its messages are added; None: the terminal.
+        seconds: How long it took.
+    """
+
+    name: str
+    words: Sequence[str]
+    threads: int | None = None
+    log: Path | None = None
+    seconds: float = 0.0
+
+
 def run_command(words: Sequence[str]) -> None:
-    """Runs a command of ours in a process of its own, which ends with this one and gets the signals that this one gets.
+    """`run_commands` for one."""
+    run_commands([Command(words[0], words)])
+
+
+def run_commands(commands: Sequence[Command]) -> None:
+    """Runs commands side by side, in processes which end with this one and get the signals that this one gets.
+
+    If one fails, the others are asked to end, and raise no error of their own.
 
     Raises:
-        ValueError: It failed. It has said why.
+        ValueError: One has failed. It has said why.
     """
-    process = get_context("spawn").Process(target=_command, args=(words,))
+    processes = {get_context("spawn").Process(target=_command, args=(each,)): each for each in commands}
     came: list[int] = []
-    passed_on: list[int] = []
+    told = set()
 
-    def pass_on(number: int, frame) -> None:
+    def pass_on(number: int, frame=None) -> None:
         came.append(number)
-        if process.pid is not None:  # it has started
-            passed_on.append(number)
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(process.pid, number)
+        for process in processes:
+            if process.pid is not None and process not in told:  # it has started
+                told.add(process)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process.pid, number)
 
     with first_signal(pass_on):
-        process.start()
-        if came and not passed_on:
-            pass_on(came.pop(), None)
-        process.join()
+        begun = time.monotonic()
+        for process in processes:
+            if not came:
+                process.start()
+        if came:  # while one was being started
+            pass_on(came[0])
+        failed = None
+        running = [process for process in processes if process.pid is not None]
+        while running:
+            connection.wait([process.sentinel for process in running])
+            for process in [process for process in running if process.exitcode is not None]:
+                running.remove(process)
+                told.add(process)  # its number may be another process's soon
+                processes[process].seconds = time.monotonic() - begun
+                if process.exitcode and failed is None and not came:
+                    failed = processes[process]
+                    for other in running:
+                        told.add(other)
+                        with suppress(ProcessLookupError):
+                            other.terminate()
     if came:
         signal.raise_signal(came[0])
-    if process.exitcode:
-        raise ValueError(f"`{' '.join(words[:2])}` has failed, see above; the same command goes on from there.")
+    if failed is not None:
+        where = f"see {failed.log}" if failed.log else "see above"
+        raise ValueError(f"`{' '.join(failed.words[:2])}` has failed, {where}; the same command goes on from there.")
 
 
-def _command(words: Sequence[str]) -> None:
+def _command(command: Command) -> None:
     """What the process of a command does."""
     if hasattr(os, "setpgrp"):  # a terminal's Ctrl-C goes to the parent alone, which passes it on, once
         os.setpgrp()
     end_with_parent()
+    if command.log is not None:
+        with command.log.open("ab") as file:
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(file.fileno(), stream.fileno())
+    if command.threads is not None:
+        torch.set_num_threads(command.threads)
     from .cli import main  # which imports this module
 
-    sys.argv[1:] = words  # runs keep the command that made them
-    sys.exit(main(list(words)))
+    sys.argv[1:] = command.words  # runs keep the command that made them
+    sys.exit(main(list(command.words)))
 
 
 def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
