@@ -38,6 +38,7 @@ from .cleaning.report import CleaningReport
 from .cleaning.rules import CleaningSettings
 from .cleaning.scoring import Scoring
 from .data.corpora import load_corpus, naming_in_errors
+from .data.readers import plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
 from .plots.bars import plot_account
@@ -477,7 +478,7 @@ def _corpus_words(plan: Recipe) -> list[str]:
     if isinstance(corpus, Mapping):
         return [json.dumps(corpus)]
     words = [corpus] if isinstance(corpus, str) else list(map(str, corpus))
-    files = [Path(plan.data.folder) / word for word in words]
+    files = [plain_or_packed(Path(plan.data.folder) / word) for word in words]
     return [str(file) if file.exists() else word for file, word in zip(files, words, strict=True)]
 
 

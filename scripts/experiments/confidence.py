@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from ladder import plain_or_packed
 
+from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.evaluation.confidence import fit_logistic, most_confident
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.files import text_lines

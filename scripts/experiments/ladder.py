@@ -36,6 +36,7 @@ from pathlib import Path
 
 import yaml
 
+from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.evaluation.scores import compare_systems, score_translations
 from vanilla_transformer.files import text_lines, write_text
 from vanilla_transformer.plots.figures import COLORS, finish_axes, new_figure, save
@@ -355,10 +356,6 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
                 print(f"{now}: {name} seed {seed} has translated {test_set}: {score:.2f}", flush=True)
             hypotheses = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
             result.texts.setdefault(test_set, {})[seed] = hypotheses, references
-
-
-def plain_or_packed(path: Path) -> Path:
-    return path if path.exists() else path.with_name(f"{path.name}.gz")
 
 
 def parse_rungs(

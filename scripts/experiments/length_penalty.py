@@ -10,9 +10,8 @@ their BLEU (lower-cased, tokenised; beam 5). The test set's ratio is always show
 import argparse
 from pathlib import Path
 
-from ladder import plain_or_packed
-
 from vanilla_transformer.data.corpora import read_corpus
+from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation import translate

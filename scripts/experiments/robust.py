@@ -19,10 +19,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ladder import bleu, folder_of, paired_p, parse_rungs, plain_or_packed, spread, train_rungs, training_minutes
+from ladder import bleu, folder_of, paired_p, parse_rungs, spread, train_rungs, training_minutes
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.known_words import load_word_counts
+from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.data.tokenizer import load_tokenizer
 from vanilla_transformer.evaluation.robustness import CLEAN
 from vanilla_transformer.files import text_lines, write_text

@@ -22,8 +22,9 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` is
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
-from ladder import folder_of, parse_rungs, plain_or_packed, train_rungs
+from ladder import folder_of, parse_rungs, train_rungs
 
+from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.data.terms import TERM_MARKERS, WORD
 from vanilla_transformer.data.word_aligner import align_corpus
 from vanilla_transformer.files import text_lines, write_text

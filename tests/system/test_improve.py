@@ -103,6 +103,15 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
     assert trained["first"].model["decoder_layers"] == 1
 
 
+def test_cleaning_reads_packed_files_by_their_plain_names(tmp_path):
+    for side in ("en", "de"):
+        (tmp_path / f"train.{side}.gz").write_bytes(gzip.compress(b"A.\n"))
+    files = {"data.folder": str(tmp_path), "data.train": "[train.en, train.de]"}
+    recipe, settings = load_recipe_with(recipe_of(tmp_path, clean={}), files, improve=ImproveSettings)
+    first = next(stages_of(tmp_path / "out", recipe, settings))
+    assert first.words[1:3] == [str(tmp_path / "train.en.gz"), str(tmp_path / "train.de.gz")]
+
+
 def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
     recipe, settings = load_recipe_with(recipe_of(tmp_path, teachers=1, quantization=None), improve=ImproveSettings)
     names = [stage.name for stage in stages_of(tmp_path, recipe, settings)]

@@ -39,14 +39,14 @@ def pairs_of(
         parts = where if isinstance(where, (list, tuple)) else []
         if len(parts) != 2 or not all(isinstance(part, (str, Path)) for part in parts):
             raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
-        paths = [_maybe_packed(folder / part) for part in where]
+        paths = [plain_or_packed(folder / part) for part in where]
         lines = [text_lines(path, digests=digests, errors=errors) for path in paths]
         if paths[0].samefile(paths[1]):
             raise ValueError(f"{paths[0]} is given as source and as target: give two files.")
         return _aligned(*paths, zip_longest(*lines))
     if str(where).partition(":")[0] == "phrasebook":
         return _phrasebook(str(where), languages)
-    path = _maybe_packed(folder / where)
+    path = plain_or_packed(folder / where)
     if not path.exists():
         raise FileNotFoundError(f"There is no corpus {path}: give {FORMS}.")
     if path.is_dir():
@@ -63,13 +63,14 @@ def pairs_of(
 def files_of(where, folder: Path) -> list[Path]:
     """The files of a local corpus."""
     parts = [where] if isinstance(where, (str, Path)) else where
-    places = [place for part in parts if (place := _maybe_packed(folder / part)).exists()]
+    places = [place for part in parts if (place := plain_or_packed(folder / part)).exists()]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     # Working with a folder of `datasets` leaves cached results in it.
     return [file for file in files if file.is_file() and not file.name.startswith("cache-")]
 
 
-def _maybe_packed(path: Path) -> Path:
+def plain_or_packed(path: Path) -> Path:
+    """The file, or the one with `.gz` added if only that one is there."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if not path.exists() and packed.exists() else path
 
