@@ -20,7 +20,16 @@ from vanilla_transformer.cleaning.rules import CleaningSettings
 from vanilla_transformer.command_line import run_command
 from vanilla_transformer.commands.clean import clean
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, _write_pairs, stages_of
+from vanilla_transformer.files import alone_in
+from vanilla_transformer.improving import (
+    _MORE_OF_CLEAN,
+    Command,
+    ImproveSettings,
+    _begin,
+    _write_pairs,
+    run_commands,
+    stages_of,
+)
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -245,6 +254,20 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
     assert "has other files: choose another folder" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_when_one_of_two_commands_fails_the_other_is_asked_to_end(tmp_path):
+    endless = ["train", str(recipe_of(tmp_path)), "--output", str(tmp_path / "run"), "--training.max_steps", "1000000"]
+    log = tmp_path / "other.log"
+    log.write_text("before\n")
+    commands = [Command("run", endless, threads=1), Command("other", ["train", "nowhere.yaml"], threads=1, log=log)]
+    with pytest.raises(ValueError, match=r"`train nowhere.yaml` has failed, see .*other.log; the same command"):
+        run_commands(commands)
+    assert re.search(r"^before\n(.*\n)*vanilla-transformer: .*nowhere.yaml", log.read_text(encoding="utf-8"))
+    assert all(command.seconds > 0 for command in commands)
+    with alone_in(tmp_path / "run"):  # which the other would have to itself
+        pass
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
@@ -253,7 +276,7 @@ def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path
     path = recipe_of(tmp_path, clean={}, diversify=True, target_text=str(text), student=student)
     ends = {}
     for name, kills in (("whole", 0), ("killed", 10)):
-        words = improving(path, tmp_path / name)
+        words = improving(path, tmp_path / name, "--workers", "2")
         draw = random.Random(1)
         for number in range(kills + 1):
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
