@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import regex
 
+from ..data.languages import is_language_code
 from ..data.scripts import UNSPACED
 from .languages import odds_of_another, share_of_other_scripts
 
@@ -44,7 +45,7 @@ class CleaningSettings:
         if self.source_language == self.target_language:
             raise ValueError(f"Source and target language are both {self.source_language!r}: give two different codes.")
         for code in (self.source_language, self.target_language):
-            if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
+            if not is_language_code(code):
                 raise ValueError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
         for name, least in (
             ("max_characters", 1),

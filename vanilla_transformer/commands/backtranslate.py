@@ -1,7 +1,6 @@
 """Makes parallel text from text in one language."""
 
 import math
-import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,6 +112,7 @@ def backtranslate(
 
 def _languages(models: list[Path], source: str | None, target: str | None) -> "Languages":
     """The languages that the models translate from and into, by their recipes or the options."""
+    from ..data.languages import is_language_code
     from .test_sets import Languages, model_languages
 
     given = Languages(source, target)
@@ -121,7 +121,7 @@ def _languages(models: list[Path], source: str | None, target: str | None) -> "L
     for name, code in (("source", given.source), ("target", given.target)):
         if code is None:
             raise UsageError(f"{models[0]} has no recipe that says its languages: give --{name}-language.")
-        if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", code):  # it becomes part of a file's name
+        if not is_language_code(code):
             raise UsageError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
     if given.source == given.target:
         raise UsageError(f"Source and target language are both {given.source!r}: give two different codes.")

@@ -18,7 +18,13 @@ from tokenizers import processors
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_TAG = re.compile(r"<2([A-Za-z]{2,3}(?:[-_]\w+)?)>")
+_CODE = r"[A-Za-z]{2,3}(?:[-_]\w+)?"
+_TAG = re.compile(f"<2({_CODE})>")
+
+
+def is_language_code(text: str) -> bool:
+    """Whether a text has the form of a language's code: `de`, `pt_BR`. (It may become part of a file's name.)"""
+    return re.fullmatch(_CODE, text) is not None
 
 
 def language_tag(language: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..data.languages import is_language_code
 from ..files import json_rows, text_lines
 
 
@@ -117,7 +118,7 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
         raise ValueError(f"{path}: the last segment does not end (</seg> is missing): fetch the file again.")
     if not found:
         raise ValueError(f"{path} holds no <seg>: it is no SGM file of segments.")
-    if declared is not None and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", declared):
+    if declared is not None and not is_language_code(declared):
         declared = None  # spelled out, as NIST does: "English"
     codes = [re.split("[-_]", code.lower())[0] for code in (declared, language) if code not in (None, "any")]
     if len(set(codes)) > 1:

@@ -21,6 +21,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..data.context import MOST_SENTENCES, SEPARATOR
 from ..data.encoding import PairLimits
 from ..data.growing import check_growth
+from ..data.languages import is_language_code
 from ..data.mixture import CorpusSettings, copies_of
 from ..data.terms import TERM_MARKERS, TERMS
 from ..data.tokenizer import TokenizerSettings
@@ -435,7 +436,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _check_language(name: str, language: Any) -> None:
-    if not isinstance(language, str) or not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)?", language):
+    if not isinstance(language, str) or not is_language_code(language):
         raise ValueError(f"{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
 
 
