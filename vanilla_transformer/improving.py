@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_all_start_methods, get_context
 from pathlib import Path
 
 import torch
@@ -233,9 +233,13 @@ def _check_cleaning(options: dict, plan: Recipe) -> None:
 
 
 def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int) -> dict[str, float]:
-    """Runs what is not done; returns the seconds of each stage, without those of killed processes."""
+    """Runs what is not done; returns the seconds of each stage, without those of killed processes.
+
+    Those of stages side by side overlap.
+    """
     seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
     numbers = {id(stage): number for number, stage in enumerate(stages, start=1)}
+    shares = workers > 1 and chosen_device(device).type == "cpu" and "fork" in get_all_start_methods()
     # Trainings in a row learn nothing from each other.
     for training, row in groupby(stages, lambda stage: stage.words[0] == "train"):
         row = list(row)
@@ -249,7 +253,7 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
                 words = list(stage.words)
                 if words[0] != "export":
                     words += ["--device", device]
-                if words[0] == "backtranslate" and workers > 1 and chosen_device(device).type == "cpu":
+                if words[0] == "backtranslate" and shares:
                     words += ["--workers", str(workers)]
                 log = stage.log if commands else None  # one at a time has the terminal
                 commands.append(Command(stage.name, words, threads, log))
