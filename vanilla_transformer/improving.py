@@ -1,4 +1,4 @@
-"""From parallel text to a small fast model: commands of ours one after the other, each with a folder of its own.
+"""From parallel text to a small fast model: commands of ours, each with a folder of its own.
 
     pairs      the training and validation text as files
     clean      the training text without what nobody should learn from
@@ -171,7 +171,8 @@ def improve(
         overrides: As for `load_recipe`; also of the section `improve`.
         device: As for `train` and `translate`.
         workers: Models to train at the same time where none learns from another, each with its share of the threads;
-            on a CPU also the processes that translate.
+            on a CPU also the processes that translate, where processes fork. With the same number, and only then, an
+            interrupted chain ends with the same bits.
 
     Returns:
         The account, as Markdown.
@@ -295,49 +296,58 @@ def run_command(words: Sequence[str]) -> None:
 def run_commands(commands: Sequence[Command]) -> None:
     """Runs commands side by side, in processes which end with this one and get the signals that this one gets.
 
-    If one fails, the others are asked to end, and raise no error of their own.
+    If one fails, the others are asked to end, and raise no error of their own. (On Windows they are killed.)
 
     Raises:
-        ValueError: One has failed. It has said why.
+        ValueError: One has failed. It has said why, unless it was killed.
     """
     processes = {get_context("spawn").Process(target=_command, args=(each,)): each for each in commands}
-    came: list[int] = []
-    told = set()
+    running, told, came = [], set(), []
+    failed: Command | None = None
 
-    def pass_on(number: int, frame=None) -> None:
-        came.append(number)
-        for process in processes:
-            if process.pid is not None and process not in told:  # it has started
+    def tell(number: int) -> None:
+        for process in running:
+            if process not in told:
                 told.add(process)
-                with suppress(ProcessLookupError):  # it has just ended
+                with suppress(ProcessLookupError, PermissionError):  # it has just ended
                     os.kill(process.pid, number)
+
+    def pass_on(number: int, frame) -> None:
+        came.append(number)
+        tell(number)
 
     with first_signal(pass_on):
         begun = time.monotonic()
-        for process in processes:
-            if not came:
-                process.start()
-        if came:  # while one was being started
-            pass_on(came[0])
-        failed = None
-        running = [process for process in processes if process.pid is not None]
-        while running:
-            connection.wait([process.sentinel for process in running])
-            for process in [process for process in running if process.exitcode is not None]:
-                running.remove(process)
-                told.add(process)  # its number may be another process's soon
-                processes[process].seconds = time.monotonic() - begun
-                if process.exitcode and failed is None and not came:
-                    failed = processes[process]
-                    for other in running:
-                        told.add(other)
-                        with suppress(ProcessLookupError):
-                            other.terminate()
+        try:
+            for process in processes:
+                if not came:
+                    process.start()
+                    running.append(process)
+            if came:  # while one was being started
+                tell(came[0])
+            while running:
+                # Not for ever: what a killed process has forked keeps the sentinel open.
+                connection.wait([process.sentinel for process in running], timeout=1)
+                for process in [each for each in running if each.exitcode is not None]:
+                    running.remove(process)
+                    command = processes[process]
+                    command.seconds = time.monotonic() - begun
+                    if process.exitcode and not came and failed is None:
+                        failed = command
+                        if running:
+                            logger.error("%s has failed: the others are asked to end.", command.name)
+                        tell(signal.SIGTERM)
+        finally:
+            for process in running:  # one more could not be started
+                process.terminate()
+                process.join()
     if came:
         signal.raise_signal(came[0])
     if failed is not None:
         where = f"see {failed.log}" if failed.log else "see above"
-        raise ValueError(f"`{' '.join(failed.words[:2])}` has failed, {where}; the same command goes on from there.")
+        raise ValueError(
+            f"{failed.name}: `{' '.join(failed.words[:2])}` has failed, {where}; the same command goes on from there."
+        )
 
 
 def _command(command: Command) -> None:
@@ -549,6 +559,7 @@ def _report(rows: Sequence[Mapping], metric: str, seconds: Mapping[str, float]) 
         yield f"| {' | '.join([row['system'], score, *against, *numbers])} |"
     yield "\n± is half of the 95 % interval by bootstrap, p that of approximate randomisation."
     yield f"The score's signature: {rows[0]['signature']}\n"
+    yield "Minutes of stages side by side (--workers) overlap.\n"
     yield "| stage | minutes |"
     yield "| --- | ---: |"
     for stage, spent in seconds.items():
