@@ -71,9 +71,8 @@ def test_the_command(model, tmp_path):
     [line] = (tmp_path / "trees").read_text(encoding="utf-8").splitlines()
     assert words_of(read_tree(line)) == SENTENCES[0].split()
     done = command("parse", "a", "--model", "m", "--input", "b")
-    assert (done.returncode, done.stderr.splitlines()[-1].partition(": error: ")[2]) == (
-        2, "Give sentences or --input, not both.",
-    )  # fmt: skip
+    said = done.stderr.splitlines()[-1].partition(": error: ")[2]
+    assert (done.returncode, said) == (2, "Give sentences or --input, not both: 'a' is taken for a sentence.")
 
 
 def grammar_tree(generator):

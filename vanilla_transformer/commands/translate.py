@@ -73,7 +73,8 @@ def translate(
 
     Args:
         sentences: Sentences to translate; without them, lines are read.
-        model: A run folder, a model's folder or USER/NAME on the Hub; several translate together, as an ensemble.
+        model: A run folder, a model's folder or USER/NAME on the Hub; several, as in --model A --model B, translate
+            together, as an ensemble.
         input: Text file to read; standard input if it is not given.
         output: Text file to write; standard output if it is not given.
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
@@ -364,7 +365,7 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
     from ..translation import as_they_come, in_blocks
 
     if sentences and path:
-        raise UsageError("Give sentences or --input, not both.")
+        raise UsageError(f"Give sentences or --input, not both: {sentences[0]!r:.60} is taken for a sentence.")
     for sentence in sentences or ():
         if any("\ud800" <= character <= "\udfff" for character in sentence):  # Python's stand-ins for wrong bytes
             raise UsageError(f"{sentence!a} is not UTF-8.")
