@@ -102,6 +102,14 @@ def test_workers_progress_and_blocks(exported, tokenizer):
     options = {"workers": 2, "batch_tokens": 30, "on_progress": steps.append}
     assert list(translate_lines(exported, tokenizer, [SENTENCES], **options)) == alone
     assert sum(steps) == 5
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):  # one batch is shared among them
+            torch.set_num_threads(threads)
+            assert list(translate_lines(exported, tokenizer, [SENTENCES])) == alone
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
     blocks = ([str(number), "A dog."] for number in itertools.count())
     found = translate_lines(exported, tokenizer, blocks, num_beams=1)
     for _ in range(4):

@@ -110,7 +110,8 @@ def translate(
             in words of six letters or more. Warnings say which.
         repunctuate: Translate lines that end without punctuation with a full stop, and take it off the translations.
         to: With a model of several target languages: the one to translate into, say fr.
-        workers: Processes (threads of ctranslate2) that translate side by side on a CPU, with one thread each.
+        workers: Processes that translate side by side on a CPU, with one thread each. For ctranslate2 threads; 1 lets
+            it use all cores.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
             other model is first exported in float32 to a temporary folder. It has no --attention, --confidence,

@@ -75,11 +75,17 @@ class ExportedModel:
         """Whether a folder holds a model for CTranslate2."""
         return (folder / "model.bin").is_file() and (folder / "shared_vocabulary.json").is_file()
 
-    def translator(self, workers: int) -> "Translator":
+    def translator(self, threads: int | None) -> tuple["Translator", int]:
         """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one).
 
+        Args:
+            threads: How many translate side by side; None: as many as torch has on a CPU, one on a GPU.
+
+        Returns:
+            What translates, and its number of threads.
+
         Raises:
-            ValueError: There is no such device, or several workers are asked for on a GPU.
+            ValueError: There is no such device, or several threads are asked for on a GPU.
         """
         import ctranslate2
 
@@ -87,10 +93,16 @@ class ExportedModel:
         if self.device == "cuda" and not there_is_one:
             raise ValueError("CTranslate2 finds no device cuda on this machine: choose auto or cpu.")
         device = "cuda" if there_is_one and self.device != "cpu" else "cpu"
-        if workers > 1 and device != "cpu":
+        torch_threads = torch.get_num_threads()
+        if threads is None:
+            threads = torch_threads if device == "cpu" else 1
+        if threads > 1 and device != "cpu":
             raise ValueError("Several workers are for a CPU.")
-        threads = torch.get_num_threads() if workers == 1 else 1
-        return ctranslate2.Translator(str(self.folder), device, inter_threads=workers, intra_threads=threads)
+        # Each thread has sentences of its own. Threads that share products, as by CTranslate2's default, wait for each
+        # other so often that two of them can take ten times as long for a sentence as one.
+        translator = ctranslate2.Translator(str(self.folder), device, inter_threads=threads, intra_threads=1)
+        torch.set_num_threads(torch_threads)  # both have one OpenMP, in which CTranslate2 has just set the number
+        return translator, threads
 
 
 class Ctranslate2Engine:
@@ -133,24 +145,31 @@ class Ctranslate2Engine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """Loads the model for a number of threads. With one worker, samples depend on torch's seed alone."""
+        """Loads the model for a number of threads; one worker has all of torch's.
+
+        With one worker, samples depend on torch's seed alone: then it has one thread.
+        """
         import ctranslate2
 
         if self.decoding.do_sample:  # a worker's generator is seeded when it first draws
             ctranslate2.set_random_seed(int(torch.randint(2**31, ())))
-        self._translator, self._workers = self.model.translator(workers), workers
+        asked = None if workers == 1 and not self.decoding.do_sample else workers
+        self._translator, self._threads = self.model.translator(asked)
         yield
 
     def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:
         begun: deque[tuple[Batch, list[AsyncTranslationResult]]] = deque()
         for batch in batches:
             begun.append((batch, self._begin(batch)))
-            if len(begun) > self._workers:  # one waits for a worker; after an interrupt no more than that is done
+            if len(begun) > self._threads:  # one waits for a thread; after an interrupt no more than that is done
                 yield self._hypotheses(*begun.popleft())
         yield from (self._hypotheses(*each) for each in begun)
 
     def _begin(self, batch: Batch) -> list["AsyncTranslationResult"]:
-        """Asks for the translations of a batch. A call has one limit, so sources of each length get their own."""
+        """Asks for the translations of a batch, in parts for all threads.
+
+        A call has one limit, so sources of each length get their own.
+        """
         asked = self.decoding
         search = {}
         if self.drawing:
@@ -166,9 +185,10 @@ class Ctranslate2Engine:
             search["length_penalty"] = asked.length_penalty
         prefix = [self.model.tokens[number] for number in batch.prefix]
         limits = [asked.longest(len(source), len(prefix)) for source in batch.sources]
+        most = -(-len(batch.sources) // self._threads)
         found = []
-        for limit, sources in groupby(zip(limits, batch.sources, strict=True), key=lambda each: each[0]):
-            tokens = [[self.model.tokens[number] for number in source] for _, source in sources]
+        for (limit, _), places in groupby(range(len(limits)), key=lambda place: (limits[place], place // most)):
+            tokens = [[self.model.tokens[number] for number in batch.sources[place]] for place in places]
             found += self._translator.translate_batch(
                 tokens,
                 [prefix] * len(tokens) if prefix else None,
