@@ -77,7 +77,7 @@ def test_the_same_tokens_and_scores(tokenizer, texts, tmp_path, shape):
 
 
 def test_the_folder_is_enough(tokenizer, texts, tmp_path):
-    to_ctranslate2(ending_model(), tokenizer, tmp_path / "out")
+    to_ctranslate2(ending_model(), tokenizer, str(tmp_path / "out"))
     assert AutoTokenizer.from_pretrained(tmp_path / "out")(texts).input_ids == tokenizer(texts).input_ids
     settings = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert (settings["decoder_start_token"], settings["eos_token"], settings["unk_token"]) == ("<s>", "</s>", "<unk>")

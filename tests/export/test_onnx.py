@@ -184,7 +184,7 @@ def test_the_folder_is_enough(exported):
 @pytest.mark.parametrize("shape", MORE)
 def test_greedy_search_of_other_shapes(tokenizer, texts, tmp_path, shape):
     model = small_model(**MORE[shape])
-    to_onnx(model, tokenizer, tmp_path / "out")
+    to_onnx(model, tokenizer, str(tmp_path / "out"))
     assert translated_there(tmp_path / "out", texts) == translated_here(model, tokenizer, texts)
 
 

@@ -53,7 +53,7 @@ _NEVER = -1e4
 def to_ctranslate2(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
-    output: Path,
+    output: str | Path,
     *,
     quantization: str | None = None,
     positions: int = POSITIONS,
@@ -97,7 +97,7 @@ def to_ctranslate2(
     spec = specification(model, tokenizer, positions)
     spec.validate()
     spec.optimize(quantization)
-    with written_beside(output) as beside:
+    with written_beside(Path(output)) as beside:
         spec.save(str(beside))
         tokenizer.save_pretrained(beside)
         model.generation_config.save_pretrained(beside)

@@ -41,7 +41,7 @@ _HIDDEN = torch.finfo(torch.float32).min
 def to_onnx(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
-    output: Path,
+    output: str | Path,
     *,
     quantization: str | None = None,
     attentions: bool = False,
@@ -93,7 +93,7 @@ def to_onnx(
     ids = torch.full((2, 3), own.config.decoder_start_token_id or 0)
     source = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     encoder, decoder = EncoderGraph(own, attentions).eval(), DecoderGraph(own, attentions).eval()
-    with written_beside(output) as beside, torch.no_grad():
+    with written_beside(Path(output)) as beside, torch.no_grad():
         _export(encoder, source, beside / "encoder.onnx")
         encoded, *_ = encoder(**source)
         past = [tensor[:, :, :2] for tensor in encoded]  # any numbers will do

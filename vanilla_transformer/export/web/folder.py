@@ -29,7 +29,7 @@ _HOW = "Any static server shows it, for example `python -m http.server`: open th
 def to_web(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
-    output: Path,
+    output: str | Path,
     *,
     quantization: str | None = None,
     runtime: Path | None = None,
@@ -62,7 +62,7 @@ def to_web(
             "ctranslate2."
         )
     _check_tokenizer(tokenizer)
-    with written_beside(output) as beside:
+    with written_beside(Path(output)) as beside:
         runtime_folder = beside / "onnxruntime"
         runtime_folder.mkdir()
         for name, content in runtime_files(runtime).items():
