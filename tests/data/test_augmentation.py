@@ -7,7 +7,8 @@ import pytest
 
 from vanilla_transformer.data.augmentation import Augmentation
 from vanilla_transformer.data.forms import FORMS
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, tag_ids
+from vanilla_transformer.data.languages import tag_ids
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
 
 TEXTS = [("The cats sleep </s> here.", "Die Kätzchen schlafen hier."), ("Two dogs, a man!", "Zwei Hunde, ein Mann!")]

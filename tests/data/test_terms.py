@@ -9,6 +9,7 @@ import pytest
 from vanilla_transformer import Glossary
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.corpora import PairStream, TextCorpus
+from vanilla_transformer.data.languages import tag_ids
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.terms import (
     TERM_LEXICON,
@@ -19,7 +20,7 @@ from vanilla_transformer.data.terms import (
     learn_lexicon,
     marker_ids,
 )
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, tag_ids
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
 
 TEXTS = ["The hot dog's owner, Anna.", "Der Hund sieht Anna im Park.", "new York (dogs) 2 \t x"]

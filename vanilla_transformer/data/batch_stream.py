@@ -16,8 +16,8 @@ from torch.utils.data import IterableDataset
 
 from .batching import TokenBatchSampler
 from .encoding import EncodingReport, PairLimits, encode_pairs
+from .languages import tag_ids
 from .rewriting import rewritten_windows
-from .tokenizer import tag_ids
 
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .languages import target_languages
-from .tokenizer import tag_ids
+from .languages import tag_ids, target_languages
 
 
 if TYPE_CHECKING:

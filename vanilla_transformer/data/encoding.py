@@ -13,7 +13,7 @@ import numpy as np
 
 from ..worker_processes import in_order, worker_processes
 from .context import SEPARATOR, context_settings, joined
-from .tokenizer import tag_ids
+from .languages import tag_ids
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ knows the target language, the search needs no forced token, and every engine ca
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tokenizers import processors
@@ -30,6 +30,15 @@ def is_language_code(text: str) -> bool:
 def language_tag(language: str) -> str:
     """The tag of a target language: `<2pt_BR>` for "pt_BR"."""
     return f"<2{language}>"
+
+
+def tag_ids(tokenizer: "PreTrainedTokenizerFast", tags: Iterable[str]) -> dict[str, int]:
+    """The id of each tag, of languages or others. Raises ValueError if the vocabulary lacks one."""
+    added = tokenizer.get_added_vocab()
+    for tag in tags:
+        if tag not in added:
+            raise ValueError(f"the vocabulary has no tag {tag}: learn it with tags=[{tag!r}], or as the recipe says")
+    return {tag: added[tag] for tag in tags}
 
 
 def target_languages(tokenizer: "PreTrainedTokenizerFast") -> dict[str, int]:

@@ -28,9 +28,10 @@ from ..worker_processes import processors
 from .corpora import PairStream
 from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
 from .known_words import WordList
+from .languages import tag_ids
 from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
 from .terms import TERM_MARKERS, TermLexicon, learn_lexicon
-from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer, tag_ids
+from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
 
 
 if TYPE_CHECKING:

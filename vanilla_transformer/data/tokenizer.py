@@ -123,7 +123,7 @@ def learn_tokenizer(
         texts: Lines of text, source and target alike, in any order; read once. See `files.text_lines`.
         settings: Kind and size of the vocabulary.
         tags: Special tokens to add, say `<bt>`. Pieces and their ids are the same without tags. No text can spell a
-            tag; see [`tag_ids`].
+            tag; see [`languages.tag_ids`].
         show_progress: Whether to count the texts on standard error, if it is a terminal.
 
     Returns:
@@ -168,15 +168,6 @@ def check_tag(tag: str) -> None:
             f"the tag {tag!r:.100} cannot be a token: write a word between angle brackets, say <bt>, without blanks, "
             f"and none of {', '.join(SPECIAL_TOKENS)}"
         )
-
-
-def tag_ids(tokenizer: PreTrainedTokenizerFast, tags: Iterable[str]) -> dict[str, int]:
-    """The id of each tag. Raises ValueError if the vocabulary lacks one."""
-    added = tokenizer.get_added_vocab()
-    for tag in tags:
-        if tag not in added:
-            raise ValueError(f"the vocabulary has no tag {tag}: learn it with tags=[{tag!r}], or as the recipe says")
-    return {tag: added[tag] for tag in tags}
 
 
 def _learned_model(texts: Iterable[str], settings: TokenizerSettings) -> models.Model:
