@@ -83,6 +83,12 @@ def test_help_and_recipes_need_neither_torch_nor_transformers():
             assert done.stdout.startswith(f"usage: vanilla-transformer {arguments[0]} ")
 
 
+def test_cleaning_needs_neither_torch_nor_transformers():
+    """Its worker processes would take 300 MB and some seconds each for them."""
+    done = WarmPython().run("import sys, vanilla_transformer.cleaning; print(*sys.modules)")
+    assert {"torch", "transformers"}.isdisjoint(done.stdout.split())
+
+
 def test_the_package_is_a_program():
     command = [sys.executable, "-m", "vanilla_transformer", "recipes", "phrasebook"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
