@@ -99,7 +99,7 @@ class ExportedModel:
         if threads > 1 and device != "cpu":
             raise ValueError("Several workers are for a CPU.")
         # Each thread has sentences of its own. Threads that share products, as by CTranslate2's default, wait for each
-        # other so often that two of them can take ten times as long for a sentence as one.
+        # other so often that two of them can be slower than one.
         translator = ctranslate2.Translator(str(self.folder), device, inter_threads=threads, intra_threads=1)
         torch.set_num_threads(torch_threads)  # both have one OpenMP, in which CTranslate2 has just set the number
         return translator, threads
