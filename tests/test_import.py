@@ -153,7 +153,7 @@ def test_translating_loads_only_what_translates(tmp_path):
 FLOORS = [
     ["__main__", "cli", "command_line"],
     ["commands"],
-    ["demo", "serving", "sharing", "improving", "adapting", "choosing"],
+    ["demo", "serving", "sharing", "improving", "adapting", "choosing", "command_processes"],
     ["training", "cleaning"],
     ["run"],
     ["parsing", "translation", "plots", "attention"],
@@ -167,7 +167,7 @@ UPWARDS = {
         "run",
         "training",
     ): "a recipe's section `training` is checked by training/arguments.py, which imports only data",
-    ("improving", "cli"): "its stages are commands, each in a process of its own",
+    ("command_processes", "cli"): "a command line runs in each process",
     ("evaluation", "parsing"): "the table of metrics has a row for trees",
     ("_registration", "export"): "CTranslate2's converter is given a loader when it is loaded",
     ("_registration", "model"): "the models are registered when transformers is loaded",

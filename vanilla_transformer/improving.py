@@ -20,15 +20,12 @@ import gzip
 import json
 import logging
 import os
-import signal
-import sys
 import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from multiprocessing import connection, get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 
 import torch
@@ -37,6 +34,7 @@ from .cleaning.cleaning import check_libraries
 from .cleaning.report import CleaningReport
 from .cleaning.rules import CleaningSettings
 from .cleaning.scoring import Scoring
+from .command_processes import Command, run_commands
 from .data.corpora import load_corpus, naming_in_errors
 from .data.readers import plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
@@ -45,12 +43,10 @@ from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, load_engine
 from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type, recipe_with
-from .signals import first_signal
 from .training.run import usable_arguments
 from .translation import translate_lines
 from .translation.lines import one_line
 from .translation.synthetic import name_of
-from .worker_processes import end_with_parent
 
 
 logger = logging.getLogger(__name__)
@@ -182,7 +178,7 @@ def improve(
         FileExistsError: Another process is at work in the folder.
         ImportError: CTranslate2 is to be exported to, and is not installed.
     """
-    output = Path(output).resolve()
+    output = Path(output)
     plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)
     if plan.data.mixture:
         raise ValueError("data.train: improve makes the mixture of corpora itself: give it one corpus.")
@@ -207,7 +203,6 @@ def improve(
     for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
         tried, _ = load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
         usable_arguments(RunFolder(output / "first"), tried, device)
-    plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     with alone_in(output):
         _begin(output, plan, settings)
         _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
@@ -239,7 +234,6 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
     Those of stages side by side overlap.
     """
     seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
-    numbers = {id(stage): number for number, stage in enumerate(stages, start=1)}
     shares = workers > 1 and chosen_device(device).type == "cpu" and "fork" in get_all_start_methods()
     # Trainings in a row learn nothing from each other.
     for training, row in groupby(stages, lambda stage: stage.words[0] == "train"):
@@ -259,7 +253,7 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
                 log = stage.log if commands else None  # one at a time has the terminal
                 commands.append(Command(stage.name, words, threads, log))
                 beside = f" (its messages go to {log})" if log else ""
-                logger.info("Stage %d of %d: %s%s", numbers[id(stage)], len(stages), stage.name, beside)
+                logger.info("Stage %d of %d: %s%s", stages.index(stage) + 1, len(stages), stage.name, beside)
             try:
                 run_commands(commands)
             finally:
@@ -269,107 +263,11 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
     return seconds
 
 
-@dataclass
-class Command:
-    """A command of ours, for a process of its own.
-
-    Attributes:
-        name: What it is called in messages.
-        words: The command line.
-        threads: How many threads torch has in its process; None: as many as by itself.
-        log: File to which its messages are added; None: the terminal.
-        seconds: How long it took.
-    """
-
-    name: str
-    words: Sequence[str]
-    threads: int | None = None
-    log: Path | None = None
-    seconds: float = 0.0
-
-
-def run_command(words: Sequence[str]) -> None:
-    """`run_commands` for one."""
-    run_commands([Command(words[0], words)])
-
-
-def run_commands(commands: Sequence[Command]) -> None:
-    """Runs commands side by side, in processes which end with this one and get the signals that this one gets.
-
-    If one fails, the others are asked to end, and raise no error of their own. (On Windows they are killed.)
-
-    Raises:
-        ValueError: One has failed. It has said why, unless it was killed.
-    """
-    processes = {get_context("spawn").Process(target=_command, args=(each,)): each for each in commands}
-    running, told, came = [], set(), []
-    failed: Command | None = None
-
-    def tell(number: int) -> None:
-        for process in running:
-            if process not in told:
-                told.add(process)
-                with suppress(ProcessLookupError, PermissionError):  # it has just ended
-                    os.kill(process.pid, number)
-
-    def pass_on(number: int, frame) -> None:
-        came.append(number)
-        tell(number)
-
-    with first_signal(pass_on):
-        begun = time.monotonic()
-        try:
-            for process in processes:
-                if not came:
-                    process.start()
-                    running.append(process)
-            if came:  # while one was being started
-                tell(came[0])
-            while running:
-                # Not for ever: what a killed process has forked keeps the sentinel open.
-                connection.wait([process.sentinel for process in running], timeout=1)
-                for process in [each for each in running if each.exitcode is not None]:
-                    running.remove(process)
-                    command = processes[process]
-                    command.seconds = time.monotonic() - begun
-                    if process.exitcode and not came and failed is None:
-                        failed = command
-                        if running:
-                            logger.error("%s has failed: the others are asked to end.", command.name)
-                        tell(signal.SIGTERM)
-        finally:
-            for process in running:  # one more could not be started
-                process.terminate()
-                process.join()
-    if came:
-        signal.raise_signal(came[0])
-    if failed is not None:
-        where = f"see {failed.log}" if failed.log else "see above"
-        raise ValueError(
-            f"{failed.name}: `{' '.join(failed.words[:2])}` has failed, {where}; the same command goes on from there."
-        )
-
-
-def _command(command: Command) -> None:
-    """What the process of a command does."""
-    if hasattr(os, "setpgrp"):  # a terminal's Ctrl-C goes to the parent alone, which passes it on, once
-        os.setpgrp()
-    end_with_parent()
-    if command.log is not None:
-        with command.log.open("ab") as file:
-            for stream in (sys.stdout, sys.stderr):
-                os.dup2(file.fileno(), stream.fileno())
-    if command.threads is not None:
-        torch.set_num_threads(command.threads)
-    from .cli import main  # which imports this module
-
-    sys.argv[1:] = command.words  # runs keep the command that made them
-    sys.exit(main(list(command.words)))
-
-
 def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
     """Keeps what the folder was begun with, or compares with that."""
     path = output / "plan.json"
+    # The same folder may be typed in another way.
+    plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     now = json.loads(json.dumps({**asdict(plan), "improve": asdict(settings)}))
     if not path.exists():
         if any(output.iterdir()):
@@ -417,6 +315,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     def training(name: str, overrides: Mapping) -> Stage:
         if name != "student" and plan.training.get("push_to_hub"):  # all have the recipe's hub_model_id
             overrides = {**overrides, "training.push_to_hub": False}
+        overrides = {"data.folder": plan.data.folder, **overrides}
         words = [word for key, value in _typed(overrides).items() for word in (f"--{key}", value)]
         run = RunFolder(output / name)
         return Stage(
@@ -431,25 +330,35 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         bare = name_of(Path(text), (language, *(each for each in languages if each != language)))
         words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
         words += ["--output", str(folder), *options]
-        files = [str(folder / f"{bare}.{each}.gz") for each in languages]
+        files = [in_recipe(folder / f"{bare}.{each}.gz") for each in languages]
         return Stage(name, words, folder / f"{bare}.report.json"), files
 
-    pairs, validation = ([str(output / "pairs" / f"{name}.{each}.gz") for each in languages] for name in _SETS)
+    def in_recipe(path: Path) -> str:
+        """Relative to the recipe's folder if both were typed so: recipes and cards are published."""
+        folder = Path(plan.data.folder)
+        if not (folder.is_absolute() or path.is_absolute()):
+            relative = os.path.relpath(path, folder)
+            if (folder / relative).resolve() == path.resolve():  # else the folder is a symbolic link
+                return relative
+        return str(path.resolve())
+
+    texts, validation = ([output / "pairs" / f"{name}.{each}.gz" for each in languages] for name in _SETS)
     if settings.clean is not None:
         words = ["clean", *_corpus_words(plan), "--output", str(output / "clean")]
         for name, value in {"source_language": source, "target_language": target, **settings.clean}.items():
             if value != []:
                 words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
         yield Stage("clean", words, output / "clean" / "report.json")
-        pairs = [str(output / "clean" / f"clean.{each}.gz") for each in languages]
+        texts = [output / "clean" / f"clean.{each}.gz" for each in languages]
+    pairs = list(map(in_recipe, texts))
     yield training("first", {"data.train": pairs})
     diverse, back = [], []
     if settings.target_text is not None or settings.diversify:
         directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
-        files = {"data.train": pairs[::-1], "data.validation": validation[::-1]}
+        files = {"data.train": pairs[::-1], "data.validation": list(map(in_recipe, validation[::-1]))}
         yield training("reverse", directions | files)
     if settings.diversify:
-        for model, *options in (("first", pairs[0], source, "--forward"), ("reverse", pairs[1], target)):
+        for model, *options in (("first", str(texts[0]), source, "--forward"), ("reverse", str(texts[1]), target)):
             stage, files = translating("diverse", [model], *options, folder=f"diverse/{model}")
             yield stage
             diverse.append({"corpus": files})
@@ -468,7 +377,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
             yield training(name, {"data.train": learned, **own})
     distilled = []
     # Folders of their own: both texts may have the same name.
-    for text, folder in ((pairs[0], "distilled"), (settings.source_text, "distilled/source_text")):
+    for text, folder in ((str(texts[0]), "distilled"), (settings.source_text, "distilled/source_text")):
         if text is None:
             continue
         stage, files = translating("distilled", teachers, text, source, "--forward", folder=folder)

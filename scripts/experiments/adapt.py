@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from vanilla_transformer.command_processes import run_command
 from vanilla_transformer.files import read_json, replaced_path, text_lines, write_text
-from vanilla_transformer.improving import run_command
 
 
 HELD_OUT = 2_000

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from itertools import islice
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -18,18 +19,11 @@ import yaml
 
 from vanilla_transformer.cleaning.rules import CleaningSettings
 from vanilla_transformer.command_line import run_command
+from vanilla_transformer.command_processes import Command, run_commands
 from vanilla_transformer.commands.clean import clean
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.files import alone_in
-from vanilla_transformer.improving import (
-    _MORE_OF_CLEAN,
-    Command,
-    ImproveSettings,
-    _begin,
-    _write_pairs,
-    run_commands,
-    stages_of,
-)
+from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, _write_pairs, stages_of
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -110,6 +104,24 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
     assert len(trained["student"].data.mixture) == 2
     assert trained["student"].model["decoder_layers"] == 2
     assert trained["first"].model["decoder_layers"] == 1
+
+
+def test_what_is_published_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"data.folder": "texts", "data.train": "[train.en, train.de]", "data.validation": "[val.en, val.de]"}
+    recipe, settings = load_recipe_with(recipe_of(tmp_path), files, improve=ImproveSettings)
+
+    def trained_on(stage) -> list[str]:
+        return json.loads(stage.words[stage.words.index("--data.train") + 1])
+
+    student = list(stages_of(Path("runs/improve"), recipe, settings))[-2]
+    assert str(tmp_path) not in " ".join(student.words)
+    [distilled] = trained_on(student)
+    assert distilled["corpus"][0] == "../runs/improve/distilled/train.en.gz"
+    (tmp_path / "elsewhere" / "texts").mkdir(parents=True)
+    (tmp_path / "texts").symlink_to(tmp_path / "elsewhere" / "texts")  # ".." is elsewhere then
+    student = list(stages_of(Path("runs/improve"), recipe, settings))[-2]
+    assert trained_on(student)[0]["corpus"][0] == str(tmp_path / "runs/improve/distilled/train.en.gz")
 
 
 def test_cleaning_reads_packed_files_by_their_plain_names(tmp_path):

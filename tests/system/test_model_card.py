@@ -35,7 +35,14 @@ def test_the_corpora_of_a_mixture_are_rows_of_their_own(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     hub = {"hub": "somebody/pairs", "config": None, "split": "train", "revision": "0123456789abcdef"}
     parts = [
-        {"name": "a|b.tsv", "pairs": 2900, "copies": 2, "tag": None, "fingerprint": "f" * 64, "corpus": {}},
+        {
+            "name": "/home/me/a|b.en and c.de",
+            "pairs": 2900,
+            "copies": 2,
+            "tag": None,
+            "fingerprint": "f" * 64,
+            "corpus": {},
+        },
         {"name": "pairs", "pairs": None, "copies": 1, "tag": "<bt>", "fingerprint": "e" * 64, "corpus": hub},
     ]
     records = json_of(copy / "data.json")
@@ -43,7 +50,7 @@ def test_the_corpora_of_a_mixture_are_rows_of_their_own(run, tmp_path):
     (copy / "data.json").write_text(json.dumps(records), encoding="utf-8")
     card = ModelCard(model_card(copy, title=""))
     assert card.data.datasets == ["somebody/pairs"]
-    assert f"| train: a\\|b.tsv, each pair 2 times a pass | 2,900 |  |  |  |  | `{'f' * 16}` |" in card.text
+    assert f"| train: a\\|b.en and c.de, each pair 2 times a pass | 2,900 |  |  |  |  | `{'f' * 16}` |" in card.text
     second = "pairs (somebody/pairs train at 0123456789ab), each pair once a pass with `<bt>` in front | as a stream |"
     assert f"| train: {second}" in card.text
 

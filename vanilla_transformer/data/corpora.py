@@ -247,7 +247,7 @@ def read_corpus(
         digests: dict[Path, str] = {}
         rows = list(_in_context(context_sentences, pairs_of, where, languages, folder, digests))
         identity = _local_identity(where, languages, folder, digests) | _context_identity(context_sentences)
-        corpus = TextCorpus(str(where), rows, identity)
+        corpus = TextCorpus(_name_of(where), rows, identity)
     if context_sentences:
         corpus.pairs, corpus.contexts = [row[:2] for row in rows], [row[2] for row in rows]
     if not corpus.pairs:
@@ -293,7 +293,7 @@ def open_stream(
         def read_all(_) -> Iterator[tuple]:
             return _in_context(context_sentences, pairs_of, where, languages, folder, errors=errors)
 
-        return PairStream(str(where), 1, read_all, identity, False, patience=0.0)
+        return PairStream(_name_of(where), 1, read_all, identity, False, patience=0.0)
     path = folder / where
     units = parquet_units(path, ROWS_PER_UNIT)
     if not any(unit.rows for unit in units):
@@ -336,6 +336,11 @@ def _in_context(sentences: int, read: Callable[..., Iterator[tuple]], *arguments
 
 def _context_identity(sentences: int) -> dict:
     return {"context_sentences": sentences} if sentences else {}
+
+
+def _name_of(where) -> str:
+    """What messages call a corpus of local files."""
+    return " and ".join(map(str, where)) if isinstance(where, (list, tuple)) else str(where)
 
 
 def _is_parquet(where, folder: Path) -> bool:

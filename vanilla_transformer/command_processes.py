@@ -1,0 +1,118 @@
+"""Commands of this package, run side by side, each in a process of its own, which takes its memory with it."""
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context
+from pathlib import Path
+
+import torch
+
+from .signals import first_signal
+from .worker_processes import end_with_parent
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Command:
+    """A command of ours, for a process of its own.
+
+    Attributes:
+        name: What it is called in messages.
+        words: The command line.
+        threads: How many threads torch has in its process; None: as many as by itself.
+        log: File to which its messages are added; None: the terminal.
+        seconds: How long it took.
+    """
+
+    name: str
+    words: Sequence[str]
+    threads: int | None = None
+    log: Path | None = None
+    seconds: float = 0.0
+
+
+def run_command(words: Sequence[str]) -> None:
+    """`run_commands` for one."""
+    run_commands([Command(words[0], words)])
+
+
+def run_commands(commands: Sequence[Command]) -> None:
+    """Runs commands side by side, in processes which end with this one and get the signals that this one gets.
+
+    If one fails, the others are asked to end, and raise no error of their own. (On Windows they are killed.)
+
+    Raises:
+        ValueError: One has failed. It has said why, unless it was killed.
+    """
+    processes = {get_context("spawn").Process(target=_command, args=(each,)): each for each in commands}
+    running, told, came = [], set(), []
+    failed: Command | None = None
+
+    def tell(number: int) -> None:
+        for process in running:
+            if process not in told:
+                told.add(process)
+                with suppress(ProcessLookupError, PermissionError):  # it has just ended
+                    os.kill(process.pid, number)
+
+    def pass_on(number: int, frame) -> None:
+        came.append(number)
+        tell(number)
+
+    with first_signal(pass_on):
+        begun = time.monotonic()
+        try:
+            for process in processes:
+                if not came:
+                    process.start()
+                    running.append(process)
+            if came:  # while one was being started
+                tell(came[0])
+            while running:
+                # Not for ever: what a killed process has forked keeps the sentinel open.
+                connection.wait([process.sentinel for process in running], timeout=1)
+                for process in [each for each in running if each.exitcode is not None]:
+                    running.remove(process)
+                    command = processes[process]
+                    command.seconds = time.monotonic() - begun
+                    if process.exitcode and not came and failed is None:
+                        failed = command
+                        if running:
+                            logger.error("%s has failed: the others are asked to end.", command.name)
+                        tell(signal.SIGTERM)
+        finally:
+            for process in running:  # one more could not be started
+                process.terminate()
+                process.join()
+    if came:
+        signal.raise_signal(came[0])
+    if failed is not None:
+        where = f"see {failed.log}" if failed.log else "see above"
+        raise ValueError(
+            f"{failed.name}: `{' '.join(failed.words[:2])}` has failed, {where}; the same command goes on from there."
+        )
+
+
+def _command(command: Command) -> None:
+    """What the process of a command does."""
+    if hasattr(os, "setpgrp"):  # a terminal's Ctrl-C goes to the parent alone, which passes it on, once
+        os.setpgrp()
+    end_with_parent()
+    if command.log is not None:
+        with command.log.open("ab") as file:
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(file.fileno(), stream.fileno())
+    if command.threads is not None:
+        torch.set_num_threads(command.threads)
+    from .cli import main  # which imports this module
+
+    sys.argv[1:] = command.words  # runs keep the command that made them
+    sys.exit(main(list(command.words)))
