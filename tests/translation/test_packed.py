@@ -1,8 +1,11 @@
 """Matrices laid out for speed give what the others give."""
 
+import sys
+
 import torch
 from torch import nn
 
+from vanilla_transformer.translation import packed
 from vanilla_transformer.translation.packed import PackedLinear, pack_linear
 
 from ..model.conftest import build_model
@@ -35,7 +38,7 @@ def test_a_model_translates_and_is_saved_as_before(tmp_path):
     options = {"num_beams": 4, "max_new_tokens": 6}
     before = model.generate(**sources, **options)
     pack_linear(model)
-    assert type(model.lm_head) is PackedLinear  # 640,000 numbers; all others are small
+    assert type(model.lm_head) is PackedLinear  # 640,000 numbers; all others are too small on any processor
     assert sum(type(module) is PackedLinear for module in model.modules()) == 1
     assert torch.equal(model.generate(**sources, **options), before)
     model.save_pretrained(tmp_path)
@@ -44,3 +47,20 @@ def test_a_model_translates_and_is_saved_as_before(tmp_path):
     for dtype in (torch.bfloat16, torch.float64):  # other types are left alone
         pack_linear(again.to(dtype))
         assert type(again.lm_head) is nn.Linear
+
+
+def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
+    """As on AMD's processors with a model of usual size: projections of the same states are one packed product."""
+    monkeypatch.setattr(packed, "_paying_rows", lambda weight: range(1, sys.maxsize))
+    model = build_model(vocab_size=300, output_bias=True)
+    sources = {"input_ids": torch.randint(4, 300, (8, 6)), "attention_mask": torch.ones(8, 6, dtype=torch.long)}
+    before = {beams: model.generate(**sources, num_beams=beams, max_new_tokens=6) for beams in (1, 4)}
+    pack_linear(model)
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    assert {type(each) for each in layers} == {PackedLinear}
+    for beams, translations in before.items():
+        assert torch.equal(model.generate(**sources, num_beams=beams, max_new_tokens=6), translations)
+    called = []
+    layers[0].register_forward_hook(lambda *_: called.append(1))
+    model.generate(**sources, max_new_tokens=2)
+    assert called

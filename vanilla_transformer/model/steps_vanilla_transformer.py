@@ -251,7 +251,7 @@ class _OutputLayer:
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         """(batch, beams, vocabulary), good until the next call."""
         rows, head = states.flatten(0, 1), self.head
-        is_plain = self.is_weights or (hasattr(head, "is_plain") and head.is_plain(len(rows)))
+        is_plain = self.is_weights or (_is_packed(head) and head.is_plain(len(rows)))
         if not is_plain or states.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return head(states)
         if self.room is None or len(self.room) < len(rows):
@@ -266,10 +266,17 @@ def _called(module: nn.Module) -> Callable:
     """A module, or the function that it computes: calling a module takes longer than a small product."""
     if is_its_weights(module):
         return partial(F.linear, weight=module.weight, bias=module.bias)
+    if _is_packed(module):
+        return module.forward
     if type(module) is nn.LayerNorm and not is_hooked(module):
         # F.layer_norm first checks whether its arguments override it.
         return partial(_layer_norm, module.normalized_shape, module.weight, module.bias, module.eps)
     return module
+
+
+def _is_packed(module: nn.Module) -> bool:
+    """Whether a layer is its matrix, laid out for fast products ([`PackedLinear`])."""
+    return hasattr(module, "is_plain") and not is_hooked(module)
 
 
 def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.Tensor:
@@ -278,12 +285,14 @@ def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.
 
 def _together(*projections: nn.Module) -> Callable:
     """A function that applies several projections to the same states, as one product where they are just matrices."""
-    if not all(is_its_weights(each) for each in projections):
+    packed = all(_is_packed(each) for each in projections)
+    if not packed and not all(is_its_weights(each) for each in projections):
         return lambda states: [each(states) for each in projections]
     weight = torch.cat([each.weight for each in projections])
     biases = [each.bias for each in projections if each.bias is not None]
     bias, widths = torch.cat(biases) if biases else None, [each.out_features for each in projections]
-    return lambda states: F.linear(states, weight, bias).split(widths, dim=-1)
+    multiply = type(projections[0])(weight, bias) if packed else partial(F.linear, weight=weight, bias=bias)
+    return lambda states: multiply(states).split(widths, dim=-1)
 
 
 def _heads(states: torch.Tensor, num_heads: int) -> torch.Tensor:
