@@ -31,6 +31,7 @@ SIZES = {
 # Task: size of the model, then what it does, and with how many sentences at once.
 TASKS = {
     "beam_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16}),
+    "beam_tiny_many": ("tiny", "search", {"num_beams": 4, "sentences": 256}),
     "beam_tiny_alone": ("tiny", "search", {"num_beams": 4, "sentences": 1}),
     "greedy_tiny": ("tiny", "search", {"num_beams": 1, "sentences": 64}),
     "beam_base": ("base", "search", {"num_beams": 4, "sentences": 16}),

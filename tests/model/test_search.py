@@ -12,7 +12,7 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import beam_search, exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import _blocks, beam_search, exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened, sums_of_one_pass, transformers_own
@@ -105,6 +105,23 @@ def test_a_search_wide_enough_is_exhaustive(tiny_model, kind, alpha, end):
             assert translation.score == pytest.approx(score, abs=1e-4)
             if sum(abs(other - score) < 1e-4 for _, other in expected) == 1:
                 assert tuple(translation.tokens) == tokens
+
+
+def test_a_batch_searched_in_parts_is_the_sum_of_its_parts(tiny_model):
+    model, ids = sharpened(tiny_model(vocab_size=9000)), torch.randint(3, 9000, (75, 6))
+    constraints = [[] for _ in ids]
+    constraints[70] = [[8, 9]]
+    options = {"num_beams": 4, "max_new_tokens": 5, "output_scores": False, "return_dict_in_generate": True}
+    with torch.no_grad():
+        decoder = StepwiseDecoder(model, model.model.encoder(ids)[0], None, 4)
+    assert len([*_blocks(decoder, len(ids), ids.device)]) == 3
+    together = model.generate(ids, constraints=constraints, **options)
+    for first in range(0, len(ids), 5):  # each of these is one part
+        some = slice(first, first + 5)
+        found = model.generate(ids[some], constraints=constraints[some], **options)
+        width = found.sequences.shape[1]
+        assert torch.equal(together.sequences[some, :width], found.sequences)
+        torch.testing.assert_close(together.sequences_scores[some], found.sequences_scores, atol=1e-5, rtol=1e-5)
 
 
 def endless_beam_search(model, source, limit, beams, penalty):

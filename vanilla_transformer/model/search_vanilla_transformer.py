@@ -4,7 +4,7 @@ Sentences that are done leave the batch. The best few tokens are found without s
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -134,6 +134,17 @@ class _Sample:
         return len(translation) >= self.limit or (bool(translation) and translation[-1] in eos_ids)
 
 
+def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torch.device) -> Iterator[slice]:
+    """Parts of a batch of `count` sentences, which may choose their next tokens one part after another.
+
+    On a CPU the scores of a part stay in its cache until the best are found. With 256 sentences, 5 hypotheses each and
+    8,000 tokens that takes half the time. More parts would only read the output layer's weights more often.
+    """
+    rows = max(128, 2**20 // decoder.vocab_size) if device.type == "cpu" else count * decoder.beams
+    size = max(1, rows // decoder.beams)
+    return (slice(first, first + size) for first in range(0, count, size))
+
+
 def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
     """Takes finished sentences out of the batch, as soon as an eighth of it is finished.
 
@@ -189,25 +200,26 @@ def beam_search(
     so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
     so_far[:, 0] = 0  # all hypotheses are the same to begin with
     for position in range(prefix.shape[1] - 1):
-        decoder.scores(prefix[:, position, None].expand(-1, beams))
+        decoder.states(prefix[:, position, None].expand(-1, beams))
     tokens, length = prefix[:, -1, None].expand(-1, beams), 0
     while not all(sentence.done for sentence in sentences):
         length += 1
-        # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
-        scores = decoder.scores(tokens)  # (open, beams, vocabulary)
-        scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[..., None])
-        vocabulary = scores.shape[2]
-        further = [()] * len(sentences)
-        if constraints is not None:
-            further = constraints.candidates(sentences, scores, length, rules)
-        values, places = exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary))
-        chosen = []
-        for sentence, value, place, more in zip(sentences, values.tolist(), places.tolist(), further, strict=True):
-            going_on = []
-            if not sentence.done:  # else it is only still in the batch
-                found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
-                going_on = sentence.advance([*found, *more], length, rules)
-            chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
+        states, chosen = decoder.states(tokens), []
+        for block in _blocks(decoder, len(sentences), prefix.device):
+            # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
+            scores = decoder.scores_of(states, block)  # (sentences, beams, vocabulary)
+            scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[block, :, None])
+            vocabulary, part = scores.shape[2], sentences[block]
+            further = [()] * len(part)
+            if constraints is not None:
+                further = constraints.candidates(part, scores, length, rules)
+            values, places = exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary))
+            for sentence, value, place, more in zip(part, values.tolist(), places.tolist(), further, strict=True):
+                going_on = []
+                if not sentence.done:  # else it is only still in the batch
+                    found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
+                    going_on = sentence.advance([*found, *more], length, rules)
+                chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
         so_far = torch.tensor([[each[0] for each in row] for row in chosen], device=prefix.device)
         parents = torch.tensor([[each[1] for each in row] for row in chosen], device=prefix.device)
         tokens = torch.tensor([[each[2] for each in row] for row in chosen], device=prefix.device)
@@ -240,7 +252,7 @@ def sample(
     beams = decoder.beams
     everything = sentences = [_Sample(limit, [[] for _ in range(beams)]) for limit in limits]
     for position in range(prefix.shape[1] - 1):
-        decoder.scores(prefix[:, position, None].expand(-1, beams))
+        decoder.states(prefix[:, position, None].expand(-1, beams))
     tokens = prefix[:, -1, None].expand(-1, beams)
     while not all(sentence.done for sentence in sentences):
         tokens = choose(decoder.scores(tokens).flatten(0, 1)).view(-1, beams)

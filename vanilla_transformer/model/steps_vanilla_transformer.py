@@ -29,7 +29,7 @@ class StepwiseDecoder:
     """
 
     def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
-        self.model, self.beams = model, beams
+        self.model, self.beams, self.vocab_size = model, beams, model.config.vocab_size
         self.length = 0
         hidden = torch.finfo(encoder_states.dtype).min
         self.source_mask = None
@@ -41,15 +41,23 @@ class StepwiseDecoder:
         steps = _LayerSteps if model.has_plain_decoder() else _WholePasses
         self.steps = steps(model, encoder_states)
 
-    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """float32 scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more, good until the next."""
+    def states(self, tokens: torch.LongTensor) -> torch.Tensor:
+        """Takes (batch, beams) tokens more, and returns what the scores of those after them are computed from."""
         if self.beams > 1:
             itself = self.itself.expand(len(tokens), 1, -1, -1)
             self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
         position = tokens.new_full((1, 1), self.length)
         self.length += 1
         ancestors = self.ancestors if self.beams > 1 else None  # a hypothesis alone sees all there is
-        return self.steps.scores(tokens, position, ancestors, self.source_mask).float()
+        return self.steps.states(tokens, position, ancestors, self.source_mask)
+
+    def scores_of(self, states: torch.Tensor, sentences: slice = slice(None)) -> torch.Tensor:
+        """float32 scores (sentences, beams, vocabulary) of what follows, from `states`; good until the next call."""
+        return self.steps.scores_of(states[sentences]).float()
+
+    def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
+        """float32 scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more, good until the next."""
+        return self.scores_of(self.states(tokens))
 
     def continue_from(self, parents: torch.LongTensor):
         """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
@@ -75,11 +83,20 @@ class EnsembleDecoder:
     """Several decoders that take the same steps, each the [`StepwiseDecoder`] of a model."""
 
     def __init__(self, members: list[StepwiseDecoder]):
-        self.members, self.beams = members, members[0].beams
+        self.members, self.beams, self.vocab_size = members, members[0].beams, members[0].vocab_size
+
+    def states(self, tokens: torch.LongTensor) -> list[torch.Tensor]:
+        """As a [`StepwiseDecoder`]'s, those of each member."""
+        return [member.states(tokens) for member in self.members]
+
+    def scores_of(self, states: list[torch.Tensor], sentences: slice = slice(None)) -> torch.Tensor:
+        """Averaged log-probabilities (sentences, beams, vocabulary) of what follows, from `states`."""
+        scores = [member.scores_of(own, sentences) for member, own in zip(self.members, states, strict=True)]
+        return mean_log_probabilities(scores)
 
     def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
         """Averaged log-probabilities (batch, beams, vocabulary) of what follows these (batch, beams) tokens."""
-        return mean_log_probabilities([member.scores(tokens) for member in self.members])
+        return self.scores_of(self.states(tokens))
 
     def continue_from(self, parents: torch.LongTensor):
         """Makes hypothesis k of a sentence a continuation of `parents[:, k]`; `parents` is (batch, beams)."""
@@ -136,10 +153,10 @@ class _WholePasses:
     """Calls the model itself, whatever was changed about it: hooks, other classes."""
 
     def __init__(self, model, encoder_states: torch.Tensor):
-        self.model, self.states = model, encoder_states
+        self.model, self.encoder_states = model, encoder_states
         self.cache = EncoderDecoderCache(Cache(layer_class_to_replicate=GrowingLayer), DynamicCache())
 
-    def scores(
+    def states(
         self,
         tokens: torch.LongTensor,
         position: torch.LongTensor,
@@ -147,7 +164,7 @@ class _WholePasses:
         source_mask: torch.Tensor | None,
     ) -> torch.Tensor:
         outputs = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=self.states),
+            encoder_outputs=BaseModelOutput(last_hidden_state=self.encoder_states),
             attention_mask=source_mask,
             decoder_input_ids=tokens,
             decoder_attention_mask=ancestors,
@@ -156,10 +173,13 @@ class _WholePasses:
         )
         return outputs.logits
 
+    def scores_of(self, states: torch.Tensor) -> torch.Tensor:
+        return states  # the model has computed them
+
     def keep(self, sentences: torch.LongTensor):
         for layer in (*self.cache.self_attention_cache.layers, *self.cache.cross_attention_cache.layers):
             layer.batch_select_indices(sentences)
-        self.states = self.states[sentences]
+        self.encoder_states = self.encoder_states[sentences]
 
 
 class _LayerSteps:
@@ -173,7 +193,7 @@ class _LayerSteps:
         self.decoder, self.output = model.model.decoder, _OutputLayer(model.lm_head)
         self.layers = [_LayerStep(layer, encoder_states) for layer in self.decoder.layers]
 
-    def scores(
+    def states(
         self,
         tokens: torch.LongTensor,
         position: torch.LongTensor,
@@ -184,7 +204,10 @@ class _LayerSteps:
         states = self.decoder.embed(embeddings, position_ids=position)  # (batch, beams, d_model)
         for layer in self.layers:
             states = layer(states, ancestors, source_mask)
-        return self.output(self.decoder.layer_norm(states))
+        return self.decoder.layer_norm(states)
+
+    def scores_of(self, states: torch.Tensor) -> torch.Tensor:
+        return self.output(states)
 
     def keep(self, sentences: torch.LongTensor):
         for layer in self.layers:
