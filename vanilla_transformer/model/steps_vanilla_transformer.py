@@ -308,13 +308,15 @@ def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.
 
 def _together(*projections: nn.Module) -> Callable:
     """A function that applies several projections to the same states, as one product where they are just matrices."""
-    packed = all(_is_packed(each) for each in projections)
-    if not packed and not all(is_its_weights(each) for each in projections):
+    if all(_is_packed(each) for each in projections):
+        multiply = projections[0].together_with(*projections[1:]).forward
+    elif all(is_its_weights(each) for each in projections):
+        weight = torch.cat([each.weight for each in projections])
+        biases = [each.bias for each in projections if each.bias is not None]
+        multiply = partial(F.linear, weight=weight, bias=torch.cat(biases) if biases else None)
+    else:
         return lambda states: [each(states) for each in projections]
-    weight = torch.cat([each.weight for each in projections])
-    biases = [each.bias for each in projections if each.bias is not None]
-    bias, widths = torch.cat(biases) if biases else None, [each.out_features for each in projections]
-    multiply = type(projections[0])(weight, bias) if packed else partial(F.linear, weight=weight, bias=bias)
+    widths = [each.out_features for each in projections]
     return lambda states: multiply(states).split(widths, dim=-1)
 
 

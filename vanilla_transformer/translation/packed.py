@@ -64,11 +64,20 @@ class PackedLinear(nn.Linear):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
         self.paying_rows = _paying_rows(weight)
+        self._together: tuple[tuple[PackedLinear, ...], PackedLinear] | None = None
 
     @cached_property
     def packed(self) -> torch.Tensor:
         """The weights, rearranged when they are first needed."""
         return torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
+
+    def together_with(self, *others: "PackedLinear") -> "PackedLinear":
+        """One layer that does what this one and others do with the same states, made once."""
+        if self._together is None or self._together[0] != others:
+            weights, biases = ([getattr(each, name) for each in (self, *others)] for name in ("weight", "bias"))
+            bias = None if biases[0] is None else torch.cat(biases).detach()
+            self._together = others, PackedLinear(torch.cat(weights).detach(), bias)
+        return self._together[1]
 
     def is_plain(self, rows: int) -> bool:
         """Whether this many rows are multiplied as any linear layer multiplies them."""
