@@ -1,6 +1,6 @@
 """How Sphinx makes the site: `sphinx-build -W -n --keep-going -b html docs site`.
 
-Pages are Markdown. A link to a file of the repository that is no page leads to a page that shows the file, so that the
+Pages are Markdown. A link to a file of the repository that is not a page leads to one that shows the file, so that the
 same link works in the repository and on the site. What is wrong (a broken link, a page in no table of contents, a
 public name without a docstring) is a warning, and by -W an error.
 """
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 def _fill_in(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- generated: (\w+) -->$", lambda found: generated.PARTS[found[1]](), source[0], flags=re.M)
-    # Markdown outside docs/ is no page; as a path it is a file like any other.
+    # Markdown outside docs/ is not a page; as a path it is a file like any other.
     source[0] = re.sub(r"\]\(((?:\.\./)+model_cards/[^)#]+\.md)\)", r"](path:\1)", source[0])
 
 

@@ -88,7 +88,7 @@ def test_a_missing_file_is_noticed_before_reading_and_damaged_gzip_is_named(tmp_
     damaged = {"no.gz": b"plain text\n", "cut.gz": packed[:-9], "wrong.gz": packed[:12] + b"xxxx" + packed[16:]}
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name} is no complete gzip file"):
+        with pytest.raises(ValueError, match=f"{name} is not a complete gzip file"):
             list(text_lines(tmp_path / name))
 
 

@@ -65,7 +65,7 @@ def _lines_of(path: Path, digests: dict[Path, str] | None, errors: str) -> Itera
             if digests is not None:
                 digests[path] = raw.digest.hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no complete gzip file ({error}); fetch or pack it again") from error
+        raise ValueError(f"{path} is not a complete gzip file ({error}); fetch or pack it again") from error
 
 
 class _Hashed(io.FileIO):

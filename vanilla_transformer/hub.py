@@ -158,7 +158,7 @@ def check_names(repository: str, revision: str | None, tag: str | None, pull_req
     if pull_request and revision is not None:
         raise ValueError("A pull request is for the main branch: give no other one.")
     if pull_request and tag is not None:
-        raise ValueError("A pull request is no part of the model yet: give no tag.")
+        raise ValueError("A pull request is not part of the model yet: give no tag.")
 
 
 def commit_files(

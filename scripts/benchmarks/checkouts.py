@@ -150,7 +150,7 @@ def turn(process: subprocess.Popen, name: str) -> float:
 def environment_of(checkout: Path) -> dict[str, str]:
     """The environment for a process with this checkout's package and one thread."""
     if not (checkout / "vanilla_transformer").is_dir():
-        sys.exit(f"{checkout} is no checkout: it has no folder vanilla_transformer")
+        sys.exit(f"{checkout} is not a checkout: it has no folder vanilla_transformer")
     return os.environ | {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1"}
 
 

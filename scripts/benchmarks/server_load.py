@@ -193,7 +193,7 @@ def refusals(url: str, limits: Limits) -> dict[str, tuple[int, int, str]]:
         "no texts": (422, texts()),
         "no body": (400, {"content": b""}),
         "half a JSON object": (400, {"content": b'{"texts": ["a"'}),
-        "bytes that are no UTF-8": (400, {"content": b'{"texts": ["\xff"]}'}),
+        "bytes that are not UTF-8": (400, {"content": b'{"texts": ["\xff"]}'}),
         "half a character": (400, {"content": b'{"texts": ["\\ud800"]}'}),
         "brackets without end": (400, {"content": b"[" * 10_000}),
         "a list": (422, {"json": ["a"]}),

@@ -140,7 +140,7 @@ class Runs:
             record = json.loads(self.file.read_text(encoding="utf-8"))
             return {"settings": record["settings"], "runs": record["runs"], **record}
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.file} is no results file of this script: choose another --output.") from error
+            raise ValueError(f"{self.file} is not a results file of this script: choose another --output.") from error
 
     def tokenizer(self, train: LabelledSentences) -> PreTrainedTokenizerBase:
         """Learned from the training part alone, so that it is the same every time."""

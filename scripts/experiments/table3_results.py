@@ -194,7 +194,7 @@ def main() -> None:
     try:
         results = Results(file)
     except (OSError, ValueError, TypeError) as error:
-        parser.error(f"{file} is no results file of table3.py: {error}")
+        parser.error(f"{file} is not a results file of table3.py: {error}")
     if results.settings is None:
         parser.error(f"There are no results in {file}.")
     print_report(results)

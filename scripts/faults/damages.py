@@ -194,7 +194,7 @@ class Damage:
             weights[name].view(-1)[0] = self.draw.choice([math.nan, math.inf])
         save_file(weights, path, metadata={"format": "pt"})
         self.list_anew()
-        self.note("a weight is missing in" if missing else "a weight is no number in", path, silent=self.listed)
+        self.note("a weight is missing in" if missing else "a weight is not a number in", path, silent=self.listed)
 
     def list_anew(self) -> None:
         """Half of the time makes digests fit the damage; then it must be noticed only where something depends on it."""

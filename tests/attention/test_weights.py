@@ -46,7 +46,7 @@ def test_a_word_is_aligned_with_the_word_most_looked_at(tokenizer):
     pieces = [len(tokenizer(word, add_special_tokens=False).input_ids) for word in ("dog", "man", "Hund", "Mann")]
     assert min(pieces) > 1
     attention = torch.zeros(1, 2, pieces[2] + pieces[3] + 1, pieces[0] + pieces[1] + 1)
-    attention[0, :, :, -1] = 0.9  # the end is looked at most, and is no word
+    attention[0, :, :, -1] = 0.9  # the end is looked at most, and is not a word
     attention[0, 0, : pieces[2], pieces[0] : -1] = 0.1 / pieces[1]  # Hund: on man, shared by its pieces
     attention[0, 1, : pieces[2], 0] = 0.06  # ... and on one piece of dog
     attention[0, 0, pieces[2] : -1, 0] = 0.1

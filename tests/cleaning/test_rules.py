@@ -134,7 +134,7 @@ def test_datasets_run_the_rules_in_several_processes():
 def test_settings_that_make_no_sense():
     for values, message in (
         ({"target_language": "en"}, "both 'en'"),
-        ({"source_language": "../x"}, "'../x' is no language code"),
+        ({"source_language": "../x"}, "'../x' is not a language code"),
         ({"max_length_ratio": float("nan")}, "max_length_ratio must be at least 1 and finite, not nan"),
         ({"max_target_repeats": 0}, "max_target_repeats must be at least 1"),
         ({"skip": ("lenght_ratio",)}, "no rule 'lenght_ratio': choose from empty, "),

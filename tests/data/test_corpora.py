@@ -184,7 +184,7 @@ MALFORMED = {
     "invalid UTF-8 in JSONL": ("c.jsonl", GOOD.encode() + b"\xff\n", r"c.jsonl, line 2 is not UTF-8"),
     "a text that is null": ("c.jsonl", GOOD + '{"en": "a", "de": null}\n', r"c.jsonl, line 2 has no text for 'de'"),
     "broken JSON": ("c.jsonl", GOOD + '{"en": "a"\n', r"c.jsonl, line 2 is not JSON"),
-    # JSON can spell what is no text: no encoding of Unicode can write it.
+    # JSON can spell what is not text: no encoding of Unicode can write it.
     "half a surrogate pair": ("c.jsonl", GOOD + '{"en": "\\ud800", "de": "b"}\n', r"c.jsonl, line 2"),
     **{
         f"JSON that is no object: {line}": ("c.jsonl", line, r"c.jsonl, line 1 has no text for 'en'")
@@ -242,7 +242,7 @@ def test_empty_tables_and_folders(tmp_path):
         path = keep(Dataset.from_dict({"en": [], "de": []}), tmp_path)
         with pytest.raises(ValueError, match=f"{path} is empty"):
             load_corpus(path, "en", "de")
-    with pytest.raises(ValueError, match=r"is no folder saved by datasets: give "):
+    with pytest.raises(ValueError, match=r"is not a folder saved by datasets: give "):
         load_corpus(tmp_path, "en", "de")
     DatasetDict({"train": as_columns(), "test": as_columns()}).save_to_disk(str(tmp_path / "all"))
     with pytest.raises(ValueError, match=r"holds several splits: give one of .*all/train, .*all/test"):
@@ -255,16 +255,16 @@ def test_what_is_no_corpus_is_refused(tmp_path):
         with pytest.raises(FileNotFoundError, match=r"missing\."):
             load_corpus(where, "en", "de", folder=tmp_path)
     for where in (["a"], ["a", "b", "c"], None, 3, {"train": "c.tsv", "test": "d.tsv"}):
-        with pytest.raises(ValueError, match="is no corpus: give two line-aligned text files"):
+        with pytest.raises(ValueError, match="is not a corpus: give two line-aligned text files"):
             load_corpus(where, "en", "de")
     with pytest.raises(ValueError, match="both 'en'; give two different codes"):
         load_corpus("phrasebook:train:1", "en", "en")
     for rest in ("", ":train", ":train:", ":train:-3", ":train:1:2"):
-        with pytest.raises(ValueError, match=r"is no corpus: .* say phrasebook:train:50000"):
+        with pytest.raises(ValueError, match=r"is not a corpus: .* say phrasebook:train:50000"):
             load_corpus(f"phrasebook{rest}", "en", "de")
     with pytest.raises(ValueError, match='"train", "validation" or "test", got \'dev\''):
         load_corpus("phrasebook:dev:3", "en", "de")
     with pytest.raises(ValueError, match="phrasebook:train:0 is empty"):
         load_corpus("phrasebook:train:0", "en", "de")
-    with pytest.raises(ValueError, match=r"from en to fr is no corpus: .* between en and de"):
+    with pytest.raises(ValueError, match=r"from en to fr is not a corpus: .* between en and de"):
         load_corpus("phrasebook:train:3", "en", "fr")

@@ -65,7 +65,7 @@ def test_a_damaged_list_or_one_that_bursts_is_named(tmp_path):
         (gzip.compress(b"a" * 64_000_001), "more than 64,000,000 bytes"),
     ):
         (tmp_path / KNOWN_WORDS).write_bytes(content)
-        with pytest.raises(ValueError, match=rf"known_words\.txt\.gz is no list of words \({said}\): remove it"):
+        with pytest.raises(ValueError, match=rf"known_words\.txt\.gz is not a list of words \({said}\): remove it"):
             load_known_words(tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_copies_of_weights():
     ):
         assert copies_of(weights) == copies
     for weights in ([102, 1], [1, 0.001], [1, 0.006], [1 / 7, 1 / 11, 1 / 13], [1e300, 1e-300]):
-        with pytest.raises(ValueError, match=r"data.train: the weights .* are no ratio of whole numbers up to 100"):
+        with pytest.raises(ValueError, match=r"data.train: the weights .* are not a ratio of whole numbers up to 100"):
             copies_of(weights)
 
 

@@ -360,7 +360,7 @@ class TestFolders:
         Dataset.from_dict({"a": [1]}).save_to_disk(str(tmp_path / "dataset"))
         (tmp_path / "file").write_text("mine")
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        with pytest.raises(FileExistsError, match=r"is no prepared corpus, it holds data.*: choose another"):
+        with pytest.raises(FileExistsError, match=r"is not a prepared corpus, it holds data.*: choose another"):
             prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "dataset")
         with pytest.raises(FileExistsError, match="is a file"):
             prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "file")
@@ -383,7 +383,7 @@ class TestFolders:
     def test_what_is_missing_and_numbers_out_of_range(self, tokenizer, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
             load_prepared(tmp_path / "none")
-        with pytest.raises(ValueError, match=r"is no prepared corpus, it has no preparation.json"):
+        with pytest.raises(ValueError, match=r"is not a prepared corpus, it has no preparation.json"):
             load_prepared(tmp_path)
         for arguments in ({"workers": 0}, {"shard_pairs": 0}):
             with pytest.raises(ValueError, match="must be at least 1"):

@@ -85,7 +85,7 @@ def test_the_text_round_an_annotation_stays_as_it_is(tokenizer):
         found, terms = read(tokenizer, glossary.annotated(line, tokenizer))
         assert terms == [(each.text, each.targets[0]) for each in glossary.find(line)]
         assert tokenizer.decode(found) == tokenizer.decode(tokenizer(line).input_ids)
-        if tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(" dog.")[0][0] == "Ġdog":  # "dog." is no word
+        if tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(" dog.")[0][0] == "Ġdog":  # "dog." is not a word
             assert found == tokenizer(line).input_ids, line
 
 

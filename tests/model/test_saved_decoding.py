@@ -67,7 +67,7 @@ def test_a_generation_config_is_refused_by_file_and_field(changed, fields, messa
 def test_what_is_no_generation_config_is_named(changed, text):
     folder = changed(DECODING)
     (folder / DECODING).write_text(text)
-    with pytest.raises(ValueError, match=r"generation_config\.json is no (JSON|mapping)"):
+    with pytest.raises(ValueError, match=r"generation_config\.json is not (JSON|a mapping)"):
         load_model(folder)
 
 

@@ -82,7 +82,7 @@ def test_what_is_no_index_is_named(tmp_path):
     (tmp_path / MODEL).unlink()
     for text in ("", "[]", "{}", '{"weight_map": {"a": ["b"]}, "metadata": {}}', '{"weight_map": {}}', "[" * 100_000):
         (tmp_path / INDEX).write_text(text)
-        with pytest.raises(ValueError, match=r"index\.json is no index of weights"):
+        with pytest.raises(ValueError, match=r"index\.json is not an index of weights"):
             TRANSLATOR.from_pretrained(tmp_path)
 
 

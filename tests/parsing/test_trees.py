@@ -1,4 +1,4 @@
-"""Trees in brackets: read and written again without loss, whatever their depth; what is no tree is refused."""
+"""Trees in brackets: read and written again without loss, whatever their depth; what is not a tree is refused."""
 
 import gzip
 

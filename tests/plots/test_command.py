@@ -21,7 +21,7 @@ def test_a_warm_up_of_any_length_is_drawn(path, panels):
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
-        (["schedule", f"512:{10**13}"], {}, "is no schedule"),
+        (["schedule", f"512:{10**13}"], {}, "is not a schedule"),
         (["positions"], {"layer": 0}, "--layer is for attention"),
         (["attention", "MODEL", " \n"], {}, "The sentence is blank"),
     ],

@@ -158,12 +158,12 @@ def test_names_of_test_sets_and_languages(write):
         return load_recipe(write(data={**MINIMAL["data"], **fields})).data
 
     for name in (2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"):  # could be no file's
-        with pytest.raises(ValueError, match=rf"data\.test: {name!r} is no name for a test set"):
+        with pytest.raises(ValueError, match=rf"data\.test: {name!r} is not a name for a test set"):
             with_data(test={name: "a.tsv"})
     for name in ("2016", "test_2016_flickr", "newstest2014", "wmt.14", "a-b"):
         assert with_data(test={name: "a.tsv"}).test == {name: "a.tsv"}
     for language in ("", "d", "German", "de/at", "../de", "de "):
-        with pytest.raises(ValueError, match=rf"data.target_language: '{language}' is no language code"):
+        with pytest.raises(ValueError, match=rf"data.target_language: '{language}' is not a language code"):
             with_data(target_language=language)
     for language in ("de", "deu", "pt_BR", "zh-Hant"):
         assert with_data(target_language=language).target_language == language

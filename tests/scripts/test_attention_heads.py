@@ -241,7 +241,7 @@ def test_sure_and_possible_links(tmp_path):
     ]
     for link in ("1", "1-", "1-2-3", "a-b", "-1-2", "1:2", "1-٣"):
         path.write_text(f"0-0\n0-0 {link}\n", encoding="utf-8")
-        with pytest.raises(ValueError, match=r"gold\.txt, line 2: .* is no link"):
+        with pytest.raises(ValueError, match=r"gold\.txt, line 2: .* is not a link"):
             list(read_alignments(path))
 
 

@@ -120,6 +120,6 @@ def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
 def test_another_file_of_that_name_stays(polarity, tmp_path, printed_by):
     for text in ('{"settings": ', "{}", "[]"):
         (tmp_path / "results.json").write_text(text, encoding="utf-8")
-        with pytest.raises(SystemExit, match=r"results\.json is no results file of this script"):
+        with pytest.raises(SystemExit, match=r"results\.json is not a results file of this script"):
             printed_by(train_classifier, polarity, "--output", tmp_path)
         assert (tmp_path / "results.json").read_text(encoding="utf-8") == text

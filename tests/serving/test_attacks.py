@@ -152,7 +152,7 @@ def test_requests_that_are_none(server):
         "binary garbage": (400, bytes(range(256)) * 8 + end),
         "much garbage": (431, bytes(range(33, 256)) * 400),
         "another protocol": (400, b"SSH-2.0-OpenSSH_9.6" + end),
-        "a length that is no number": (400, GET + b"Content-Length: -1" + end),
+        "a length that is not a number": (400, GET + b"Content-Length: -1" + end),
         "a length of 5,000 digits": (400, GET + b"Content-Length: " + b"9" * 5000 + end),
         "two lengths": (400, GET + b"Content-Length: 1\r\nContent-Length: 2" + end),
         "a chunk without length": (400, POST + b"Transfer-Encoding: chunked" + end + b"z" + end),

@@ -188,7 +188,7 @@ def test_what_has_changed_is_named(models, text, made, tmp_path):
     (output / "text.report.json").unlink()
     assert "exists already: move it elsewhere" in refused(*same)
     (output / "text.report.json").write_text("{}")
-    assert "is no report of synthetic text" in refused(*same)
+    assert "is not a report of synthetic text" in refused(*same)
 
 
 def test_hostile_lines(models, tmp_path):
@@ -241,7 +241,7 @@ def test_text_and_options_that_will_not_do(models, run, tmp_path):
         (["--sample", "--seed", "-1"], "--seed must be from 0 to 4294967295, not -1"),
         (["--target-language", "de"], "Source and target language are both 'de'"),
         (["--quantize", "int7"], "no quantization 'int7'"),
-        (["--target-language", "../x"], "'../x' is no language code"),
+        (["--target-language", "../x"], "'../x' is not a language code"),
     ):
         assert message in refused(*words(models[0], english, output, *options), status=2)
     assert "give --source-language" in refused(*words(models[0], english, output)[:7], status=2)

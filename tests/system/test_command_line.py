@@ -53,7 +53,7 @@ def test_what_is_no_whole_marian_model_is_not_converted(run, tmp_path):
     assert "has no weights in safetensors" in said(folder)
     (folder / "source.spm").unlink()
     assert "no whole Marian tokenizer" in said(folder)
-    assert "is no Marian model" in said(run / "averaged")
+    assert "is not a Marian model" in said(run / "averaged")
     assert [path.name for path in tmp_path.iterdir()] == ["marian"]
 
 

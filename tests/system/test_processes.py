@@ -275,7 +275,7 @@ def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_p
 def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
     (tmp_path / "of value").touch()
     first, second = (each.stderr for each in refused(2, arguments(corpus, tmp_path)))
-    assert "is no run folder, it holds of value" in first
+    assert "is not a run folder, it holds of value" in first
     assert "The first process of this run could not begin it; its message says why." in second
     assert "Traceback" not in first + second
 

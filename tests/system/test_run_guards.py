@@ -70,7 +70,7 @@ def test_others_files_are_left_alone(recipe, run, tmp_path):
         before = contents(folder)
         for resume in (False, True):
             with pytest.raises(
-                (OSError, ValueError), match=r"is no run folder|no whole checkpoint|holds a run|where a run has a"
+                (OSError, ValueError), match=r"is not a run folder|no whole checkpoint|holds a run|where a run has a"
             ):
                 train(recipe(), folder, resume=resume)
         assert contents(folder) == before

@@ -163,7 +163,7 @@ def test_folders_that_are_not_this_runs_are_left_alone(run, corpus):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert "--resume" in refused(*words, run)
     assert "model.d_model = 32, not 64" in refused(*words, run, "--resume", "--model.d_model", "64")
-    assert "is no prepared corpus, it holds" in refused("prepare", *words[1:], run)
+    assert "is not a prepared corpus, it holds" in refused("prepare", *words[1:], run)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
@@ -195,7 +195,7 @@ def test_a_mistake_is_one_line_and_exit_status_1(train):
         (["--training.label_smoothing_factor", "1.5"], "label_smoothing_factor must be"),
         (["--decoding.num_beams", "0"], "decoding.num_beams must be"),
         (["--evaluation.metrics", "[]"], "evaluation.metrics is empty"),
-        (["--data.test", "{a/b: [test.en, test.de]}"], "no name for a test set"),
+        (["--data.test", "{a/b: [test.en, test.de]}"], "is not a name for a test set"),
         (["--data.train", "[nowhere.en, nowhere.de]"], "nowhere.en"),
         (["--training.max_tokens", "5"], "more than max_tokens = 5"),
         (["--training.max_tokens", "6"], "more than max_tokens = 6"),

@@ -251,7 +251,7 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
     (model / "known_words.txt.gz").write_bytes(b"no list")
     again, damaged = translated()
     assert again == out
-    assert "known_words.txt.gz is no list of words" in damaged[0]
+    assert "known_words.txt.gz is not a list of words" in damaged[0]
     (model / "known_words.txt.gz").unlink()
     again, without_list = translated()
     assert again == out

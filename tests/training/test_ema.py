@@ -104,5 +104,5 @@ def test_a_checkpoint_without_its_average_or_with_anothers_is_named(make_trainer
     with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is missing: .* Restore it, or remove this"):
         make_trainer(ema_decay=0.9, **SAVED).train(resume_from_checkpoint=str(checkpoint))
     (other / "model.safetensors").rename(checkpoint / "ema.safetensors")
-    with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is no average of this model's weights"):
+    with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is not an average of this model's weights"):
         make_trainer(make_model(), ema_decay=0.9, **SAVED).train(resume_from_checkpoint=str(checkpoint))

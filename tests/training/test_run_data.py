@@ -88,11 +88,14 @@ def test_what_is_wrong_with_a_corpus_names_its_field(recipe, tmp_path):
     for fields, message in (
         ({"train": missing}, "data.train: There is no corpus "),
         ({"train": empty, "stream": True, "validation": missing}, "data.validation: There is no corpus "),
-        ({"train": []}, "data.train: [] is no corpus: give "),
+        ({"train": []}, "data.train: [] is not a corpus: give "),
         ({"train": [{"corpus": good}, {"corpus": missing}]}, "data.train[1].corpus: There is no corpus "),
         ({"train": [{"corpus": good}, {"corpus": empty}]}, "data.train[1].corpus: The corpus empty.tsv is empty."),
         ({"train": [{"corpus": ""}, {"corpus": good}]}, "data.train[0].corpus: "),
-        ({"train": [{"corpus": good}, {"corpus": []}], "stream": True}, "data.train[1].corpus: [] is no corpus: give "),
+        (
+            {"train": [{"corpus": good}, {"corpus": []}], "stream": True},
+            "data.train[1].corpus: [] is not a corpus: give ",
+        ),
         ({"train": good, "test": {"other": empty}}, "data.test.other: The corpus empty.tsv is empty."),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match="^" + re.escape(message)):

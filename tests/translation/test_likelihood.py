@@ -231,7 +231,7 @@ def test_a_calibration_is_read_as_it_was_written_and_only_beside_its_weights(tmp
         json.dumps({**good, "more": 1}),
     ):
         path.write_text(damage, encoding="utf-8")
-        with pytest.raises(ValueError, match=r"is no calibration .*Calibrate again: vanilla-transformer calibrate"):
+        with pytest.raises(ValueError, match=r"is not a calibration .*Calibrate again: vanilla-transformer calibrate"):
             load_calibration(tmp_path)
     path.write_text(json.dumps(good), encoding="utf-8")
     save_file({"a": torch.zeros(3)}, weights)

@@ -165,7 +165,7 @@ def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):
     )
     glossary = Glossary([("dgo", "Dgo"), ("the house", "das Haus")])
     [[best]] = translate_lines(model, tokenizer, [lines[:1]], spelling=spelling, glossary=glossary, num_beams=2)
-    # One is no typo, and one is found because its typos are corrected.
+    # One is not a typo, and one is found because its typos are corrected.
     assert {term.source for term in best.terms} == {"dgo", "the house"}
     assert spelling.correct("dgo") == "dog"  # without the glossary
     with pytest.raises(ValueError, match="Correcting the spelling would change markup"):

@@ -42,7 +42,7 @@ class CleaningReport:
         try:
             return cls(**read_json(path, remedy))
         except TypeError as error:
-            raise ValueError(f"{path} is no report of a cleaning. {remedy}") from error
+            raise ValueError(f"{path} is not a report of a cleaning. {remedy}") from error
 
     def add(self, shard: WrittenShard) -> None:
         """Counts a shard."""

@@ -46,7 +46,7 @@ class CleaningSettings:
             raise ValueError(f"Source and target language are both {self.source_language!r}: give two different codes.")
         for code in (self.source_language, self.target_language):
             if not is_language_code(code):
-                raise ValueError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
+                raise ValueError(f"{code!r} is not a language code, say 'de' or 'pt_BR'.")
         for name, least in (
             ("max_characters", 1),
             ("max_length_ratio", 1),
@@ -66,7 +66,7 @@ Test = Callable[[str, str, CleaningSettings], bool]
 
 # ------------------------------------------------------------------------------------------------------------- mending
 
-# With a semicolon: `&region` in an address is no entity, though browsers read it as one.
+# With a semicolon: `&region` in an address is not an entity, though browsers read it as one.
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ENDS_OF_LINES = re.compile(r"\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")

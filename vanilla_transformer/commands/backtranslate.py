@@ -122,7 +122,7 @@ def _languages(models: list[Path], source: str | None, target: str | None) -> "L
         if code is None:
             raise UsageError(f"{models[0]} has no recipe that says its languages: give --{name}-language.")
         if not is_language_code(code):
-            raise UsageError(f"{code!r} is no language code, say 'de' or 'pt_BR'.")
+            raise UsageError(f"{code!r} is not a language code, say 'de' or 'pt_BR'.")
     if given.source == given.target:
         raise UsageError(f"Source and target language are both {given.source!r}: give two different codes.")
     return given

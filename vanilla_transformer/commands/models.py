@@ -69,7 +69,7 @@ def convert(model: str, *, output: Path) -> None:
     fields, _ = PreTrainedConfig.get_config_dict(folder)
     check_configuration(fields, {})
     if (kind := fields.get("model_type")) != "marian":
-        raise ValueError(f"{model} is no Marian model but one of the kind {kind}: only Marian's can be converted.")
+        raise ValueError(f"{model} is not a Marian model but one of the kind {kind}: only Marian's can be converted.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, split_special_tokens=True)
     except ImportError as error:

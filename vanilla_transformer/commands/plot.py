@@ -137,7 +137,7 @@ def _plot_schedule(subject: list[str], output: Path) -> None:
     schedules = [(int(d_model), int(warmup)) for d_model, warmup in pairs]
     last = 5 * max(warmup for _, warmup in schedules)
     if last > _MOST_UPDATES:
-        raise UsageError(f"A warm-up of {last // 5:,} updates is no schedule: {_MOST_UPDATES // 5:,} at most.")
+        raise UsageError(f"A warm-up of {last // 5:,} updates is not a schedule: {_MOST_UPDATES // 5:,} at most.")
     peaks = {warmup for _, warmup in schedules}
     updates = sorted({*range(1, last, math.ceil(last / _DRAWN_UPDATES)), *peaks})
     rates = {

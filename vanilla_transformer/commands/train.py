@@ -62,7 +62,7 @@ def train(
         recipe, output = run / "recipe.yaml", run
         if not recipe.is_file():
             searching = "type the command that began its search again" if RunFolder(run).search.is_dir() else ""
-            raise FileNotFoundError(f"{run} is no run folder to go on with: {searching or 'it has no recipe.yaml'}.")
+            raise FileNotFoundError(f"{run} is not a run folder to go on with: {searching or 'it has no recipe.yaml'}.")
     output = output or Path("runs") / Path(recipe).stem
     if recipe != AUTO and (only_choose or minutes is not None or search is not None):
         raise UsageError(

@@ -359,7 +359,7 @@ def _hub_stream(
     from datasets import load_dataset
 
     if "hub" not in where or where.keys() - {"hub", "config", "split", "revision"}:
-        raise ValueError(f"{dict(where)!r} is no corpus: give {FORMS}.")
+        raise ValueError(f"{dict(where)!r} is not a corpus: give {FORMS}.")
     repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
     name = f"{repository} ({', '.join(filter(None, (config, split)))})"
     asked, revision = where.get("revision"), where.get("revision")

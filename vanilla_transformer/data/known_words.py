@@ -116,7 +116,7 @@ def load_word_counts(folder: str | PathLike[str]) -> dict[str, int] | None:
         lines = (line.partition("\t") for line in content.decode().removesuffix("\n").split("\n"))
         return {word: int(count or RARE) for word, _, count in lines}
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no list of words ({error}): remove it.") from error
+        raise ValueError(f"{path} is not a list of words ({error}): remove it.") from error
 
 
 def count_words(known: frozenset[str]) -> int:

@@ -71,7 +71,7 @@ def copies_of(weights: Sequence[float]) -> list[int]:
     near = all(abs(part - ratio) < ratio / 100 for part, ratio in zip(parts, ratios, strict=True))
     if most > MOST_COPIES or not near:
         raise ValueError(
-            f"data.train: the weights {', '.join(map(str, weights))} are no ratio of whole numbers up to "
+            f"data.train: the weights {', '.join(map(str, weights))} are not a ratio of whole numbers up to "
             f"{MOST_COPIES}: choose rounder ones, nearer to each other, say 1 and 0.5"
         )
     return [int(part * most) for part in parts]

@@ -60,7 +60,9 @@ class Preparation:
             found = cls(**{**content, "report": EncodingReport(**content["report"])})
             files = [(each["file"], each["bytes"], each["crc32"]) for each in (*found.tokenizer, *found.shards)]
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder / RECORD} is no record of a preparation ({error}): remove {folder}.") from error
+            raise ValueError(
+                f"{folder / RECORD} is not a record of a preparation ({error}): remove {folder}."
+            ) from error
         for name, size, checksum in files:
             path = folder / name
             if not path.is_file() or path.stat().st_size != size or _crc32(path) != checksum:
@@ -175,7 +177,7 @@ def load_prepared(folder: str | Path) -> PreparedCorpus:
         raise FileNotFoundError(f"There is no folder {folder}: vanilla-transformer prepare RECIPE --output {folder}")
     if not (folder / RECORD).is_file():
         raise ValueError(
-            f"{folder} is no prepared corpus, it has no {RECORD}: make one with vanilla-transformer prepare RECIPE "
+            f"{folder} is not a prepared corpus, it has no {RECORD}: make one with vanilla-transformer prepare RECIPE "
             "--output FOLDER"
         )
     record = Preparation.load(folder)

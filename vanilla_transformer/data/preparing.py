@@ -129,7 +129,7 @@ def _open_folder(folder: Path, new: Preparation) -> Preparation:
     """The record of a folder that was begun with the same things; `new` if nothing has been done in it."""
     strangers = [path.name for path in folder.iterdir() if not re.match(rf"\.?{re.escape(RECORD)}", path.name)]
     if strangers and not (folder / RECORD).exists():
-        raise FileExistsError(f"{folder} is no prepared corpus, it holds {min(strangers)}: choose another folder.")
+        raise FileExistsError(f"{folder} is not a prepared corpus, it holds {min(strangers)}: choose another folder.")
     remove_leftovers(folder)
     found = Preparation.load(folder) if (folder / RECORD).exists() else new
     if not (found.report.pairs or (folder / TOKENIZER).exists()):  # nothing has been done that could be kept

@@ -38,7 +38,7 @@ def pairs_of(
     if not isinstance(where, (str, Path)):
         parts = where if isinstance(where, (list, tuple)) else []
         if len(parts) != 2 or not all(isinstance(part, (str, Path)) for part in parts):
-            raise ValueError(f"{where!r} is no corpus: give {FORMS}.")
+            raise ValueError(f"{where!r} is not a corpus: give {FORMS}.")
         paths = [plain_or_packed(folder / part) for part in where]
         lines = [text_lines(path, digests=digests, errors=errors) for path in paths]
         if paths[0].samefile(paths[1]):
@@ -82,7 +82,7 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
     split, _, pairs = rest.partition(":")
     if name != "phrasebook" or not pairs.isdecimal() or set(languages) != {"en", "de"}:
         raise ValueError(
-            f"{where!r} from {languages[0]} to {languages[1]} is no corpus: the built-in one is "
+            f"{where!r} from {languages[0]} to {languages[1]} is not a corpus: the built-in one is "
             "phrasebook:SPLIT:PAIRS, say phrasebook:train:50000, between en and de."
         )
     return ((pair[languages[0]], pair[languages[1]]) for pair in islice(phrasebook(split), int(pairs)))
@@ -127,7 +127,7 @@ def _table(path: Path, languages: tuple[str, str], documents: bool) -> Iterator[
     try:
         dataset = load_from_disk(str(path))
     except FileNotFoundError as error:
-        raise ValueError(f"{path} is no folder saved by datasets: give {FORMS}.") from error
+        raise ValueError(f"{path} is not a folder saved by datasets: give {FORMS}.") from error
     except IndexError:  # datasets raises this for a table without rows
         return
     if not isinstance(dataset, Dataset):
@@ -152,7 +152,7 @@ def parquet_units(path: Path, rows: int) -> list[ParquetUnit]:
     try:
         metadata = parquet.read_metadata(path)
     except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no Parquet file ({error}): write or fetch it again.") from error
+        raise ValueError(f"{path} is not a Parquet file ({error}): write or fetch it again.") from error
     units, groups, first_row, found = [], [], 0, 0
     for group in range(metadata.num_row_groups):
         groups.append(group)
@@ -197,5 +197,5 @@ def pair_of(row, languages: tuple[str, str], place: str, documents: bool = False
     try:
         "".join(pair).encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{place} holds half of a surrogate pair, which is no character ({error}).") from error
+        raise ValueError(f"{place} holds half of a surrogate pair, which is not a character ({error}).") from error
     return (*pair, document) if documents else pair

@@ -162,7 +162,7 @@ class TermLexicon:
             rows = [line.split("\t") for line in text_lines(path)]
             return cls({(source, target): int(links) for source, target, links in rows})
         except (ValueError, EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path} is no lexicon of terms ({error}): restore it.") from error
+            raise ValueError(f"{path} is not a lexicon of terms ({error}): restore it.") from error
 
 
 def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:

@@ -117,7 +117,7 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
     if waiting is not None:
         raise ValueError(f"{path}: the last segment does not end (</seg> is missing): fetch the file again.")
     if not found:
-        raise ValueError(f"{path} holds no <seg>: it is no SGM file of segments.")
+        raise ValueError(f"{path} holds no <seg>: it is not an SGM file of segments.")
     if declared is not None and not is_language_code(declared):
         declared = None  # spelled out, as NIST does: "English"
     codes = [re.split("[-_]", code.lower())[0] for code in (declared, language) if code not in (None, "any")]

@@ -47,9 +47,9 @@ def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = Non
         with open(path, encoding="utf-8") as file:
             fields = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON ({error}): save the model again.") from error
+        raise ValueError(f"{path} is not JSON ({error}): save the model again.") from error
     if not isinstance(fields, dict):
-        raise ValueError(f"{path} is no mapping of fields: save the model again.")
+        raise ValueError(f"{path} is not a mapping of fields: save the model again.")
     try:
         check_decoding(fields, vocab_size)
     except ValueError as error:

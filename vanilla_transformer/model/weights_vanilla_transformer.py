@@ -109,7 +109,9 @@ def _check_index(file: str) -> None:
         shards = set(index["weight_map"].values())
         index["metadata"].keys()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is no index of weights ({type(error).__name__}): save the model again.") from error
+        raise ValueError(
+            f"{file} is not an index of weights ({type(error).__name__}): save the model again."
+        ) from error
     for shard in sorted(shards, key=str):
         _check_name(shard, file)
 

@@ -189,7 +189,7 @@ class _Reader:
             if _BRACKET.fullmatch(symbol):
                 yield symbol
             elif not _OTHER.fullmatch(symbol) or _TAG_AFTER_WORD.fullmatch(symbol):
-                self.repairs.append(f"dropped {symbol!r}, which is no symbol")
+                self.repairs.append(f"dropped {symbol!r}, which is not a symbol")
             elif with_words:
                 word = symbol
             else:

@@ -33,10 +33,10 @@ class BracketingF1(OwnMetric):
             raise ValueError(f"evalb compares a tree with one reference, not with {len(refs)}.")
         words, with_words = words_of(refs[0]), has_words(refs[0])
         if not words or "" in words:
-            raise ValueError(f"a reference is no linearised tree (no words, or a tag without one): {refs[0]}")
+            raise ValueError(f"a reference is not a linearised tree (no words, or a tag without one): {refs[0]}")
         gold = read_linearised(refs[0], words, with_words)
         if gold.repairs or linearise(gold.tree, with_words) != refs[0]:
-            raise ValueError(f"a reference is no linearised tree ({'; '.join(gold.repairs)}): {refs[0]}")
+            raise ValueError(f"a reference is not a linearised tree ({'; '.join(gold.repairs)}): {refs[0]}")
         return {"gold": gold.tree, "words": words, "with_words": with_words}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:

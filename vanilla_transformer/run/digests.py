@@ -44,7 +44,7 @@ def read_digests(folder: Path) -> dict | None:
         and type(entry.get("sha256")) is str
         for name, entry in files.items()
     ):
-        raise DamagedError(f"{path} is damaged: it is no list of files with their digests.")
+        raise DamagedError(f"{path} is damaged: it is not a list of files with their digests.")
     return record
 
 

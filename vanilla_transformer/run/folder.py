@@ -135,7 +135,7 @@ class RunFolder:
     def fault_of(self, checkpoint: Path, *, contents: bool = True) -> str | None:
         """What is wrong with a checkpoint of this run, in a sentence; None if nothing is.
 
-        With `contents` all of its files are read and digests compared. OSError if one cannot be, which is no damage.
+        With `contents` all of its files are read and digests compared. OSError if one cannot be, which is not damage.
         """
         try:
             record = read_digests(checkpoint)

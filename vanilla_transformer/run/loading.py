@@ -116,7 +116,7 @@ def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if (folder / "source.spm").is_file():
         try:
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        except TypeError as error:  # a special token that is no text
+        except TypeError as error:  # a special token that is not text
             raise ValueError(f"The tokenizer in {folder} cannot be read ({error}): convert the model again.") from error
     return load_tokenizer(folder)
 

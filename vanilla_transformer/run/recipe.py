@@ -90,7 +90,7 @@ class DataSettings:
         for name in self.test:
             if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
                 raise ValueError(
-                    f"data.test: {_shown(name)} is no name for a test set: use letters, digits, '_', '-' and '.' (a "
+                    f"data.test: {_shown(name)} is not a name for a test set: use letters, digits, '_', '-' and '.' (a "
                     "number in quotes)"
                 )
 
@@ -294,7 +294,7 @@ def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = 
 def load_recipe_with(
     name_or_path: str | Path, overrides: Mapping[str, str] | None = None, **sections: type
 ) -> tuple[Recipe, ...]:
-    """Reads a recipe as `load_recipe` does, and with it sections that are no part of the run.
+    """Reads a recipe as `load_recipe` does, and with it sections that are not part of the run.
 
     Args:
         **sections: The dataclass that each section becomes, by name. Other sections in `SECTIONS_APART` are skipped.
@@ -437,7 +437,7 @@ def _listed(names: list[str]) -> str:
 
 def _check_language(name: str, language: Any) -> None:
     if not isinstance(language, str) or not is_language_code(language):
-        raise ValueError(f"{name}: {_shown(language)} is no language code, say 'de' or 'pt_BR'")
+        raise ValueError(f"{name}: {_shown(language)} is not a language code, say 'de' or 'pt_BR'")
 
 
 def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[Any, str, str]:

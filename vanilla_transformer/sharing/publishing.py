@@ -99,7 +99,9 @@ def _check_complete(model: Path) -> None:
     try:
         kind = json.loads((model / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{model / 'config.json'} is no configuration of a model: publish another folder.") from None
+        raise ValueError(
+            f"{model / 'config.json'} is not a configuration of a model: publish another folder."
+        ) from None
     if kind != VanillaTransformerConfig.model_type:
         raise ValueError(
             f"{model} is a model of the kind {kind}, which our code does not fit (`vanilla-transformer convert` makes "

@@ -131,7 +131,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         bpe_dropout: Probability of leaving out each merge when source and target are cut into pieces, drawn anew in
             every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
             tokenizers of kind bpe. Batches are cut again by the new lengths, as many of the same pairs: with 0.1 they
-            have a third more padded tokens on Multi30k, so `max_tokens` is no upper limit then.
+            have a third more padded tokens on Multi30k, so `max_tokens` is not an upper limit then.
         r_drop_alpha: Weight of R-Drop (Liang et al. 2021; 5 in its translation experiments). Each pair passes twice
             with different dropout; the loss is the mean of both plus alpha/2 times the mean divergence of one from
             the other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;

@@ -96,7 +96,7 @@ def is_of_a_model(path: Path) -> bool:
 
 def _weights(path: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} has no {path.name}: it is no checkpoint.")
+        raise FileNotFoundError(f"{path.parent} has no {path.name}: it is not a checkpoint.")
     check_digests(path.parent, [path.name])
     try:
         with safe_open(path, framework="pt") as file:

@@ -85,7 +85,7 @@ class WeightAverage(TrainerCallback):
         with safe_open(path, framework="pt") as file:
             updates = (file.metadata() or {}).get(_UPDATES)
             if updates is None or set(file.keys()) != self.weights.keys():
-                raise ValueError(f"{path} is no average of this model's weights: training cannot go on with it.")
+                raise ValueError(f"{path} is not an average of this model's weights: training cannot go on with it.")
             for name, weight in self.weights.items():
                 weight.copy_(file.get_tensor(name))
         self.updates = int(updates)

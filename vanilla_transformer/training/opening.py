@@ -109,7 +109,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
         )
     if strangers := _not_of_a_start(folder):
         name = strangers[0].relative_to(folder.path)
-        raise FileExistsError(f"{folder.path} is no run folder, it holds {name}: choose another one.")
+        raise FileExistsError(f"{folder.path} is not a run folder, it holds {name}: choose another one.")
     remove_leftovers(folder.path, *folder.names, MADE_MODEL)
     finish_removals(folder.checkpoints)
     for path in found:  # there may be one, of which a kill has left the beginning

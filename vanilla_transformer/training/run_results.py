@@ -109,7 +109,7 @@ def score(
     last = folder.good_checkpoints()[-1]
     models = {"averaged": folder.averaged, "ema": folder.ema, "best": folder.best, "last": last}
     if recipe.training.get("floors") or recipe.training.get("lora_rank"):
-        del models["last"]  # it may be below a floor; or it is no model by itself
+        del models["last"]  # it may be below a floor; or it is not a model by itself
     for model_name, path in models.items():
         if not (path / WEIGHTS).exists():
             continue

@@ -13,7 +13,7 @@ from ..data.forms import FORMS
 
 UPPER, TITLE = "upper", "title"
 _RATHER = 5
-_FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is no headline
+_FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is not a headline
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")  # letters with their combining marks
 _WORD_OR_END = re.compile(r"(\w)\w*|[.!?…][\"'”’»)\]]*\s")  # the end of a sentence
 

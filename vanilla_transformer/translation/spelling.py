@@ -143,7 +143,7 @@ class Spelling:
         if not _is_word(word) or word.isupper() or len(small) > self._longest:
             return word
         seen = self._totals[small]
-        if seen >= _FEWEST or (seen and self._spelt[small] != small):  # a rare name is no typo
+        if seen >= _FEWEST or (seen and self._spelt[small] != small):  # a rare name is not a typo
             return word
         found = self._nearest(small, has_capital and not begins)
         if found is None or (seen and not self._is_typo_of(found.lower(), small)):

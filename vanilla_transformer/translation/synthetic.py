@@ -72,7 +72,7 @@ class SyntheticReport:
         try:
             return cls(**content)
         except TypeError as error:
-            raise ValueError(f"{path} is no report of synthetic text. {remedy}") from error
+            raise ValueError(f"{path} is not a report of synthetic text. {remedy}") from error
 
     def save(self, path: Path) -> None:
         """Writes the report, with the speed; it is complete from the moment it is there."""

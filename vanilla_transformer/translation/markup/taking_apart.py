@@ -18,7 +18,7 @@ _OTHER = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<![A-Za-z][^<>]*>
 _VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
-_RAW = {"script", "style", "xmp", "iframe", "noembed", "noframes"}  # what they hold is no text
+_RAW = {"script", "style", "xmp", "iframe", "noembed", "noframes"}  # what they hold is not text
 # Words before and after one of these tags do not belong together.
 _BREAKING = {
     "address", "article", "aside", "blockquote", "br", "caption", "dd", "div", "dl", "dt", "fieldset", "figcaption",
@@ -152,7 +152,7 @@ def _tokens(line: str, kind: str) -> Iterator[tuple[str, re.Match | None]]:
             if kind == "html" and not re.match(r"<[A-Za-z/!?]", line[at : at + 2]):
                 at += 1  # in HTML this is text
                 continue
-            raise BrokenMarkupError(f"{line[at : at + 20]!r} is no tag")
+            raise BrokenMarkupError(f"{line[at : at + 20]!r} is not a tag")
         if start < at:
             yield line[start:at], None
         end = match.end()

@@ -3,7 +3,7 @@
 //     text -> NFC, one blank in front -> words -> bytes spelt as visible characters -> pieces -> ids + </s>
 
 const CONTINUATION = "\uFFED"; // marks a word piece that continues a word
-const BROKEN = "\uFFFD"; // what bytes that are no character decode to
+const BROKEN = "\uFFFD"; // what bytes that are not characters decode to
 const LONGEST_CHAIN = 8; // pieces that may share characters
 
 /** The characters that spell the 256 bytes: printable ones are themselves, the others come from 256 on. */
@@ -109,7 +109,7 @@ export class Tokenizer {
     return found;
   }
 
-  /** `<E6 97>` for a piece whose bytes are no characters. */
+  /** `<E6 97>` for a piece whose bytes are not characters. */
   hexadecimal(id) {
     const bytes = Array.from(this.pieces.get(id).replace(CONTINUATION, ""), (character) => BYTES.get(character));
     return `<${bytes.map((byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ")}>`;
