@@ -116,7 +116,7 @@ def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_pat
     ("change", "said"),
     [
         ({"data.train": None}, "data.train is missing"),
-        ({"data.source_language": "english language"}, "no language code"),
+        ({"data.source_language": "english language"}, "is not a language code"),
         ({"data.train": "[train.en, gone.es]"}, "gone.es"),
         ({"data.train": "{prepared: x}"}, "prepared corpus"),
         ({"data.stream": "true"}, "data.validation is missing"),

@@ -104,7 +104,7 @@ def test_recipes_name_languages_by_corpus():
         "small": ("t.tsv", "en", "de"),
     }
     for change, said in (
-        ({"data.train": "[{corpus: a.tsv, target_language: german}]"}, "no language code"),
+        ({"data.train": "[{corpus: a.tsv, target_language: german}]"}, "is not a language code"),
         ({"data.validation": "[{corpus: a.tsv}, {corpus: b.tsv}]"}, "another set validation_en-de"),
         ({"data.test": "{news: {corpus: a.tsv, language: fr}}"}, "data.test.news.language is unknown"),
         ({"data.sampling_temperature": "0.5"}, "at least 1"),

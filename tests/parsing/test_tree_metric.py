@@ -102,7 +102,7 @@ def test_has_an_interval_and_tests_of_differences():
 def test_a_reference_that_is_no_tree_is_refused():
     assert evalb(["A man."], ["A man."]).value == 0  # two tags, no brackets
     for reference in ("(S NN", "(S )S", "", "/NN", "(S a /NN /NN )S"):
-        with pytest.raises(ValueError, match="no linearised tree"):
+        with pytest.raises(ValueError, match="not a linearised tree"):
             evalb(["(S NN )S"], [reference])
     with pytest.raises(ValueError, match="one reference, not with 2"):
         score_translations(GOLD, [GOLD, GOLD], ["evalb"], target_language="en_tree")
