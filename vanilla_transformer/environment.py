@@ -121,6 +121,28 @@ def _memory() -> int | None:
 # ----------------------------------------------------------------------------------------------------- what torch sees
 
 
+def resident_bytes(field: str = "VmRSS", process: int | str = "self") -> int | None:
+    """The resident memory of a process: now ("VmRSS"), or the most so far ("VmHWM").
+
+    None where the system does not say so as Linux does, or the process has ended. (`ru_maxrss` would begin with that of
+    the process which started this one.)
+    """
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def free_bytes() -> int | None:
+    """How much memory Linux could give to processes now; None elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
 def seen_by_torch() -> dict:
     """`threads`, `fast_bfloat16` (on the processor), `cuda` (the version torch was built for) and `gpus`.
 

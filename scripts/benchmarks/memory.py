@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from vanilla_transformer.environment import resident_bytes
 from vanilla_transformer.plots.figures import COLORS, add_legend, finish_axes, new_figure, save
 
 
@@ -36,10 +37,10 @@ def measured(words: list[str], capacity: int, seconds: float = 0.2) -> tuple[str
         found = {}
         try:
             while process.poll() is None:
-                peak, update = resident(process.pid), last_update(run / "log.jsonl")
+                peak, update = resident_bytes("VmHWM", process.pid), last_update(run / "log.jsonl")
                 if peak is not None and update and update not in found:
-                    found[update] = peak
-                    print(f"\r{capacity}: update {update:,}, {peak:,.0f} MB", end="", file=sys.stderr)
+                    found[update] = peak / 2**20
+                    print(f"\r{capacity}: update {update:,}, {peak / 2**20:,.0f} MB", end="", file=sys.stderr)
                 time.sleep(seconds)
         finally:
             process.kill()
@@ -47,15 +48,6 @@ def measured(words: list[str], capacity: int, seconds: float = 0.2) -> tuple[str
             sys.exit(f"`{' '.join(command)}` has failed:\n{errors.read_text()[-2000:]}")
         said = re.search(r"Training takes about ([\d.,]+ [MG]B)", errors.read_text())
         return said[1] if said else "", list(found.items())
-
-
-def resident(pid: int) -> float | None:
-    """The most megabytes that a process has had so far."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
 def last_update(log: Path) -> int:

@@ -22,6 +22,7 @@ from vanilla_transformer.data.corpora import PairStream
 from vanilla_transformer.data.encoding import PairLimits, encode_pairs
 from vanilla_transformer.data.preparing import CHUNK_PAIRS, prepare
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
+from vanilla_transformer.environment import resident_bytes
 from vanilla_transformer.files import text_lines
 
 
@@ -78,7 +79,7 @@ def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, p
     stream = stream_of(source, target, pairs)
     with tempfile.TemporaryDirectory() as folder:
         prepare(stream_of(source, target, 10), tokenizer, f"{folder}/warm_up", workers=1)  # loads what is loaded once
-        at_first, before = largest_megabytes(), cpu_seconds()
+        at_first, before = resident_bytes("VmHWM") >> 20, cpu_seconds()
         started = time.perf_counter()
         report = prepare(stream, tokenizer, f"{folder}/output", limits=PairLimits(), workers=workers)
         seconds = time.perf_counter() - started
@@ -92,15 +93,9 @@ def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, p
         "cpu_seconds_reading_and_writing": round(reading_and_writing, 2),
         "cpu_seconds_of_workers": round(tokenising, 2),
         "megabytes_at_first": at_first,
-        "megabytes_at_most": largest_megabytes(),
+        "megabytes_at_most": resident_bytes("VmHWM") >> 20,
         "megabytes_of_a_worker_at_most": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
     }
-
-
-def largest_megabytes() -> int:
-    """The largest resident set of this process so far (getrusage would count the process that started it)."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
 
 
 def cpu_seconds() -> tuple[float, float]:

@@ -36,7 +36,7 @@ from vanilla_transformer.command_line import command_parser
 from vanilla_transformer.commands.process import configure_logging
 from vanilla_transformer.commands.serve import serve
 from vanilla_transformer.data.phrasebook import phrasebook
-from vanilla_transformer.environment import machine
+from vanilla_transformer.environment import machine, resident_bytes
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.serving.backend import Wish, load_backend
 from vanilla_transformer.serving.server import Limits
@@ -158,18 +158,13 @@ def memory(
     url: str, process: int, clients: int, sources: Sequence[str], expected: Sequence[str], requests: int
 ) -> dict:
     """Resident MiB of the server by the number of requests sent, ten times; and the requests not answered right."""
-    found, not_right = {0: resident(process)}, 0
+    found, not_right = {0: resident_bytes("VmRSS", process) >> 20}, 0
     for tenth in range(1, 11):
         numbers = [number % len(sources) for number in range(requests // 10)]
         row = asyncio.run(load(url, clients, [sources[n] for n in numbers], [expected[n] for n in numbers]))
-        found[tenth * len(numbers)] = resident(process)
+        found[tenth * len(numbers)] = resident_bytes("VmRSS", process) >> 20
         not_right += row.requests - row.right
     return {"resident_mib": found, "not_right": not_right}
-
-
-def resident(process: int) -> int:
-    """Resident MiB of a process, on Linux."""
-    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text(encoding="ascii"))[1]) // 1024
 
 
 def percentile(values: Sequence[float], share: int) -> float:

@@ -19,6 +19,7 @@ from vanilla_transformer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TranslationCollator
 from vanilla_transformer.data.corpora import ROWS_PER_UNIT, Pair, PairStream
+from vanilla_transformer.environment import resident_bytes
 from vanilla_transformer.files import text_lines
 
 
@@ -33,14 +34,6 @@ def drawn_from(text: list[Pair], pairs: int) -> PairStream:
     return PairStream("text drawn at random", -(-pairs // ROWS_PER_UNIT), unit)
 
 
-def memory(kind: str) -> float:
-    """Resident MB, now ("VmRSS") or at most ("VmHWM"); Linux only."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(kind):
-            return int(line.split()[1]) / 1024
-    raise OSError(f"/proc/self/status has no {kind}")
-
-
 def one_pass(text: list[Pair], vocabulary: int, pairs: int, max_tokens: int, buffer_pairs: int) -> dict:
     """The figures of one stream."""
     tokenizer = learn_tokenizer((side for pair in text for side in pair), TokenizerSettings(vocab_size=vocabulary))
@@ -52,7 +45,7 @@ def one_pass(text: list[Pair], vocabulary: int, pairs: int, max_tokens: int, buf
         passes=1,
         collate=TranslationCollator(),
     )
-    before, started = memory("VmRSS"), time.perf_counter()
+    before, started = resident_bytes("VmRSS") / 2**20, time.perf_counter()
     batches = tokens = cells = 0
     for batch in stream:
         batches += 1
@@ -66,7 +59,7 @@ def one_pass(text: list[Pair], vocabulary: int, pairs: int, max_tokens: int, buf
         "real_share": tokens / cells,
         "tokens_per_pair": tokens / pairs,
         "memory_before_mb": before,
-        "peak_memory_mb": memory("VmHWM"),
+        "peak_memory_mb": resident_bytes("VmHWM") / 2**20,
     }
 
 

@@ -25,7 +25,6 @@ import contextlib
 import itertools
 import math
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -52,7 +51,7 @@ from vanilla_transformer import (
     phrasebook,
 )
 from vanilla_transformer.commands.process import prepare_for_training
-from vanilla_transformer.environment import machine
+from vanilla_transformer.environment import machine, resident_bytes
 from vanilla_transformer.files import text_lines, write_json
 
 
@@ -150,8 +149,7 @@ def peak_megabytes(device: str) -> float:
     """The most memory this process has held: resident, or allocated on the GPU."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
-    lines = Path("/proc/self/status").read_text().splitlines() if sys.platform == "linux" else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), math.nan)
+    return (resident_bytes("VmHWM") or math.nan) / 2**20
 
 
 # ----------------------------------------------------------------------------------------------------------- ceiling

@@ -44,7 +44,7 @@ from vanilla_transformer import (
     to_marian,
     translate_lines,
 )
-from vanilla_transformer.environment import machine
+from vanilla_transformer.environment import machine, resident_bytes
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.model.modeling_vanilla_transformer import sinusoids
 from vanilla_transformer.run.loading import load_model, load_weights
@@ -257,20 +257,14 @@ def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, 
     torch.set_num_threads(threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    before = resident("VmRSS")
+    before = resident_bytes("VmRSS")
     translate = CONTESTANTS[name](task.folder)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what loading left behind is not part of the model
-    with_model = resident("VmRSS")
+    with_model = resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far was that of loading
     translate(task.batches()[0], task)
-    return with_model - before, resident("VmHWM") - with_model
-
-
-def resident(field: str) -> float:
-    """Megabytes of resident memory: VmRSS is the present, VmHWM the peak. (ru_maxrss would begin at the parent's.)"""
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field)]
-    return int(line.split()[1]) / 1024
+    return (with_model - before) / 2**20, (resident_bytes("VmHWM") - with_model) / 2**20
 
 
 def with_workers(folder: Path, tokenizer: PreTrainedTokenizerBase, texts: list[str], rounds: int) -> list[dict]:

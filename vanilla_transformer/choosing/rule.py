@@ -10,7 +10,7 @@ from typing import Any
 import regex
 import torch
 
-from ..data.tokenizer import SPECIAL_TOKENS
+from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, SPECIAL_TOKENS, between_letters
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..run.loading import chosen_device
@@ -22,8 +22,7 @@ TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens from which a size is
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
-# After a letter or its combining mark (Guarani's g\u0303), as the tokenizer has it, and the letter itself.
-_APOSTROPHE = regex.compile(r"(?<=[\p{L}\p{M}])['’‘`´ʼʻꞌ′](?=\p{L})")
+_APOSTROPHE = regex.compile(between_letters(APOSTROPHES + APOSTROPHE_LETTER))
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
 

@@ -43,7 +43,13 @@ CONTINUATION = "￭"
 
 # The letter that many languages write as an apostrophe (puso, saltillo, okina), and its other spellings.
 APOSTROPHE_LETTER = "\u02bc"
-_APOSTROPHE = r"(?<=[\p{L}\p{M}])['`´\x{2018}\x{2019}\x{2032}\x{02BB}\x{A78C}](?=\p{L})"
+APOSTROPHES = "'`\u00b4\u2018\u2019\u2032\u02bb\ua78c"
+
+
+def between_letters(characters: str) -> str:
+    """The pattern of one of these after a letter, or its combining mark (Guarani's g\u0303), and before another."""
+    return rf"(?<=[\p{{L}}\p{{M}}])[{characters}](?=\p{{L}})"
+
 
 # Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.
 MAX_WORD_LENGTH = 64
@@ -197,7 +203,11 @@ def _around(model: models.Model, settings: TokenizerSettings) -> Tokenizer:
     """Surrounds the model with what comes before it, from text to words, and after it, from pieces to text."""
     tokenizer = Tokenizer(model)
     # Apostrophes first: NFKC would turn the one that is an accent into a blank and an accent.
-    changes = [normalizers.Replace(Regex(_APOSTROPHE), APOSTROPHE_LETTER)] if settings.apostrophe_as_letter else []
+    changes = (
+        [normalizers.Replace(Regex(between_letters(APOSTROPHES)), APOSTROPHE_LETTER)]
+        if settings.apostrophe_as_letter
+        else []
+    )
     changes += [normalizers.NFKC()] if settings.normalization == "nfkc" else []
     changes += [normalizers.Lowercase()] if settings.lowercase else []
     tokenizer.normalizer = normalizers.Sequence([*changes, normalizers.NFC(), normalizers.Prepend(" ")])

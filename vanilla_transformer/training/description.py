@@ -1,12 +1,11 @@
 """What a run says before it begins: its updates, how it chooses a checkpoint, the memory and disk it takes."""
 
 import logging
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 
+from ..environment import free_bytes, resident_bytes
 from ..model.loss_vanilla_transformer import LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
 
@@ -125,24 +124,6 @@ def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
         beams = arguments.generation_num_beams
         text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
     return text
-
-
-def resident_bytes() -> int | None:
-    """How much memory this process has; None where the system does not say so as Linux does."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def free_bytes() -> int | None:
-    """How much memory Linux could give to processes now; None elsewhere."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
 
 
 def _told(count: int) -> str:
