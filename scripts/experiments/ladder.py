@@ -27,7 +27,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -124,7 +124,7 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
             "--output",
             str(texts / text.name),
         ]
-        run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), core)
+        run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), [core])
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
     below = output / str(rung.below) / str(seed)
     places = {"{texts}": str(texts.resolve()), "{below}": str(below.resolve())}  # the recipe has a folder of its own
@@ -132,17 +132,19 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
     for sign, place in places.items():
         values = {name: value.replace(sign, place) for name, value in values.items()}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
-    run(["train", RECIPE, *words, "--output", str(folder), "--resume"], folder.with_suffix(".log"), core)
+    run(["train", RECIPE, *words, "--output", str(folder), "--resume"], folder.with_suffix(".log"), [core])
 
 
-def run(words: Sequence[str], log: Path, core: int) -> None:
-    """Runs one of our commands on a core."""
+def run(words: Sequence[str], log: Path, cores: Collection[int]) -> None:
+    """Runs one of our commands on these cores, with a thread on each."""
     command = [sys.executable, "-m", "vanilla_transformer", *words]
     with log.open("a") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=os.environ | {"OMP_NUM_THREADS": str(len(cores))}
+        )
         RUNNING.append(process)
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(process.pid, {core})
+            os.sched_setaffinity(process.pid, cores)
         if process.wait():
             raise subprocess.CalledProcessError(process.returncode, command)
 

@@ -1,0 +1,262 @@
+"""What `train auto` is worth on little text, beside the paper's defaults and a fixed recipe, each with the same time.
+
+    python scripts/experiments/little_text.py --data data --output runs/little --texts multi30k tatoeba --minutes 5 \\
+        --workers 2 --picture little.png
+
+The texts are in little_text.yaml. Of each the script trains on so many pairs, smaller cuts being parts of larger ones.
+Sources in the validation or test set are in no cut. `paper` is the recipe wmt14_en_de_base. Where a text is too small
+for a recipe's vocabulary, it gets the next smaller one of VOCABULARIES. Each run has --minutes of training, by the
+clock, on its share of the processor's cores: with --workers 2 on two cores, one. Finished work is not repeated, and
+interrupted or killed work is continued.
+
+Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. p is by
+approximate randomisation of BLEU, against `auto`.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import yaml
+from ladder import run, stop
+
+from vanilla_transformer.choosing.rule import VOCABULARIES
+from vanilla_transformer.data.corpora import load_corpus
+from vanilla_transformer.data.tokenizer import learn_tokenizer
+from vanilla_transformer.evaluation.scores import compare_systems, score_translations
+from vanilla_transformer.files import read_json, text_lines, write_json, write_text
+from vanilla_transformer.plots.figures import COLORS, add_legend, finish_axes, new_figure, save
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.translation.lines import one_line
+
+
+TEXTS = Path(__file__).with_suffix(".yaml")
+METRICS = ("sacrebleu", "chrf")
+HELD_OUT = 1000  # sources, at most, and one in twenty
+SYSTEMS = {
+    "auto": ["auto", "--minutes", "{minutes}"],
+    "paper": ["wmt14_en_de_base", "--training.max_minutes", "{minutes}"],
+    "multi30k_en_de": ["multi30k_en_de", "--training.max_minutes", "{minutes}"],
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """So many pairs of a text, in a folder with files of its own."""
+
+    text: str
+    pairs: int
+    languages: tuple[str, str]
+    folder: Path
+
+    def files(self, name: str) -> list[Path]:
+        return [self.folder / f"{name}.{language}" for language in self.languages]
+
+    def lines(self, name: str, side: int) -> list[str]:
+        return list(text_lines(self.files(name)[side]))
+
+
+def cuts_of(name: str, text: dict, data: Path, output: Path) -> Iterator[Cut]:
+    """Writes the files of all cuts of a text, unless they are there."""
+    languages = tuple(text["languages"])
+
+    def pairs_of(where) -> list[tuple[str, str]]:
+        corpus = load_corpus(where, *languages, folder=data)["translation"]
+        return [tuple(one_line(pair[language]) for language in languages) for pair in corpus]
+
+    drawn = {pair: hashlib.sha256(pair[0].encode()).digest() for pair in pairs_of(text["train"])}
+    parts = {part: pairs_of(text[part]) for part in ("test", "validation") if part in text}
+    taken = {hashlib.sha256(source.encode()).digest() for pairs in parts.values() for source, _ in pairs}
+    sources = sorted(set(drawn.values()) - taken)
+    for part in ("test", "validation"):
+        if part not in parts:
+            count = min(HELD_OUT, len(sources) // 20)
+            held, sources = set(sources[:count]), sources[count:]
+            parts[part], taken = [pair for pair, digest in drawn.items() if digest in held], taken | held
+    left = sorted((digest, pair) for pair, digest in drawn.items() if digest not in taken)
+    for count in text.get("pairs", [len(left)]):
+        if count > len(left):
+            raise SystemExit(f"{name}: pairs is {count:,}, but only {len(left):,} are left to train on.")
+        cut = Cut(name, count, languages, output / name / str(count))
+        cut.folder.mkdir(parents=True, exist_ok=True)
+        for part, pairs in {"train": [pair for _, pair in left[:count]], **parts}.items():
+            for side, path in enumerate(cut.files(part)):
+                content = "".join(f"{pair[side]}\n" for pair in pairs)
+                if not path.exists():
+                    write_text(path, content)
+                elif path.read_text(encoding="utf-8") != content:
+                    raise SystemExit(f"{path} is of another text: choose another --output.")
+        yield cut
+
+
+def vocabulary_for(cut: Cut, recipe: str) -> int:
+    """The recipe's own, or the next smaller one that the text allows."""
+    settings = load_recipe(recipe).tokenizer
+    for size in (settings.vocab_size, *reversed(VOCABULARIES)):
+        if size <= settings.vocab_size:
+            texts = chain(cut.lines("train", 0), cut.lines("train", 1))
+            with suppress(ValueError):
+                learn_tokenizer(texts, replace(settings, vocab_size=size))
+                return size
+    raise SystemExit(f"{cut.folder} has too little text for {VOCABULARIES[0]} pieces.")
+
+
+def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[int]) -> None:
+    """One run, and its translation of the test set. Raises CalledProcessError; the log beside the run says why."""
+    folder, log = cut.folder / system, cut.folder / f"{system}.log"
+    source, target = cut.languages
+    names = {part: json.dumps([path.name for path in cut.files(part)]) for part in ("train", "validation")}
+    overrides = {
+        "data.source_language": source,
+        "data.target_language": target,
+        "data.folder": str(cut.folder.resolve()),
+        "data.train": names["train"],
+        "data.validation": names["validation"],
+        "data.test": "{}",
+    }
+    if system != "auto":
+        overrides |= {"evaluation.examples": "[]", "tokenizer.vocab_size": vocabulary_for(cut, SYSTEMS[system][0])}
+    words = [word.format(minutes=f"{minutes:g}") for word in SYSTEMS[system]]
+    words += [word for name, value in overrides.items() for word in (f"--{name}", str(value))]
+    if not RunFolder(folder).scores.exists():
+        run(["train", *words, "--output", str(folder), "--resume"], log, cores)
+    hypotheses = cut.folder / f"{system}.test"
+    if not hypotheses.exists():
+        [sources, _] = cut.files("test")
+        words = ["--model", str(folder), "--input", str(sources), "--output", str(hypotheses)]
+        run(["translate", *words], log, cores)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system on the test set of a cut.
+
+    Attributes:
+        minutes: Of training; None for a published system.
+        scores: By metric: the score, and half of its 95 % interval if that is known.
+        p: Of the difference from `auto`; None without that.
+    """
+
+    cut: Cut
+    system: str
+    minutes: float | None
+    scores: dict[str, tuple[float, float | None]]
+    p: float | None = None
+
+
+def results(cuts: Sequence[Cut], systems: Sequence[str], texts: dict) -> Iterator[Row]:
+    """Those of all runs that have translated their test set, and the published ones."""
+    for cut in cuts:
+        done = {name: cut.folder / f"{name}.test" for name in systems if (cut.folder / f"{name}.test").exists()}
+        hypotheses = {name: list(text_lines(path)) for name, path in done.items()}
+        options = {"references": cut.lines("test", 1), "target_language": cut.languages[1]}
+        p = {}
+        if "auto" in hypotheses and len(hypotheses) > 1:
+            compared = compare_systems(hypotheses, metrics=METRICS[:1], **options)  # with the first, which is auto
+            p = {each.system: each.randomization_p for each in compared}
+        for name, lines in hypotheses.items():
+            scores = score_translations(lines, metrics=METRICS, resamples=1000, **options)
+            spent = max(record.get("elapsed_seconds", 0) for record in RunFolder(cut.folder / name).log_records()) / 60
+            yield Row(cut, name, spent, {each.metric: (each.value, each.confidence) for each in scores}, p.get(name))
+        if published := texts[cut.text].get("published"):
+            yield Row(cut, "published", None, {name: (value, None) for name, value in published.items()})
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    heads = ["text", "pairs", "system", "minutes", *(word for name in METRICS for word in (name, "± 95 %")), "p"]
+    yield f"| {' | '.join(heads)} |"
+    yield f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"
+    for row in rows:
+        numbers = [(row.minutes, ".1f")]
+        numbers += [(number, ".2f") for name in METRICS for number in row.scores[name]]
+        numbers += [(row.p, ".4f")]
+        cells = ["" if number is None else format(number, how) for number, how in numbers]
+        yield f"| {' | '.join([row.cut.text, f'{row.cut.pairs:,}', row.system, *cells])} |"
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """BLEU against pairs, a panel for each text, a line for each system."""
+    texts = list(dict.fromkeys(row.cut.text for row in rows))
+    figure = new_figure(4.5 * len(texts) + 1, 4, "BLEU of the test set against pairs to train on")
+    panels = figure.subplots(1, len(texts), squeeze=False)[0]
+    for axes, text in zip(panels, texts, strict=True):
+        for number, system in enumerate(SYSTEMS):
+            points = [
+                (row.cut.pairs, *row.scores[METRICS[0]]) for row in rows if (row.cut.text, row.system) == (text, system)
+            ]
+            if points:
+                pairs, values, intervals = zip(*points, strict=True)
+                axes.errorbar(pairs, values, intervals, fmt="o-", color=COLORS[number], capsize=3, label=system)
+        axes.set_xscale("log")
+        axes.set_title(text)
+        axes.set_xlabel("pairs")
+        finish_axes(axes, whole_numbers=False)
+    add_legend(panels[0], "upper left")
+    save(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder that paths in the file of texts begin at")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--texts", nargs="+", metavar="TEXT", help="of the file; all of them by default")
+    parser.add_argument("--file", type=Path, default=TEXTS, help="another file of texts")
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time, each with its share of the cores")
+    parser.add_argument("--picture", type=Path, help="where to draw the scores against the pairs")
+    args = parser.parse_args()
+    texts = yaml.safe_load(args.file.read_text(encoding="utf-8"))
+    if unknown := set(args.texts or ()) - set(texts):
+        parser.error(f"--texts: there is no {', '.join(sorted(unknown))} in {args.file}")
+    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    if not 1 <= args.workers <= len(every):
+        parser.error(f"--workers must be from 1 to {len(every)}, the cores here, not {args.workers}")
+    plan = args.output / "minutes.json"
+    began = read_json(plan)["minutes"] if plan.exists() else args.minutes
+    if began != args.minutes:
+        parser.error(f"--minutes: the runs in {args.output} have {began:g}: give that, or another --output.")
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_json(plan, {"minutes": began})
+    cuts = [cut for name in args.texts or texts for cut in cuts_of(name, texts[name], args.data, args.output)]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    shares: queue.Queue[list[int]] = queue.Queue()
+    for worker in range(args.workers):
+        shares.put(every[worker :: args.workers][: len(every) // args.workers])
+
+    def work(cut: Cut, system: str) -> bool:
+        cores = shares.get()
+        try:
+            train_and_translate(cut, system, args.minutes, cores)
+        except subprocess.CalledProcessError as error:
+            print(f"`{error.cmd[3]}` has failed, see {cut.folder / system}.log", flush=True)
+            return False
+        finally:
+            shares.put(cores)
+        print(f"{cut.text}, {cut.pairs:,} pairs, {system}: done", flush=True)
+        return True
+
+    with ThreadPoolExecutor(args.workers) as pool:
+        succeeded = all(list(pool.map(lambda job: work(*job), [(cut, name) for cut in cuts for name in args.systems])))
+    rows = list(results(cuts, args.systems, texts))
+    print("\n".join(table(rows)))
+    if args.picture and rows:
+        draw(rows, args.picture)
+    sys.exit(0 if succeeded else 1)
+
+
+if __name__ == "__main__":
+    main()

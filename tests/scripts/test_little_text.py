@@ -1,0 +1,74 @@
+"""The experiment on little text: nested cuts, nothing of a test set in training, and a whole run that goes on."""
+
+import json
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+import yaml
+
+from vanilla_transformer.data.phrasebook import phrasebook
+
+from .conftest import load_script
+
+
+little_text = load_script("experiments/little_text")
+
+
+def phrases(count: int) -> list[tuple[str, str]]:
+    return [(pair["en"], pair["de"]) for pair in islice(phrasebook("train"), count)]
+
+
+def write_text_of_phrases(folder, train=400, test=20, **fields):
+    """A file of texts with one, `phrases`: sources that are repeated, and some that are in the test set as well."""
+    pairs = phrases(train)
+    repeated = [(source, "Noch einmal.") for source, _ in pairs[:50]]
+    for name, rows in {"train": [*pairs, *repeated], "test": pairs[:test]}.items():
+        (folder / f"{name}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
+    text = {"languages": ["en", "de"], "train": "train.tsv", "test": "test.tsv", **fields}
+    path = folder / "texts.yaml"
+    path.write_text(yaml.safe_dump({"phrases": text}))
+    return path, text
+
+
+def test_cuts_are_nested_and_share_no_source_with_what_is_measured(tmp_path):
+    _, text = write_text_of_phrases(tmp_path, pairs=[50, 200])
+    small, large = little_text.cuts_of("phrases", text, tmp_path, tmp_path / "out")
+    sources = {name: large.lines(name, 0) for name in ("train", "validation", "test")}
+    assert [len(small.lines("train", 0)), len(sources["train"])] == [50, 200]
+    assert small.lines("train", 1) == large.lines("train", 1)[:50]
+    assert not set(sources["train"]) & {*sources["validation"], *sources["test"]}
+    assert not set(sources["validation"]) & set(sources["test"])
+    assert len(set(sources["validation"])) == (len({source for source, _ in phrases(400)}) - 20) // 20
+    held_out = {**text, "pairs": [100]}
+    del held_out["test"]  # then it is taken from the training text, too
+    [cut] = little_text.cuts_of("phrases", held_out, tmp_path, tmp_path / "other")
+    assert 0 < len(set(cut.lines("test", 0))) <= 20
+    assert not set(cut.lines("train", 0)) & {*cut.lines("validation", 0), *cut.lines("test", 0)}
+    with pytest.raises(SystemExit, match=r"pairs is 9,000, but only \d+ are left"):
+        list(little_text.cuts_of("phrases", {**text, "pairs": [9000]}, tmp_path, tmp_path / "out"))
+    (tmp_path / "out" / "phrases" / "50" / "test.de").write_text("Etwas anderes.\n")
+    with pytest.raises(SystemExit, match=r"test\.de is of another text"):
+        list(little_text.cuts_of("phrases", text, tmp_path, tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_whole_run_and_once_more(tmp_path):
+    published = {"sacrebleu": 1.5, "chrf": 12.25}
+    path, _ = write_text_of_phrases(tmp_path, pairs=[300], published=published)
+    words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--file", str(path), "--minutes", "0.2"]
+    words += ["--systems", "auto", "multi30k_en_de", "--picture", str(tmp_path / "little.png")]
+    command = [sys.executable, little_text.__file__, *words]
+    first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
+    assert first.returncode == again.returncode == 0, first.stdout + first.stderr
+    rows = [line for line in first.stdout.splitlines() if line.startswith("| phrases")]
+    assert [row.split(" | ")[2] for row in rows] == ["auto", "multi30k_en_de", "published"]
+    assert rows[-1] == "| phrases | 300 | published |  | 1.50 |  | 12.25 |  |  |"
+    assert [line for line in again.stdout.splitlines() if line.startswith("| phrases")] == rows  # nothing is repeated
+    for system in ("auto", "multi30k_en_de"):
+        log = (tmp_path / "out/phrases/300" / system / "log.jsonl").read_text().splitlines()
+        assert max(json.loads(line).get("elapsed_seconds", 0) for line in log) < 20  # of 12, and an update begun
+    assert (tmp_path / "little.png").stat().st_size > 10_000
+    other = subprocess.run([*command, "--minutes", "1"], capture_output=True, text=True, check=False)
+    assert "have 0.2: give that, or another --output" in other.stderr
