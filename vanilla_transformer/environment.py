@@ -118,9 +118,6 @@ def _memory() -> int | None:
     return min(sizes, default=None)
 
 
-# ----------------------------------------------------------------------------------------------------- what torch sees
-
-
 def resident_bytes(field: str = "VmRSS", process: int | str = "self") -> int | None:
     """The resident memory of a process: now ("VmRSS"), or the most so far ("VmHWM").
 
@@ -141,6 +138,9 @@ def free_bytes() -> int | None:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
         return None
+
+
+# ----------------------------------------------------------------------------------------------------- what torch sees
 
 
 def seen_by_torch() -> dict:

@@ -23,13 +23,15 @@ from vanilla_transformer.model import steps_vanilla_transformer
 from vanilla_transformer.run.loading import load_engine
 
 
-def steps_of(model, tokenizer, lines: list[str], batch_tokens: int) -> tuple[float, dict[object, list]]:
+def steps_of(model, tokenizer, lines: list[str], batch_tokens: int) -> tuple[float, list[list]]:
     """Seconds of a translation, and for each batch of it when a step began and with how many sentences."""
-    steps: dict[object, list[tuple[float, int]]] = {}
+    steps: list[list[tuple[float, int]]] = []
     states = steps_vanilla_transformer.StepwiseDecoder.states
 
     def recorded(decoder, tokens):
-        steps.setdefault(decoder, []).append((time.perf_counter(), len(tokens)))
+        if not decoder.length:
+            steps.append([])
+        steps[-1].append((time.perf_counter(), len(tokens)))
         return states(decoder, tokens)
 
     steps_vanilla_transformer.StepwiseDecoder.states = recorded
@@ -41,16 +43,16 @@ def steps_of(model, tokenizer, lines: list[str], batch_tokens: int) -> tuple[flo
         steps_vanilla_transformer.StepwiseDecoder.states = states
 
 
-def saved(seconds: float, steps: dict[object, list]) -> tuple[int, float, float]:
+def saved(seconds: float, steps: list[list]) -> tuple[int, float, float]:
     """How many steps there were, the milliseconds that one costs by itself, and the share of the time to be saved."""
     costs = []  # 1, sentences, sentences times tokens so far; and seconds
-    for batch in steps.values():  # the end of the last step, a small one, is not recorded
+    for batch in steps:  # the end of the last step, a small one, is not recorded
         for length, ((begun, count), (end, _)) in enumerate(pairwise(batch), start=1):
             costs.append((1.0, count, count * length, end - begun))
     costs = np.array(costs)
     fixed = np.linalg.lstsq(costs[:, :3], costs[:, 3], rcond=None)[0][0]
-    needed = sum(sum(count for _, count in batch) / batch[0][1] for batch in steps.values())
-    made = sum(map(len, steps.values()))
+    needed = sum(sum(count for _, count in batch) / batch[0][1] for batch in steps)
+    made = sum(map(len, steps))
     return made, 1000 * fixed, fixed * (made - needed) / seconds
 
 
@@ -68,7 +70,7 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for size, rows in found.items():
             seconds, steps = steps_of(model, tokenizer, lines, size)
-            first = statistics.mean(batch[0][1] for batch in steps.values())
+            first = statistics.mean(batch[0][1] for batch in steps)
             rows.append((first, len(lines) / seconds, *saved(seconds, steps)))
     print(f"{len(lines):,} sentences, medians of {arguments.rounds} rounds")
     print("| batch tokens | sentences in a batch | sentences a second | steps | cost of a step, ms | saved |")

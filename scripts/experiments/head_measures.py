@@ -63,7 +63,7 @@ def _alignment(line: str, place: str) -> GoldAlignment:
     for text in line.split():
         link = _LINK.fullmatch(text)
         if link is None:
-            raise ValueError(f"{place}: {text!r} is not a link: write 0-0 for a sure one, 0?0 or 0p0 for a possible.")
+            raise ValueError(f"{place}: {text!r} is not a link: 0-0 is a sure one, 0?0 or 0p0 a possible one.")
         possible.add((int(link[1]), int(link[3])))
         if link[2] == "-":
             sure.add((int(link[1]), int(link[3])))

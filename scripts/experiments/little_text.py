@@ -4,7 +4,8 @@
         --workers 2 --picture little.png
 
 The texts are in little_text.yaml. Of each the script trains on so many pairs, smaller cuts being parts of larger ones.
-Sources in the validation or test set are in no cut. `paper` is the recipe wmt14_en_de_base. Where a text is too small
+No side of a pair in the validation or test set is in a cut, and of a source that is held out they have one pair.
+`paper` is the recipe wmt14_en_de_base. Where a text is too small
 for a recipe's vocabulary, it gets the next smaller one of VOCABULARIES. Each run has --minutes of training, by the
 clock, on its share of the processor's cores: with --workers 2 on two cores, one. Finished work is not repeated, and
 interrupted or killed work is continued.
@@ -25,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import yaml
@@ -76,22 +77,24 @@ def cuts_of(name: str, text: dict, data: Path, output: Path) -> Iterator[Cut]:
         corpus = load_corpus(where, *languages, folder=data)["translation"]
         return [tuple(one_line(pair[language]) for language in languages) for pair in corpus]
 
-    drawn = {pair: hashlib.sha256(pair[0].encode()).digest() for pair in pairs_of(text["train"])}
     parts = {part: pairs_of(text[part]) for part in ("test", "validation") if part in text}
-    taken = {hashlib.sha256(source.encode()).digest() for pairs in parts.values() for source, _ in pairs}
-    sources = sorted(set(drawn.values()) - taken)
+    measured = {line for pairs in parts.values() for pair in pairs for line in pair}
+    left = {}  # by source, in an order that does not depend on that of the text
+    for pair in sorted(set(pairs_of(text["train"])), key=lambda pair: _digest(pair[0])):
+        if not measured & set(pair):
+            left.setdefault(pair[0], []).append(pair)
     for part in ("test", "validation"):
         if part not in parts:
-            count = min(HELD_OUT, len(sources) // 20)
-            held, sources = set(sources[:count]), sources[count:]
-            parts[part], taken = [pair for pair, digest in drawn.items() if digest in held], taken | held
-    left = sorted((digest, pair) for pair, digest in drawn.items() if digest not in taken)
+            held = list(left)[: min(HELD_OUT, len(left) // 20)]
+            parts[part] = [left.pop(source)[0] for source in held]
+            measured |= {line for pair in parts[part] for line in pair}
+    left = [pair for pairs in left.values() for pair in pairs if not measured & set(pair)]
     for count in text.get("pairs", [len(left)]):
         if count > len(left):
             raise SystemExit(f"{name}: pairs is {count:,}, but only {len(left):,} are left to train on.")
         cut = Cut(name, count, languages, output / name / str(count))
         cut.folder.mkdir(parents=True, exist_ok=True)
-        for part, pairs in {"train": [pair for _, pair in left[:count]], **parts}.items():
+        for part, pairs in {"train": left[:count], **parts}.items():
             for side, path in enumerate(cut.files(part)):
                 content = "".join(f"{pair[side]}\n" for pair in pairs)
                 if not path.exists():
@@ -101,15 +104,23 @@ def cuts_of(name: str, text: dict, data: Path, output: Path) -> Iterator[Cut]:
         yield cut
 
 
-def vocabulary_for(cut: Cut, recipe: str) -> int:
-    """The recipe's own, or the next smaller one that the text allows."""
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def find_vocabulary(cut: Cut, system: str) -> None:
+    """Writes down how many pieces the system's recipe has: its own, or the next smaller number that the text allows."""
+    place, recipe = cut.folder / f"{system}.pieces.json", SYSTEMS[system][0]
+    if place.exists() or system == "auto":
+        return
     settings = load_recipe(recipe).tokenizer
     for size in (settings.vocab_size, *reversed(VOCABULARIES)):
         if size <= settings.vocab_size:
             texts = chain(cut.lines("train", 0), cut.lines("train", 1))
             with suppress(ValueError):
                 learn_tokenizer(texts, replace(settings, vocab_size=size))
-                return size
+                write_json(place, {"pieces": size})
+                return
     raise SystemExit(f"{cut.folder} has too little text for {VOCABULARIES[0]} pieces.")
 
 
@@ -127,13 +138,14 @@ def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[i
         "data.test": "{}",
     }
     if system != "auto":
-        overrides |= {"evaluation.examples": "[]", "tokenizer.vocab_size": vocabulary_for(cut, SYSTEMS[system][0])}
+        pieces = read_json(cut.folder / f"{system}.pieces.json")["pieces"]
+        overrides |= {"evaluation.examples": "[]", "tokenizer.vocab_size": pieces}
     words = [word.format(minutes=f"{minutes:g}") for word in SYSTEMS[system]]
     words += [word for name, value in overrides.items() for word in (f"--{name}", str(value))]
-    if not RunFolder(folder).scores.exists():
-        run(["train", *words, "--output", str(folder), "--resume"], log, cores)
     hypotheses = cut.folder / f"{system}.test"
     if not hypotheses.exists():
+        # Also where there are scores: `auto` chooses its decoding after them.
+        run(["train", *words, "--output", str(folder), "--resume"], log, cores)
         [sources, _] = cut.files("test")
         words = ["--model", str(folder), "--input", str(sources), "--output", str(hypotheses)]
         run(["translate", *words], log, cores)
@@ -159,7 +171,8 @@ class Row:
 def results(cuts: Sequence[Cut], systems: Sequence[str], texts: dict) -> Iterator[Row]:
     """Those of all runs that have translated their test set, and the published ones."""
     for cut in cuts:
-        done = {name: cut.folder / f"{name}.test" for name in systems if (cut.folder / f"{name}.test").exists()}
+        files = {name: cut.folder / f"{name}.test" for name in SYSTEMS if name in systems}  # auto comes first
+        done = {name: path for name, path in files.items() if path.exists()}
         hypotheses = {name: list(text_lines(path)) for name, path in done.items()}
         options = {"references": cut.lines("test", 1), "target_language": cut.languages[1]}
         p = {}
@@ -233,6 +246,8 @@ def main() -> None:
     cuts = [cut for name in args.texts or texts for cut in cuts_of(name, texts[name], args.data, args.output)]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    for cut, system in product(cuts, args.systems):
+        find_vocabulary(cut, system)
     shares: queue.Queue[list[int]] = queue.Queue()
     for worker in range(args.workers):
         shares.put(every[worker :: args.workers][: len(every) // args.workers])
@@ -250,7 +265,7 @@ def main() -> None:
         return True
 
     with ThreadPoolExecutor(args.workers) as pool:
-        succeeded = all(list(pool.map(lambda job: work(*job), [(cut, name) for cut in cuts for name in args.systems])))
+        succeeded = all(list(pool.map(lambda job: work(*job), product(cuts, args.systems))))
     rows = list(results(cuts, args.systems, texts))
     print("\n".join(table(rows)))
     if args.picture and rows:

@@ -1,7 +1,10 @@
 """Matrices laid out for speed give what the others give."""
 
+import copy
+import pickle
 import sys
 
+import pytest
 import torch
 from torch import nn
 
@@ -32,13 +35,16 @@ def test_gradients_and_autocast_take_the_plain_product():
         assert torch.equal(packed(states), plain(states))
 
 
-def test_a_model_translates_and_is_saved_as_before(tmp_path):
+@pytest.mark.parametrize("fast_mkl", [True, False], ids=["Intel", "others"])
+def test_a_model_translates_and_is_saved_as_before(tmp_path, monkeypatch, fast_mkl):
+    monkeypatch.setattr(packed, "_has_fast_mkl", lambda: fast_mkl)
     model = build_model(vocab_size=40_000, output_bias=True)
     sources = {"input_ids": torch.randint(4, 40_000, (8, 6))}
     options = {"num_beams": 4, "max_new_tokens": 6}
     before = model.generate(**sources, **options)
     pack_linear(model)
     assert type(model.lm_head) is PackedLinear  # 640,000 numbers; all others are too small on any processor
+    assert not model.lm_head.training
     assert sum(type(module) is PackedLinear for module in model.modules()) == 1
     assert torch.equal(model.generate(**sources, **options), before)
     model.save_pretrained(tmp_path)
@@ -51,7 +57,11 @@ def test_a_model_translates_and_is_saved_as_before(tmp_path):
 
 def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
     """As on AMD's processors with a model of usual size: projections of the same states are one packed product."""
-    monkeypatch.setattr(packed, "_paying_rows", lambda weight: range(1, sys.maxsize))
+
+    def all_of_float32(weight: torch.Tensor) -> range:
+        return range(1, sys.maxsize) if weight.dtype == torch.float32 else range(0)
+
+    monkeypatch.setattr(packed, "_paying_rows", all_of_float32)
     model = build_model(vocab_size=300, output_bias=True)
     sources = {"input_ids": torch.randint(4, 300, (8, 6)), "attention_mask": torch.ones(8, 6, dtype=torch.long)}
     before = {beams: model.generate(**sources, num_beams=beams, max_new_tokens=6) for beams in (1, 4)}
@@ -60,7 +70,18 @@ def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
     assert {type(each) for each in layers} == {PackedLinear}
     for beams, translations in before.items():
         assert torch.equal(model.generate(**sources, num_beams=beams, max_new_tokens=6), translations)
+    moved = copy.deepcopy(model).to(torch.float64)  # a copy, and one that is moved, hold nothing that was packed
+    for each in (pickle.loads(pickle.dumps(model)), moved, moved.float()):
+        assert torch.equal(each.generate(**sources, num_beams=4, max_new_tokens=6), before[4])
     called = []
     layers[0].register_forward_hook(lambda *_: called.append(1))
     model.generate(**sources, max_new_tokens=2)
+    assert called
+
+
+def test_what_hooks_do_is_kept():
+    model, called = build_model(vocab_size=40_000), []
+    model.lm_head.register_forward_hook(lambda *_: called.append(1))
+    pack_linear(model)
+    model.generate(torch.randint(4, 40_000, (8, 6)), max_new_tokens=2)
     assert called

@@ -122,6 +122,7 @@ class Mixture(PairStream):
         identity = [
             {
                 "name": stream.name,
+                "files": _files_in(each.corpus),
                 "pairs": stream.pairs,
                 "copies": copies,
                 "tag": each.tag,
@@ -192,6 +193,12 @@ def difference(before: Mapping, now: Mapping) -> str | None:
             if was[name] != is_now[name]:
                 return f"data.train[{number}].{name} = {was[name]!r}, not {is_now[name]!r}"
     return None
+
+
+def _files_in(corpus: Any) -> list[str]:
+    if isinstance(corpus, Mapping):  # on the Hub, or prepared
+        return []
+    return [str(file) for file in (corpus if isinstance(corpus, (list, tuple)) else [corpus])]
 
 
 def _in_units(corpus: TextCorpus) -> PairStream:

@@ -2,6 +2,7 @@
 
 import sys
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import torch
 from torch import nn
@@ -9,6 +10,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from ..environment import machine
+from ..model.linear_vanilla_transformer import is_its_weights
+from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 
 
 def pack_linear(model: PreTrainedModel) -> None:
@@ -27,15 +30,26 @@ def pack_linear(model: PreTrainedModel) -> None:
         return
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and 128 in _paying_rows(child.weight):
-                packed = PackedLinear(child.weight, child.bias)
-                _ = packed.packed  # now, so that processes forked later share it
-                setattr(module, name, packed)
+            if is_its_weights(child) and _pays(child.weight):
+                setattr(module, name, PackedLinear(child.weight, child.bias).train(child.training))
+    # What a search needs is packed now, so that processes forked later share it.
+    layers = [each.self_attn for each in model.modules() if isinstance(each, VanillaTransformerDecoderLayer)]
+    projections = [(each.q_proj, each.k_proj, each.v_proj) for each in layers]
+    joined = [each for each in projections if all(isinstance(one, PackedLinear) for one in each)]
+    alone = {each for each in model.modules() if isinstance(each, PackedLinear)} - set(chain(*joined))
+    for each in (*alone, *(first.together_with(*others) for first, *others in joined)):
+        _ = each.packed
+
+
+def _pays(weight: torch.Tensor) -> bool:
+    """Whether there are numbers of rows, in batches of the usual sizes, for which packing pays."""
+    rows = _paying_rows(weight)
+    return any(each in rows for each in (16, 128))
 
 
 def _paying_rows(weight: torch.Tensor) -> range:
     """The numbers of rows for which a product of packed weights is the faster one."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.numel():
         return range(0)
     if _has_fast_mkl():  # measured on an Intel Xeon with AMX
         return range(2, 33) if weight.numel() >= 500_000 else range(0)
@@ -52,7 +66,8 @@ def _has_fast_mkl() -> bool:
 class PackedLinear(nn.Linear):
     """A linear layer that takes oneDNN's kernels for as many rows as they pay for.
 
-    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13.
+    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13. The weights must stay as
+    they are; copies, and layers moved to another type or device, are packed anew when they are used.
 
     Args:
         weight: (out_features, in_features); a parameter if the layer is one of a model.
@@ -74,16 +89,38 @@ class PackedLinear(nn.Linear):
     def together_with(self, *others: "PackedLinear") -> "PackedLinear":
         """One layer that does what this one and others do with the same states, made once."""
         if self._together is None or self._together[0] != others:
-            weights, biases = ([getattr(each, name) for each in (self, *others)] for name in ("weight", "bias"))
-            bias = None if biases[0] is None else torch.cat(biases).detach()
-            self._together = others, PackedLinear(torch.cat(weights).detach(), bias)
+            layers = (self, *others)
+            weight, bias = torch.cat([each.weight for each in layers]).detach(), None
+            if any(each.bias is not None for each in layers):
+                biases = [
+                    each.weight.new_zeros(each.out_features) if each.bias is None else each.bias for each in layers
+                ]
+                bias = torch.cat(biases).detach()
+            self._together = others, PackedLinear(weight, bias)
         return self._together[1]
 
     def is_plain(self, rows: int) -> bool:
         """Whether this many rows are multiplied as any linear layer multiplies them."""
-        return rows not in self.paying_rows or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
+        pays = self.paying_rows.start <= rows < self.paying_rows.stop
+        return not pays or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         if self.is_plain(states.numel() // self.in_features):
             return F.linear(states, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
+
+    def _apply(self, *args, **kwargs):
+        moved = super()._apply(*args, **kwargs)
+        self._forget_packed(vars(self))
+        self.paying_rows = _paying_rows(self.weight)
+        return moved
+
+    def __getstate__(self) -> dict:
+        state = vars(self).copy()
+        self._forget_packed(state)  # what is packed cannot be copied
+        return state
+
+    @staticmethod
+    def _forget_packed(state: dict) -> None:
+        state.pop("packed", None)
+        state["_together"] = None

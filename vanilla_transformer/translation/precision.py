@@ -19,7 +19,7 @@ def in_precision(model: PreTrainedModel, precision: str = "auto") -> PreTrainedM
     """The model, ready to translate in a precision as fast as it can. Do not use the given one any more.
 
     In bfloat16 weights and states have 8 significant bits. The search adds up its log-probabilities in float32 all the
-    same. In float32 large matrices are laid out for the processor, see [`pack_linear`].
+    same. In float32 matrices are laid out for the processor, see [`pack_linear`].
 
     Args:
         model: Ours, or an ensemble of ours, in float32.
