@@ -91,6 +91,16 @@ def test_without_logits_there_are_the_same_loss_and_gradients(tiny_model, batch,
     torch.testing.assert_close(torch.autograd.grad(fused.loss, list(model.parameters())), plain_gradients)
 
 
+def test_in_evaluation_the_loss_without_logits_is_not_regularised_either(tiny_model, batch):
+    model = tiny_model(label_smoothing=0.1, r_drop_alpha=5.0).eval()
+    with torch.no_grad():
+        plain, fused = model(**batch), model(**batch, return_logits=False)
+        expected = F.cross_entropy(plain.logits.flatten(0, 1).double(), batch["labels"].flatten())
+    assert fused.logits is None
+    for loss in (plain.loss, fused.loss):
+        torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+
+
 def test_without_labels_there_are_always_logits(tiny_model, batch, decoder_input_ids):
     output = tiny_model().train()(batch["input_ids"], decoder_input_ids=decoder_input_ids, return_logits=False)
     assert output.loss is None

@@ -658,8 +658,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             use_cache: Whether to return `past_key_values`; never with `labels`.
             num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
                 accumulated batch, which Trainer counts and gives. None: those of `labels`.
-            return_logits: False, with `labels`, in training mode: `logits` is None, and the loss, which is the same,
-                takes less time and memory. [`VanillaTransformerTrainer`] trains so. It has first derivatives only, and
+            return_logits: False, with `labels`: `logits` is None, and the loss, which is the same, takes less time and
+                memory. [`VanillaTransformerTrainer`] trains and validates so. It has first derivatives only, and
                 torch.func has no rules for it.
 
         Returns:
@@ -698,7 +698,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             inputs, labels = twice(inputs, batch=len(labels)), torch.cat((labels, labels))
         outputs = self.model(**inputs, use_cache=use_cache, return_dict=True)
         loss = logits = None
-        without_logits = labels is not None and self.training and not return_logits
+        without_logits = labels is not None and not return_logits
         if without_logits and not is_recorded():
             loss = self._loss_without_logits(outputs.last_hidden_state, labels)
         else:
@@ -716,22 +716,22 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             encoder_attentions=outputs.encoder_attentions,
         )
 
+    def _regularisation(self) -> tuple[float, float]:
+        """Label smoothing and R-Drop's alpha, which are 0 in evaluation mode."""
+        return (self.config.label_smoothing, self.config.r_drop_alpha) if self.training else (0.0, 0.0)
+
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        if not self.training:
-            return cross_entropy(logits, labels)
-        return cross_entropy(logits, labels, self.config.label_smoothing, self.config.r_drop_alpha)
+        return cross_entropy(logits, labels, *self._regularisation())
 
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The same sum as `_loss` in training mode, faster and without the largest tensor of all."""
+        """The same sum as `_loss`, faster and without the largest tensor of all."""
         padded = hidden_states.device.type != "cpu"  # to take padding out, the host would have to wait for the device
         real = ... if padded else labels != -100  # (batch, target)
         states, labels = hidden_states[real].flatten(0, -2), labels[real].flatten()
-        head, config = self.lm_head, self.config
+        head = self.lm_head
         if not is_its_weights(head) or head.bias is not None:
             return self._loss(head(states), labels)
-        return linear_cross_entropy(
-            states, head.weight, labels, config.label_smoothing, config.r_drop_alpha, padded=padded
-        )
+        return linear_cross_entropy(states, head.weight, labels, *self._regularisation(), padded=padded)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """The decoder's inputs (batch, target) in training: [`VanillaTransformerModel.shift_right`] of the labels."""

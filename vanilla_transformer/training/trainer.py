@@ -285,7 +285,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         for batch in self.get_eval_dataloader(dataset):
             batch = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
-                nats = model(**batch, num_items_in_batch=1).loss
+                nats = model(**batch, num_items_in_batch=1, return_logits=False).loss
             sums += torch.stack((nats.to(exact), (batch["labels"] != -100).sum().to(exact)))
         model.train(was_training)
         nats, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
