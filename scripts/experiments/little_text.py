@@ -80,7 +80,7 @@ def cuts_of(name: str, text: dict, data: Path, output: Path) -> Iterator[Cut]:
     parts = {part: pairs_of(text[part]) for part in ("test", "validation") if part in text}
     measured = {line for pairs in parts.values() for pair in pairs for line in pair}
     left = {}  # by source, in an order that does not depend on that of the text
-    for pair in sorted(set(pairs_of(text["train"])), key=lambda pair: _digest(pair[0])):
+    for pair in sorted(set(pairs_of(text["train"])), key=lambda pair: (_digest(pair[0]), pair)):
         if not measured & set(pair):
             left.setdefault(pair[0], []).append(pair)
     for part in ("test", "validation"):
