@@ -5,9 +5,9 @@
 
 The texts are in little_text.yaml. Of each the script trains on so many pairs, smaller cuts being parts of larger ones.
 No side of a pair in the validation or test set is in a cut, and of a source that is held out they have one pair.
-`paper` is the recipe wmt14_en_de_base. Where a text is too small for a recipe's vocabulary, it gets the next smaller one
-of VOCABULARIES. Each run has --minutes of training, by the clock, on its share of the processor's cores: with --workers
-2 on two cores, one. Finished work is not repeated, and interrupted or killed work is continued.
+`paper` is the recipe wmt14_en_de_base. Where a text is too small for a recipe's vocabulary, it gets the next smaller
+one of VOCABULARIES. Each run has --minutes of training, by the clock, on its share of the processor's cores: with
+--workers 2 on two cores, one. Finished work is not repeated, and interrupted or killed work is continued.
 
 Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. p is by
 approximate randomisation of BLEU, against `auto`.
