@@ -208,7 +208,8 @@ def test_nor_is_it_otherwise_than_in_this_process(without_package, models, token
     output = models[MODEL].generate(**batch, return_dict_in_generate=True)
     ids, scores, greedy = without_package["translations"]
     assert ids == output.sequences.tolist()
-    assert scores == pytest.approx(output.sequences_scores.tolist(), rel=1e-5)
+    # The other process may take other products of the same numbers: packed or not, one thread or two.
+    assert scores == pytest.approx(output.sequences_scores.tolist(), rel=1e-4, abs=1e-5)
     assert greedy == models[MODEL].generate(**batch, num_beams=1).tolist()
     assert len({tuple(row) for row in ids}) == len(TEXTS)
     texts = tokenizer.batch_decode(output.sequences, skip_special_tokens=True)
