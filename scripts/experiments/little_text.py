@@ -29,7 +29,7 @@ from itertools import chain, product
 from pathlib import Path
 
 import yaml
-from ladder import run, stop
+from rungs import run, stop
 
 from vanilla_transformer.choosing.rule import VOCABULARIES
 from vanilla_transformer.data.corpora import load_corpus

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ladder import bleu, folder_of, paired_p, parse_rungs, spread, train_rungs, training_minutes
+from rungs import bleu, folder_of, paired_p, parse_rungs, spread, train_rungs, training_minutes
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.known_words import load_word_counts

@@ -22,7 +22,7 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` is
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
-from ladder import folder_of, parse_rungs, train_rungs
+from rungs import folder_of, parse_rungs, train_rungs
 
 from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.data.terms import TERM_MARKERS, WORD

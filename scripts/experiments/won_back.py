@@ -21,7 +21,7 @@ from pathlib import Path
 
 from adapt import HELD_OUT, split
 from dirty import spoiled
-from ladder import bleu, paired_p, spread, translations
+from rungs import bleu, paired_p, spread, translations
 
 from vanilla_transformer.command_processes import run_command
 from vanilla_transformer.files import text_lines, write_text

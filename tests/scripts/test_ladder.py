@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from vanilla_transformer.run.recipe import load_recipe
+
 from .conftest import load_script, write_files_like_multi30ks
 
 
 ladder = load_script("experiments/ladder")
+rungs_of_scripts = load_script("experiments/rungs")
+read_rungs = rungs_of_scripts.read_rungs
 
 SMALL = {
     "tokenizer.vocab_size": 500,
@@ -33,11 +37,14 @@ RUNGS = {
 }
 
 
-def test_the_rungs_of_the_ladder_are_recipes():
-    from vanilla_transformer.run.recipe import load_recipe
+def recipe_of(rung):
+    overrides = {name: json.dumps(value) for name, value in rung.overrides.items()}
+    return load_recipe(rungs_of_scripts.RECIPE, overrides)
 
-    for rung in ladder.read_ladder(ladder.LADDER).values():
-        recipe = load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+
+def test_the_rungs_of_the_ladder_are_recipes():
+    for rung in read_rungs(ladder.LADDER).values():
+        recipe = recipe_of(rung)
         of_training = {name: value for name, value in rung.overrides.items() if name.startswith("training.")}
         assert {name: recipe.training[name.removeprefix("training.")] for name in of_training} == of_training
 
@@ -45,11 +52,11 @@ def test_the_rungs_of_the_ladder_are_recipes():
 def test_a_rung_inherits_what_stands_below_it(tmp_path):
     path = tmp_path / "ladder.yaml"
     path.write_text(yaml.safe_dump(RUNGS), encoding="utf-8")
-    rungs = ladder.read_ladder(path)
+    rungs = read_rungs(path)
     assert rungs["wider"].overrides == SMALL | {"model.d_model": 64}
     path.write_text(yaml.safe_dump({"wider": RUNGS["wider"]}), encoding="utf-8")
     with pytest.raises(SystemExit, match="wider stands on today"):
-        ladder.read_ladder(path)
+        read_rungs(path)
 
 
 def test_quiet_minutes_leave_pauses_out(tmp_path):

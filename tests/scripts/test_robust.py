@@ -1,25 +1,23 @@
 """Plain and robust models are trained, translate each form once, and are compared."""
 
-import json
 import sys
 
 import pytest
 import yaml
 
 from vanilla_transformer.evaluation.robustness import CLEAN
-from vanilla_transformer.run.recipe import load_recipe
 
 from .conftest import load_script, write_files_like_multi30ks
-from .test_ladder import SMALL, ladder
+from .test_ladder import SMALL, read_rungs, recipe_of
 
 
 robust = load_script("experiments/robust")
 
 
 def test_the_rungs_are_recipes_that_differ_in_augmentation():
-    rungs = ladder.read_ladder(robust.RUNGS)
+    rungs = read_rungs(robust.RUNGS)
     for rung in rungs.values():
-        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+        recipe_of(rung)
     augmented = [name for name, rung in rungs.items() if "training.augmentation" in rung.overrides]
     assert list(rungs) == ["plain", *augmented]
 

@@ -6,19 +6,17 @@ import sys
 import pytest
 import yaml
 
-from vanilla_transformer.run.recipe import load_recipe
-
 from .conftest import load_script, write_files_like_multi30ks
-from .test_ladder import SMALL, ladder
+from .test_ladder import SMALL, read_rungs, recipe_of
 
 
 terms = load_script("experiments/terms")
 
 
 def test_the_rungs_are_recipes_that_differ_in_augmentation():
-    plain, *soft = ladder.read_ladder(terms.RUNGS).values()
+    plain, *soft = read_rungs(terms.RUNGS).values()
     for rung in (plain, *soft):
-        load_recipe(ladder.RECIPE, {name: json.dumps(value) for name, value in rung.overrides.items()})
+        recipe_of(rung)
     assert soft
     for rung in soft:
         assert rung.overrides.keys() - plain.overrides.keys() == {"training.augmentation"}
