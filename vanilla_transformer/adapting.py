@@ -36,8 +36,8 @@ from .translation import translate
 
 logger = logging.getLogger(__name__)
 OLD = "old"  # the test set of what the model could do before
-_UPDATES = 20_000  # the rate stays what it is after so many updates of the paper's schedule, equation 3
-_FOR_ADAPTERS = 3  # this many times that: adapters begin as nothing
+_UPDATES = 20_000  # the constant rate is what the paper's schedule (equation 3) reaches after this many updates
+_FOR_ADAPTERS = 3  # adapters get this many times that rate, because they start from zero
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
@@ -131,7 +131,7 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     found = find_model(model)
     if (found / "source.spm").is_file():
         raise ValueError(
-            f"{model} has a vocabulary of SentencePiece, and a run trains models with one of ours: train it on by "
+            f"{model} has a SentencePiece vocabulary, and a run needs one of ours: train it further with "
             f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
         )
     if several := target_languages(load_its_tokenizer(found)):

@@ -147,7 +147,7 @@ class Demo:
             options |= {"glossary": glossary, "terms": terms}
             kind = None if markup == NO_MARKUP else markup
             if kind is not None and (recase or respell or repunctuate):
-                raise ValueError("A text with markup is read as it is: choose markup, or how else it is to be read.")
+                raise ValueError("A text with markup is read as it is: choose markup or another way to read it.")
             options |= {"casing": Casing(self._word_counts) if recase else None}
             options |= {"spelling": self._spelling if respell else None}
             options |= {"punctuation": Punctuation(self._word_counts) if repunctuate else None}
@@ -353,9 +353,9 @@ def _options(
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
             )
             wanted = gradio.Slider(1, 16, min(4, num_beams), step=1, label="Translations", info="to show", **wide)
-        info = "source = target, a line each; target1|target2: one of them; nothing behind the =: the term stays"
+        info = "one source = target per line; target1|target2: either of them; nothing after the =: the term stays"
         glossary = gradio.Textbox("", label="Glossary", lines=2, placeholder="dog = Hund", info=info)
-        about = "hard: only translations with them are looked for; soft: the model reads them, and mostly follows"
+        about = "hard: the search finds only translations with them; soft: the model reads them, and mostly follows"
         terms = gradio.Radio(["hard", "soft"], value="hard", label="Terms", info=about, visible=knows_terms)
         about = "of the text: its tags and placeholders are put back into the translation"
         markup = gradio.Radio([NO_MARKUP, *KINDS], value=NO_MARKUP, label="Markup", info=about)

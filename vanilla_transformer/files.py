@@ -273,7 +273,7 @@ def place_beside(path: Path) -> Path:
 
 
 def is_leftover(path: Path, *names: str) -> bool:
-    """Whether the functions here give such a name to unfinished things: to these, or to any if none are named."""
+    """Whether a path has the name of an unfinished file or folder: one for these names, or any if none are given."""
     return any(_leftovers_of(name).fullmatch(path.name) for name in names or (None,))
 
 
@@ -334,7 +334,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path, *names: str) -> None:
-    """Removes what the functions above had not finished, of these names or of any, when their process was killed."""
+    """Removes unfinished files and folders that killed processes left: for these names, or all if none are given."""
     with suppress(OSError):  # the folder may be writable, but not listable
         for path in [path for path in folder.iterdir() if is_leftover(path, *names)]:
             if path.is_symlink() or not (path.is_file() or path.is_dir()):

@@ -246,7 +246,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
-    """Turns the client's errors into what a user can mend, without the request that they carry, and so the token."""
+    """Turns the client's errors into ones that a user can act on, without the request in them, which has the token."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     try:

@@ -4,9 +4,9 @@
 
 A batch shrinks as its sentences end, and a step of a few sentences takes more time for each of them: besides what each
 sentence costs, and costs more the longer it has become, a step has a cost of its own. The three are fitted to all steps
-by least squares. With free places always taken by others there would be as few steps as there can be. "Saved" is the
-share of the time that these would save, at most, for refilling has costs, too. Figures are medians of --rounds, which
-take turns.
+by least squares. If free places were always refilled, there would be as few steps as possible. "Saved" is the
+share of the time that this would save. It is an upper bound, because refilling has costs, too. Figures are medians of
+--rounds, which take turns.
 """
 
 import argparse

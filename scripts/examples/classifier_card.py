@@ -105,8 +105,8 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
         f"({run['pooling']}, seed {run['seed']}: {run['test_accuracy']:.1f} on the test part). "
         f"On the test part {better} of the {len(encoders)} encoders are better than the bag of words.\n\n{table}",
         "## What it is for, and what not\n\nTeaching: it shows what an encoder learns from a few thousand sentences, "
-        "and what one learns without it. It knows the words of reviews of films from before 2005, and nothing of what "
-        "is meant beyond them; nobody should decide about people by it.",
+        "and what can be learned without one. It knows the words of film reviews from before 2005, and nothing "
+        "of the meaning behind them; nobody should use it to make decisions about people.",
         "## Training data\n\nSentence polarity data set 1.0 (Pang and Lee 2005; CC BY 4.0), "
         f"{counts}, by SHA-256 of each sentence.",
         f"## Training\n\n{fenced(command)}\n\nSettings: {settings}. {'; '.join(dict.fromkeys(environments))}.",

@@ -3,8 +3,8 @@
     python scripts/experiments/little_text.py --data data --output runs/little --texts multi30k tatoeba --minutes 5 \\
         --workers 2 --picture little.png
 
-The texts are in little_text.yaml. Of each the script trains on so many pairs, smaller cuts being parts of larger ones.
-No side of a pair in the validation or test set is in a cut, and of a source that is held out they have one pair.
+The texts are in little_text.yaml. Each is cut to the numbers of pairs given there; a smaller cut is part of a larger
+one. No cut has either side of a pair in the validation or test set. Those sets have one pair of each held-out source.
 `paper` is the recipe wmt14_en_de_base. Where a text is too small for a recipe's vocabulary, it gets the next smaller
 one of VOCABULARIES. Each run has --minutes of training, by the clock, on its share of the processor's cores: with
 --workers 2 on two cores, one. Finished work is not repeated, and interrupted or killed work is continued.

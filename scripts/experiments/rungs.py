@@ -174,7 +174,7 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
                 print(f"{name} seed {seed}: `{error.cmd[3]}` ended with {error.returncode}, see {log}", flush=True)
                 succeeded = False
             except LacksTeacherError as error:
-                print(f"{name} seed {seed}: not trained, for its teacher {error} failed", flush=True)
+                print(f"{name} seed {seed}: not trained, because its teacher {error} failed", flush=True)
                 succeeded = False
     return succeeded
 

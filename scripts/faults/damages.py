@@ -1,4 +1,4 @@
-"""Damages runs, and puts a user's things in their way: no damage may go unnoticed, and nothing of the user's may go.
+"""Damages runs, and puts a user's files in their way: no damage may go unnoticed, and no file of a user may be lost.
 
     python scripts/faults/damages.py --damages 80 --folders 60 --json damages.json
 

@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=1, help="decides when to kill")
     parser.add_argument("--around-saves", action="store_true", help="kill only while or after one is saved")
-    parser.add_argument("--plain", action="store_true", help="without what the paper does without")
+    parser.add_argument("--plain", action="store_true", help="leave out what the paper does not use")
     parser.add_argument("--text", choices=TEXTS, default="mixture")
     parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")

@@ -20,7 +20,7 @@ from ..data.scripts import LETTERS
 
 
 LEAST_PAIRS = 500  # fewer do not show which words go together
-_CHANGE = 4.0  # nats, in and out again: more than two unusual pairs bring, less than four that do not belong together
+_CHANGE = 4.0  # nats, to enter and again to leave: more than two unusual pairs gain, less than four mismatched ones
 _MOST_WORDS = 8  # of a side, the rarest ones: what goes together is in the content words
 
 

@@ -156,6 +156,6 @@ def _plot_positions(subject: list[str], output: Path) -> None:
     from ..plots import plot_positional_encoding
 
     if subject:
-        raise UsageError("Positions are those of section 3.5, of no model and no run: plot positions --output FILE.png")
+        raise UsageError("positions draws section 3.5 and takes no model and no run: plot positions --output FILE.png")
     title = "Positions as sinusoids (section 3.5), d_model 128"
     plot_positional_encoding(sinusoids(torch.arange(100), 128), output, title=title)

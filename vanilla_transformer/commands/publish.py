@@ -47,8 +47,8 @@ def publish(
         raise UsageError(f"{repository!r} is not a valid name on the Hub: give USER/NAME.")
     if pull_request and (tag is not None or revision is not None):
         raise UsageError(
-            "Give --tag and --revision or --pull-request, not both: a pull request is for the main branch, and no part "
-            "of the model yet."
+            "Give --tag and --revision or --pull-request, not both: a pull request is for the main branch, and not "
+            "part of the model yet."
         )
     done = publishing.publish(options.pop("model"), datasets=options.pop("dataset") or (), **options)
     for path, size in done.files.items():

@@ -91,7 +91,7 @@ def train(
     print(scores_table(json.loads(folder.scores.read_text(encoding="utf-8"))))
     if (known := load_known_words(folder.tokenizer)) is not None:
         language = settings.data.source_language
-        print(f"\nIts training text has {count_words(known):,} words of {language!r}: translate warns of others.")
+        print(f"\nIts training text has {count_words(known):,} words of {language!r}; translate warns about others.")
     use = "parse" if settings.is_parser else "translate"
     print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
     print(f'  vanilla-transformer {use} --model {folder.path} "..."')

@@ -1,7 +1,7 @@
 """The words of a training text, kept with its vocabulary: `translate` warns of words that it did not have.
 
-Any text can be spelt in pieces, so a model makes something of every word, and mostly nonsense of one that it has never
-read. The list is made while the vocabulary is learned from the same text: a packed file, one word per line, sorted,
+Any text can be spelt in pieces, so a model translates every word, but a word that it has never read mostly becomes
+nonsense. The list is made while the vocabulary is learned from the same text: a packed file, one word per line, sorted,
 with a tab and how often it came after each word.
 """
 

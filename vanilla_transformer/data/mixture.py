@@ -103,7 +103,7 @@ class Mixture(PairStream):
             self.copies = copies_of(weights)
         elif None in (counts := [stream.pairs for stream in self.streams]):
             name = self.streams[counts.index(None)].name
-            raise ValueError(f"data.sampling_temperature: nobody knows how many pairs {name} has; give weights.")
+            raise ValueError(f"data.sampling_temperature: the number of pairs in {name} is unknown; give weights.")
         else:
             self.copies = tempered(weights, counts, temperature, MOST_COPIES)
         targets = [corpus.identity["languages"][1] for corpus in corpora]
@@ -155,7 +155,7 @@ class Mixture(PairStream):
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def texts(self) -> Iterator[Pair]:
-        """The pairs that a vocabulary is learned from, each once; corpora take turns, for some readers stop early."""
+        """The pairs that a vocabulary is learned from, each once. Corpora take turns: some readers stop early."""
         chosen = zip(self.settings, self.corpora, strict=True)
         left = [iter(corpus.texts()) for each, corpus in chosen if each.vocabulary]
         while left:

@@ -143,14 +143,14 @@ _ROWS = (
     ),
     MetricRow(
         "comet",
-        "COMET, which a trained model gives: 100 times the mean; by the program comet-score, installed apart",
+        "COMET, computed by a trained model: 100 times the mean; needs the program comet-score, installed separately",
         partial(_other, ".comet", "Comet"),
         needs_sources=True,
     ),
     MetricRow(
         "evalb",
-        "labelled bracketing F1 of linearised trees by EVALB's rules; every sentence counts, repaired, with the "
-        "reference's punctuation, where EVALB leaves sentences out",
+        "labelled bracketing F1 of linearised trees by EVALB's rules, except that every sentence counts: malformed "
+        "trees are repaired, and punctuation is where the reference has it",
         partial(_other, "..parsing.tree_metric", "BracketingF1"),
         of_trees=True,
     ),

@@ -22,7 +22,7 @@ class EvalbParameters:
     equivalent_words: frozenset[frozenset[str]] = frozenset()
     labeled: bool = True  # brackets must have the same label to match
     cutoff_length: int = 40  # most words of a sentence in the second summary
-    max_error: int | None = 10  # and one more, since EVALB stops at the second one beyond; None allows any number
+    max_error: int | None = 10  # EVALB stops at the second error beyond this, so one more is allowed; None: no limit
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "EvalbParameters":

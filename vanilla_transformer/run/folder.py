@@ -102,7 +102,7 @@ class RunFolder:
 
     def data_record(self) -> dict[str, dict]:
         """The account of the run's text by the names of its sets; empty if there is none; ValueError if damaged."""
-        remedy = "Restore it, or remove it: then nobody compares the text with the one that the run began with."
+        remedy = "Restore it, or remove it: then the text is not compared with what the run began with."
         record = read_json(self.data, remedy) if self.data.exists() else {}
         kinds = {"fingerprint": str, "corpus": dict}
         if not all(
@@ -116,7 +116,7 @@ class RunFolder:
         """The `max_steps` with which training ended; None if it has not; ValueError if the file is damaged."""
         if not self.finished.exists():
             return None
-        remedy = "Remove it: the checkpoints say too how far training came."
+        remedy = "Remove it: the checkpoints also say how far training got."
         steps = read_json(self.finished, remedy).get("max_steps")
         if type(steps) is not int:
             raise ValueError(f"{self.finished} is damaged (it has no max_steps). {remedy}")

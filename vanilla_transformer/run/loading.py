@@ -161,7 +161,7 @@ def load_engine(
 def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
     """How often each word comes in the training text of several models, in the one that has it most.
 
-    None if a model came without a list, or with a damaged one: a warning says so, for it translates all the same.
+    None if a model came without a list, or with a damaged one. Damage only causes a warning: translation still works.
     """
     try:
         lists = [load_word_counts(find_model(path)) for path in paths]

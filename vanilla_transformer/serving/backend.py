@@ -47,7 +47,7 @@ class Backend:
     """Turns texts and the sentences before each into answers, and a text into its number of tokens. Neither is
     re-entrant.
 
-    The answer to a text is its part of [`Translations`]. Flags say which wishes it can fulfil: `has_beams` hard terms,
+    The answer to a text is its part of [`Translations`]. Flags say what it supports: `has_beams` means hard terms,
     `knows_terms` soft ones, `is_calibrated` confidence, `has_alignments` markup, and `has_words` corrections.
     `languages` are those to choose from; a model of one target language has none. It reads at most `context_sentences`
     sentences before a text.

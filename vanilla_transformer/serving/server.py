@@ -321,9 +321,9 @@ translations have their capitals.</p>
 <p>With <code>"repunctuate": true</code> texts that end without punctuation are translated with a full stop, which their
 translations lose again.</p>
 <p>With a model of several target languages <code>"to": "fr"</code> says which.</p>
-<p>A model that was trained with context reads each text behind those before it in the request, as sentences of a
-document; a blank text ends one. With <code>"context": ["...", ...]</code> there are sentences before the first text,
-which are not translated.</p>
+<p>A model that was trained with context treats the texts of a request as consecutive sentences of a document; a blank
+text ends a document. <code>"context": ["...", ...]</code> gives the sentences before the first text. They are not
+translated.</p>
 <table>
 <tr><th>At most</th><th></th></tr>
 {limits}

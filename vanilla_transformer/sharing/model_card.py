@@ -249,10 +249,10 @@ def _limits(recipe: Recipe) -> str:
     taken = f"with up to {context} before it" if context else "at a time"
     return (
         "Research and teaching: it shows what the paper's model learns from the data below. It knows the words and the "
-        f"style of that data alone, from {recipe.data.from_to}, a sentence {taken}; of other text it makes fluent "
-        "nonsense, and where it leaves something out or turns it round nothing says so. Nobody should rely on it "
-        "unchecked: not in medicine, law or any emergency, and not to decide about people. It repeats the prejudices "
-        "of its data, for instance about who is a man and who a woman."
+        f"style of that data alone, from {recipe.data.from_to}, a sentence {taken}; it turns other text into fluent "
+        "nonsense, and nothing warns you when it leaves something out or reverses its meaning. Nobody should rely on "
+        "it unchecked: not in medicine, law or any emergency, and not to decide about people. It repeats the "
+        "prejudices of its data, for instance about who is a man and who a woman."
     )
 
 

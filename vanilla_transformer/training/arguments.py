@@ -16,13 +16,13 @@ from ..data.terms import TERMS
 # Arguments of transformers that a run ignores, and what to set instead, or why not.
 _BATCHES = "batches are made of tokens: set max_tokens"
 _VALIDATION = "validation reads all pairs by itself: leave it out"
-_LOADER = "the loader of batches does without: leave it out"
+_LOADER = "the loader of batches does not use it: leave it out"
 _COMMAND = "`vanilla-transformer train` decides that: leave it out"
 WITHOUT_EFFECT = {
     "num_train_epochs": "a run is measured in updates: set max_steps",
     **dict.fromkeys(("per_device_train_batch_size", "auto_find_batch_size", "train_sampling_strategy"), _BATCHES),
     **dict.fromkeys(("length_column_name", "sortish_sampler", "dataloader_drop_last"), _BATCHES),
-    "prediction_loss_only": "what validation computes is another's: set predict_with_generate",
+    "prediction_loss_only": "another argument decides what validation computes: set predict_with_generate",
     **dict.fromkeys(("per_device_eval_batch_size", "eval_accumulation_steps", "eval_do_concat_batches"), _VALIDATION),
     **dict.fromkeys(("eval_use_gather_object", "include_for_metrics", "batch_eval_metrics"), _VALIDATION),
     **dict.fromkeys(("bf16_full_eval", "fp16_full_eval"), "validation is as precise as training: set bf16 or fp16"),
@@ -30,7 +30,7 @@ WITHOUT_EFFECT = {
     **dict.fromkeys(("dataloader_multiprocessing_context", "dataloader_in_order"), _LOADER),
     **dict.fromkeys(("remove_unused_columns", "label_names"), "the collator takes what it needs: leave it out"),
     **dict.fromkeys(("do_train", "do_eval", "do_predict", "disable_tqdm", "local_rank"), _COMMAND),
-    "resume_from_checkpoint": "the last complete checkpoint is gone on from: use --resume",
+    "resume_from_checkpoint": "a run continues from its last complete checkpoint: use --resume",
 }
 _NOAM = "the Noam schedule is on: set noam_factor, or noam_factor: null to use it"
 UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs"), _NOAM)
@@ -206,7 +206,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
             if self.cooldown_steps:
-                raise ValueError("cooldown_steps needs to know the last update, and max_minutes does not: set one.")
+                raise ValueError("cooldown_steps needs a known last update, and max_minutes has none: set only one.")
             self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
@@ -336,8 +336,8 @@ def check_sharding(config: dict, processes: int) -> None:
     """Raises ValueError if there is one process, or a field of `fsdp_config` has a value that is not supported here."""
     if processes == 1:
         raise ValueError(
-            "fsdp shares a model out to several processes, and this is one: start it with torchrun --nproc_per_node, "
-            "or leave fsdp out."
+            "fsdp divides a model among several processes, but there is only one: start it with torchrun "
+            "--nproc_per_node, or leave fsdp out."
         )
     for name, (only, why) in _ONLY_FSDP.items():
         if config.get(name, only) != only:

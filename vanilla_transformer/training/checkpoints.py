@@ -63,8 +63,8 @@ def saving(checkpoint: Path) -> Iterator[None]:
         with suppress(OSError):  # another process of the run has done it, or nothing was made
             remove_checkpoint(checkpoint)
         raise OSError(
-            f"The checkpoint {checkpoint} could not be saved: {error}. Those before it are whole: see that there is "
-            "room and that one may write there, then resume."
+            f"The checkpoint {checkpoint} could not be saved: {error}. Those before it are whole: make room, "
+            "check that the folder is writable, then resume."
         ) from error
 
 

@@ -112,7 +112,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
         raise FileExistsError(f"{folder.path} is not a run folder, it holds {name}: choose another one.")
     remove_leftovers(folder.path, *folder.names, MADE_MODEL)
     finish_removals(folder.checkpoints)
-    for path in found:  # there may be one, of which a kill has left the beginning
+    for path in found:  # there may be one checkpoint, left half-written by a kill
         logger.warning("Beginning anew: the save of %s was cut short.", path)
         if (path / "trainer_state.json").exists():  # or nearly all of it
             set_aside(path, f"{path.name}.damaged")

@@ -1,4 +1,4 @@
-"""Several processes of one run: one begins, none waits for one that is gone, and they may share out the model."""
+"""Several processes of one run: the first prepares it, none waits for a lost one, and they may shard the model."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -52,8 +52,8 @@ def others_named_in_errors(arguments: VanillaTransformerTrainingArguments) -> It
         if arguments.world_size == 1 or not any(sign in told.lower() for sign in _GONE):
             raise
         raise ProcessLostError(
-            f"Another of the {arguments.world_size} processes of this run has ended or cannot be reached; its message, "
-            f"or that of what started it, says why. Go on with `train --resume` as before. ({told[:200]})"
+            f"Another of the {arguments.world_size} processes of this run has ended or cannot be reached. Its message, "
+            f"or its launcher's, says why. Go on with `train --resume` as before. ({told[:200]})"
         ) from error
 
 

@@ -55,7 +55,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             None: Trainer's own, which knows neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
         run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
-        limits: What augmentation or BPE-dropout would make longer stays as it is. A stream uses its own limits.
+        limits: Text that augmentation or BPE-dropout would make longer than this stays as it is. A stream uses its
+            own limits.
         floor_datasets: Rows like those of validation for every set of `args.floors`.
         term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
         target_language: Its code, by which validation BLEU finds words.
@@ -90,7 +91,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if max(model.config.encoder_layerdrop, model.config.decoder_layerdrop) > 0:
             if args.fsdp:
                 raise ValueError(
-                    "Processes that share a model out gather every layer together, and each skips others: set "
+                    "With fsdp all processes gather every layer together, but with LayerDrop each skips its own: set "
                     "encoder_layerdrop and decoder_layerdrop to 0, or leave fsdp out."
                 )
             args.ddp_find_unused_parameters = True  # or processes would wait for the gradients of skipped layers
@@ -390,7 +391,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
 
     def _determine_best_metric(self, metrics, trial) -> bool:
-        """An evaluation without a checkpoint leaves nothing to go back to: where some have one, it is not the best."""
+        """Where some evaluations save a checkpoint, one that saves none is not the best: nothing is there to load."""
         saves = self.control.should_save or self.args.save_strategy in ("no", "best")
         return saves and super()._determine_best_metric(metrics, trial)
 

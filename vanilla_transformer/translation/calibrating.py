@@ -65,7 +65,7 @@ def judged_translations(
     if dropout_samples < 0 or dropout_samples == 1:
         raise ValueError(f"Passes with dropout must be 0, or 2 at least, not {dropout_samples}.")
     if dropout_samples and not getattr(model.config, "dropout", 0):
-        raise ValueError("The model was trained without dropout, so that passes with it say nothing: ask for 0.")
+        raise ValueError("The model was trained without dropout, so passes with dropout say nothing: ask for 0.")
     options = {"contexts": contexts, "to": to, "on_progress": on_progress, **generate_options}
     texts = translate(model, tokenizer, sources, **options)
     chrf = score_segments(texts, references, ["chrf"], target_language="und")

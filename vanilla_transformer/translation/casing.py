@@ -88,8 +88,8 @@ class Casing:
 def usual_case(small: str, others: Iterable[str], known: Collection[str]) -> str:
     """How a word is mostly written inside a sentence: in small letters or like one of the others, if that is known.
 
-    With counts a word is written with a capital that came so more than five times as often as without: sentences begin
-    with capitals, and text has slips.
+    With counts, a word gets a capital only if it came with one more than five times as often as without: sentences
+    begin with capitals, and text has mistakes.
     """
     counts = known if isinstance(known, Mapping) else dict.fromkeys((small, *others), 1)
     best = next((each for each in others if each in known), small)

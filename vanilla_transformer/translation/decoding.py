@@ -39,8 +39,9 @@ class Hypothesis:
 
     `broken_markup` says why a line's markup was translated as text, if markup was asked for and is broken.
 
-    `read` is the line as the model read it, and `written` what it wrote; `text` is that with all that the line had and
-    the model did not read: markup, capitals, or no full stop. Hypotheses of lines (`translate_lines`) have both.
+    `read` is the line as the model read it, and `written` is what the model wrote. `text` is `written` with everything
+    put back that the model did not see: markup, capitals, or the lack of a full stop. Only hypotheses of lines
+    (`translate_lines`) have `read` and `written`.
     """
 
     text: str

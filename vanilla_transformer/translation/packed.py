@@ -17,8 +17,8 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 def pack_linear(model: PreTrainedModel) -> None:
     """Rearranges matrices of a model, to translate faster on a CPU in float32. This takes more memory.
 
-    On processors that are not Intel's these are nearly all of them, for MKL, which torch takes for products, uses no
-    AVX-512 there; on Intel's the largest.
+    On Intel processors it rearranges only the largest. On others it rearranges nearly all, because MKL, which torch
+    uses for products, does not use AVX-512 there.
 
     The results are the same but for the order of sums. The model itself is changed: it can be saved and read, but no
     longer trained. Nothing happens where torch lacks these kernels, or the model is not one of float32 on a CPU.
