@@ -54,7 +54,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class Cut:
-    """So many pairs of a text, in a folder with files of its own."""
+    """A number of pairs of a text, in a folder with files of its own."""
 
     text: str
     pairs: int
@@ -192,7 +192,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     yield f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"
     for row in rows:
         numbers = [(row.minutes, ".1f")]
-        numbers += [(number, ".2f") for name in METRICS for number in row.scores[name]]
+        numbers += [(number, ".2f") for name in METRICS for number in row.scores.get(name, (None, None))]
         numbers += [(row.p, ".4f")]
         cells = ["" if number is None else format(number, how) for number, how in numbers]
         yield f"| {' | '.join([row.cut.text, f'{row.cut.pairs:,}', row.system, *cells])} |"
@@ -203,14 +203,14 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     texts = list(dict.fromkeys(row.cut.text for row in rows))
     figure = new_figure(4.5 * len(texts) + 1, 4, "BLEU of the test set against pairs to train on")
     panels = figure.subplots(1, len(texts), squeeze=False)[0]
+    systems = [name for name in SYSTEMS if any(row.system == name for row in rows)]
     for axes, text in zip(panels, texts, strict=True):
-        for number, system in enumerate(SYSTEMS):
+        for number, system in enumerate(systems):
             points = [
                 (row.cut.pairs, *row.scores[METRICS[0]]) for row in rows if (row.cut.text, row.system) == (text, system)
             ]
-            if points:
-                pairs, values, intervals = zip(*points, strict=True)
-                axes.errorbar(pairs, values, intervals, fmt="o-", color=COLORS[number], capsize=3, label=system)
+            pairs, values, intervals = zip(*points, strict=True) if points else ((), (), ())
+            axes.errorbar(pairs, values, intervals, fmt="o-", color=COLORS[number], capsize=3, label=system)
         axes.set_xscale("log")
         axes.set_title(text)
         axes.set_xlabel("pairs")

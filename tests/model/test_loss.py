@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
+from torch.profiler import profile
 
 from vanilla_transformer.model import loss_vanilla_transformer
 from vanilla_transformer.model.loss_vanilla_transformer import cross_entropy, linear_cross_entropy
@@ -169,6 +170,17 @@ def test_gradients_are_made_only_where_they_are_wanted(states_too, weight_too):
             torch.testing.assert_close(tensor.grad, gradient)
         else:
             assert tensor.grad is None
+
+
+def test_without_gradients_no_product_is_made_for_them():
+    states, weight, labels = problem(rows=7)
+    expected, *_ = ours(states, weight, labels, 0.1)
+    states, weight = states.requires_grad_(), weight.requires_grad_()
+    for how in (torch.no_grad, torch.inference_mode):
+        with how(), profile() as seen:
+            loss = linear_cross_entropy(states, weight, labels, 0.1)
+        torch.testing.assert_close(loss, expected)
+        assert sum(event.count for event in seen.key_averages() if event.key in ("aten::mm", "aten::addmm_")) == 1
 
 
 @pytest.mark.parametrize("confidence", [60, 75, 95, 120, 3000])

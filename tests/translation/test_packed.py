@@ -70,13 +70,27 @@ def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
     assert {type(each) for each in layers} == {PackedLinear}
     for beams, translations in before.items():
         assert torch.equal(model.generate(**sources, num_beams=beams, max_new_tokens=6), translations)
-    moved = copy.deepcopy(model).to(torch.float64)  # a copy, and one that is moved, hold nothing that was packed
-    for each in (pickle.loads(pickle.dumps(model)), moved, moved.float()):
-        assert torch.equal(each.generate(**sources, num_beams=4, max_new_tokens=6), before[4])
-    called = []
-    layers[0].register_forward_hook(lambda *_: called.append(1))
-    model.generate(**sources, max_new_tokens=2)
-    assert called
+
+    def translations_of(model) -> torch.Tensor:
+        return model.generate(**sources, num_beams=4, max_new_tokens=6)
+
+    model.lm_head.compile(backend="eager")
+    assert torch.equal(translations_of(pickle.loads(pickle.dumps(model))), before[4])
+    packed_once = model.lm_head.packed
+    assert model.to("cpu").lm_head.packed is packed_once
+    moved = copy.deepcopy(model).double()
+    assert torch.equal(translations_of(moved), before[4])
+    assert torch.equal(translations_of(moved.float()), before[4])
+    other = build_model(vocab_size=300, output_bias=True, seed=1)
+    moved.load_state_dict(other.state_dict())
+    assert torch.equal(translations_of(moved), translations_of(other))
+    decoder = model.model.decoder.layers[0]
+    for layer in (decoder.self_attn.q_proj, decoder.fc1, model.lm_head):
+        called = []
+        hook = layer.register_forward_hook(lambda *_, called=called: called.append(1))
+        model.generate(**sources, max_new_tokens=2)
+        hook.remove()
+        assert called
 
 
 def test_what_hooks_do_is_kept():

@@ -106,6 +106,8 @@ def linear_cross_entropy(
     Returns:
         A float32 scalar, in nats. It has first derivatives only.
     """
+    if not torch.is_grad_enabled():  # or the function below, which cannot see that, would make gradients
+        states, weight = states.detach(), weight.detach()
     return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing, r_drop_alpha, padded)
 
 

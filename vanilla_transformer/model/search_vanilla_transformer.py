@@ -138,8 +138,8 @@ def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torc
     """Parts of a batch of `count` sentences, which may choose their next tokens one part after another.
 
     On a CPU the scores of a part stay in its cache until the best are found. With 256 sentences, 5 hypotheses each and
-    8,000 tokens, scores and best tokens take half the time. More parts would only read the output layer's weights more
-    often.
+    8,000 tokens, scores and best tokens take half the time. Smaller parts would only read the output layer's weights
+    more often.
     """
     rows = max(128, 2**20 // decoder.vocab_size) if device.type == "cpu" else count * decoder.beams
     size = max(1, rows // decoder.beams)

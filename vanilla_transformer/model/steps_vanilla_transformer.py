@@ -42,7 +42,7 @@ class StepwiseDecoder:
         self.steps = steps(model, encoder_states)
 
     def states(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Takes (batch, beams) tokens more, and returns what the scores of those after them are computed from."""
+        """Takes one more token of each hypothesis, (batch, beams); returns the states that `scores_of` takes."""
         if self.beams > 1:
             itself = self.itself.expand(len(tokens), 1, -1, -1)
             self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
@@ -265,7 +265,7 @@ class _OutputLayer:
     """The output layer for one token after another: on a CPU, new scores take the place of the last ones.
 
     Scores are by far the largest tensor of a step, and memory that is in the cache, or at least mapped, is there at
-    once: with 256 hypotheses of 8,000 pieces, the whole search takes a twelfth less time.
+    once.
     """
 
     def __init__(self, head: nn.Module):
@@ -274,7 +274,7 @@ class _OutputLayer:
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         """(batch, beams, vocabulary), good until the next call."""
         rows, head = states.flatten(0, 1), self.head
-        is_plain = self.is_weights or (_is_packed(head) and head.is_plain(len(rows)))
+        is_plain = self.is_weights or (_is_packed(head) and head.takes_plain_product(len(rows)))
         if not is_plain or states.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return head(states)
         if self.room is None or len(self.room) < len(rows):
@@ -299,7 +299,7 @@ def _called(module: nn.Module) -> Callable:
 
 def _is_packed(module: nn.Module) -> bool:
     """Whether a layer is its matrix, laid out for fast products ([`PackedLinear`])."""
-    return hasattr(module, "is_plain") and not is_hooked(module)
+    return hasattr(module, "together_with") and not is_hooked(module)
 
 
 def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.Tensor:

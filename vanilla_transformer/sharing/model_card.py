@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -269,8 +268,8 @@ def _data_section(reports: Mapping[str, Mapping], recipe: Recipe) -> str:
         for part in corpus.get("mixture", []):  # a corpus of several
             tag = f" with {in_table(part['tag'])} in front" if part["tag"] else ""
             often = f"each pair {part['copies']} times a pass" if part["copies"] > 1 else "each pair once a pass"
-            # The folders of files are their owner's business. Earlier versions kept one text, `['a.en', 'b.de']`.
-            files = part.get("files") or re.findall(r"'([^']+)'", part["name"]) or [part["name"]]
+            # The folders of files are their owner's business.
+            files = part.get("files") or [part["name"]]
             called = part["name"] if "hub" in part["corpus"] else " and ".join(Path(file).name for file in files)
             which = f"{name}: {as_text(called)}{_place(part['corpus'])}, {often}{tag}"
             pairs = "as a stream" if part["pairs"] is None else f"{part['pairs']:,}"

@@ -17,11 +17,12 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 def pack_linear(model: PreTrainedModel) -> None:
     """Rearranges matrices of a model, to translate faster on a CPU in float32. This takes more memory.
 
-    On Intel processors it rearranges only the largest. On others it rearranges nearly all, because MKL, which torch
-    uses for products, does not use AVX-512 there.
+    On Intel processors it rearranges only the largest. On others it rearranges nearly all, by what was measured on an
+    AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there.
 
     The results are the same but for the order of sums. The model itself is changed: it can be saved and read, but no
-    longer trained. Nothing happens where torch lacks these kernels, or the model is not one of float32 on a CPU.
+    longer trained. Merge adapters and resize embeddings first. Nothing happens where torch lacks these kernels, or the
+    model is not one of float32 on a CPU.
 
     Args:
         model: Ours, or an ensemble of ours.
@@ -64,10 +65,11 @@ def _has_fast_mkl() -> bool:
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer that takes oneDNN's kernels for as many rows as they pay for.
+    """A linear layer that uses oneDNN's kernels for the numbers of rows where they pay.
 
-    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13. The weights must stay as
-    they are; copies, and layers moved to another type or device, are packed anew when they are used.
+    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13. Weights must not be changed
+    in place. Copies, layers that have loaded other weights, and layers moved to another type or device are packed anew
+    when they are used.
 
     Args:
         weight: (out_features, in_features); a parameter if the layer is one of a model.
@@ -79,6 +81,7 @@ class PackedLinear(nn.Linear):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
         self.paying_rows = _paying_rows(weight)
+        self._place = weight.data_ptr()
         self._together: tuple[tuple[PackedLinear, ...], PackedLinear] | None = None
 
     @cached_property
@@ -99,24 +102,29 @@ class PackedLinear(nn.Linear):
             self._together = others, PackedLinear(weight, bias)
         return self._together[1]
 
-    def is_plain(self, rows: int) -> bool:
+    def takes_plain_product(self, rows: int) -> bool:
         """Whether this many rows are multiplied as any linear layer multiplies them."""
         pays = self.paying_rows.start <= rows < self.paying_rows.stop
         return not pays or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        if self.is_plain(states.numel() // self.in_features):
+        if self.takes_plain_product(states.numel() // self.in_features):
             return F.linear(states, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
 
     def _apply(self, *args, **kwargs):
         moved = super()._apply(*args, **kwargs)
-        self._forget_packed(vars(self))
-        self.paying_rows = _paying_rows(self.weight)
+        if self.weight.data_ptr() != self._place:  # tied weights may have been moved by another module
+            self._forget_packed(vars(self))
+            self.paying_rows, self._place = _paying_rows(self.weight), self.weight.data_ptr()
         return moved
 
+    def _load_from_state_dict(self, *args, **kwargs):
+        super()._load_from_state_dict(*args, **kwargs)
+        self._forget_packed(vars(self))
+
     def __getstate__(self) -> dict:
-        state = vars(self).copy()
+        state = super().__getstate__()
         self._forget_packed(state)  # what is packed cannot be copied
         return state
 
