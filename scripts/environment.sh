@@ -21,8 +21,10 @@ case "$(cat .venv/installed 2>/dev/null)" in
 *)
     [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
     echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile \
         --editable ".${extras:+[$extras]}"
+    # pip would compile on one core. Some packages have templates, which do not compile.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null || true
     echo "$wanted $extras" >.venv/installed
     ;;
 esac
