@@ -190,7 +190,9 @@ def improve(
         from .export.ctranslate2 import QUANTIZATIONS  # an extra: better to fail now than at the end
 
         if settings.quantization not in QUANTIZATIONS:
-            raise ValueError(f"improve.quantization: choose of {', '.join(QUANTIZATIONS)}, not {settings.quantization}")
+            raise ValueError(
+                f"improve.quantization: choose from {', '.join(QUANTIZATIONS)}, not {settings.quantization}"
+            )
     if settings.clean is not None:
         check_libraries()
         _check_cleaning(settings.clean, plan)

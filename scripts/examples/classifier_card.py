@@ -92,8 +92,8 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
     sections = [
         f"---\n{metadata.to_yaml()}\n---",
         "# Sentence polarity, the encoder alone",
-        "Says of a sentence of a film review, in lower case with spaces between words, whether it is "
-        f"{' or '.join(config.id2label.values())}. "
+        f"Says whether a sentence of a film review is {' or '.join(config.id2label.values())}. The sentence must be in "
+        "lower case, with spaces between words. "
         f'The encoder of "Attention Is All You Need" ({config.encoder_layers} layers, d_model {config.d_model}, '
         f"{config.encoder_attention_heads} heads, d_ff {config.encoder_ffn_dim}, a vocabulary of "
         f"{config.vocab_size:,}), its states made one vector ({config.classifier_pooling}), and a linear layer; "
@@ -104,7 +104,7 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
         "long each run trains, the regression's penalty, and which run this card is of "
         f"({run['pooling']}, seed {run['seed']}: {run['test_accuracy']:.1f} on the test part). "
         f"On the test part {better} of the {len(encoders)} encoders are better than the bag of words.\n\n{table}",
-        "## What it is for, and what not\n\nTeaching: it shows what an encoder learns from a few thousand sentences, "
+        "## Intended use and limits\n\nTeaching: it shows what an encoder learns from a few thousand sentences, "
         "and what can be learned without one. It knows the words of film reviews from before 2005, and nothing "
         "of the meaning behind them; nobody should use it to make decisions about people.",
         "## Training data\n\nSentence polarity data set 1.0 (Pang and Lee 2005; CC BY 4.0), "

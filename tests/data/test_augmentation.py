@@ -97,7 +97,7 @@ def test_a_pair_that_would_be_too_long_stays_whole(tokenizer):
 
 
 def test_what_makes_no_sense_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="there is no form 'capitals': choose of upper"):
+    with pytest.raises(ValueError, match="there is no form 'capitals': choose from upper"):
         Augmentation(tokenizer, {"capitals": 0.1})
     assert Augmentation(tokenizer, {"upper": 0, "title": 0.1}).identity == {"augmentation": {"title": 0.1}}
     assert Augmentation(tokenizer, {"upper": 0.5, "title": 0.3, "lower": 0.2})([], (1,)) == []

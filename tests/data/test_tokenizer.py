@@ -326,7 +326,7 @@ def test_text_in_capitals_has_pieces_of_its_own_if_some_was_read():
     lengths = [sum(map(len, tokenizer(capitals).input_ids)) for tokenizer in (plain, loud)]
     assert lengths[1] < lengths[0] / 2
     for shares, message in (
-        ({"loud": 0.1}, "tokenizer.forms: there is no form 'loud': choose of upper"),
+        ({"loud": 0.1}, "tokenizer.forms: there is no form 'loud': choose from upper"),
         ({"upper": 2}, "tokenizer.forms: the share of upper must be a number from 0 to 1, not 2"),
         ({"terms": 0.1}, "tokenizer.forms: there is no form 'terms'"),
         (0.1, "tokenizer.forms must be a mapping"),

@@ -161,4 +161,4 @@ def test_a_stream_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pyth
         assert other != fingerprint
     del repository.commits[old]
     errors = opened(begun)
-    assert f"It was begun with its commit {old}, without which it cannot go on as it was: begin anew" in errors
+    assert f"The work was begun with commit {old} and cannot continue without it: start over" in errors

@@ -76,7 +76,7 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
 
     del hub.repos["dataset", "wmt/wmt14"].commits[begun["oid"]]
     _, errors = ended(train(hub_python, broken, "--resume", "--training.max_steps", 36), 1)
-    assert f"It was begun with its commit {begun['oid']}, without which it cannot go on as it was" in errors
+    assert f"The work was begun with commit {begun['oid']} and cannot continue without it" in errors
 
 
 @pytest.mark.slow

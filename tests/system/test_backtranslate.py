@@ -221,7 +221,7 @@ def test_text_and_options_that_will_not_do(models, run, tmp_path):
     (tmp_path / "empty.de").write_text("\n\n")
     output = tmp_path / "out"
     for given, message in (
-        (words(models[0], english, output), "is en by its name, and the model translates from de to en"),
+        (words(models[0], english, output), "is en according to its name, but the model translates from de to en"),
         (words(models[0], tmp_path / "latin.de", output), f"{tmp_path / 'latin.de'}, line 2 is not UTF-8"),
         (words(models[0], tmp_path / "none.de", output), "there is no text file"),
         (words(models[0], Path("/dev/null"), output), "cannot be read twice: give a file, not a pipe"),

@@ -142,7 +142,7 @@ def test_words_that_the_command_line_does_not_know():
         (["train", "phrasebook", "--max_steps", "3"], 1, "max_steps is unknown; did you mean training.max_steps?"),
         (["train", "phrasebook", "--max-step=3"], 1, "max_step is unknown; did you mean training.max_steps?"),
         (["train", "--model.zzz", "3", "phrasebook"], 1, "Recipe phrasebook.yaml: model.zzz is unknown\n"),
-        (["train", "phrasebook", "--zzz", "3"], 1, "zzz is unknown; choose of description, data, tokenizer,"),
+        (["train", "phrasebook", "--zzz", "3"], 1, "zzz is unknown; choose from description, data, tokenizer,"),
         (["train", "phrasebook", "--model.zzz", "3"], 1, "model.zzz is unknown\n"),
         (["train", "--resum", "phrasebook"], 2, "did you mean --resume?\n"),
         (["train", "phrasebook", "--resum"], 2, "not '--resum'; did you mean --resume?\n"),

@@ -185,7 +185,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.clean", "{min_letters: -1}"], "improve.clean.min_letters must be at least 0"),
         (["--improve.clean", "{workers: 0}"], "improve.clean.workers must be at least 1, not 0"),
         (["--improve.clean", "{keep_best: 0.9}"], "improve.clean: keep_best and min_score are for score_models"),
-        (["--improve.clean", "{score_models: [a], keep_best: 0.9}"], "improve.clean: score_models are two"),
+        (["--improve.clean", "{score_models: [a], keep_best: 0.9}"], "improve.clean: score_models must be two"),
         (["--evaluation.metrics", "[bleurt]"], "evaluation.metrics: bleurt is unknown"),
         (["--training.save_steps", "0.5"], "training.save_steps"),
         (["--improve.clean", "{skip: [lies]}"], "There is no rule 'lies': choose from"),
@@ -195,7 +195,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.teacher", "{training: {max_step: 2}}"], "training.max_step is unknown; did you mean"),
         (["--improve.target_text", str(english)], "improve.target_text: "),
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
-        (["--improve.quantization", "int7"], "improve.quantization: choose of float32"),
+        (["--improve.quantization", "int7"], "improve.quantization: choose from float32"),
         (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
     ]:
         assert run_command(["improve", str(path), "--output", str(tmp_path / "out"), *words]) == 1

@@ -111,7 +111,7 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"floors": {"old": 1}, "metric_for_best_model": "loss"}, "leave metric_for_best_model"),
         ({"lora_rank": -1}, "lora_rank must be at least 0, and 0 with fsdp and deepspeed, not -1"),
         ({"lora_rank": 2, "weight_decay": 0.1}, "weight_decay would change rows"),
-        ({"augmentation": {"uper": 0.1}}, "augmentation: there is no form 'uper': choose of upper, title, lower"),
+        ({"augmentation": {"uper": 0.1}}, "augmentation: there is no form 'uper': choose from upper, title, lower"),
         ({"augmentation": {"upper": 1.1}}, "augmentation: the share of upper must be a number from 0 to 1, not 1.1"),
         ({"augmentation": {"upper": "much"}}, "augmentation: the share of upper must be .* not 'much'"),
         ({"augmentation": {"noise": float("nan")}}, "augmentation: the share of noise must be .* not nan"),

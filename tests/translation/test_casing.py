@@ -105,5 +105,5 @@ def test_a_model_reads_sentence_case_and_its_translations_get_the_capitals(token
             assert best.text == text
             assert "".join(words).replace(" ", "") == text.replace(" ", "")
     for options in ({"markup": "xml"}, {"align": True}):
-        with pytest.raises(ValueError, match="With casing words are no longer those that were aligned"):
+        with pytest.raises(ValueError, match="casing changes the words that were aligned"):
             list(translate_lines(model, tokenizer, [["A B"]], casing=casing, **options))

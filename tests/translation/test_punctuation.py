@@ -82,5 +82,5 @@ def test_a_model_reads_whole_sentences(tokenizer):
     assert best.read.text == best.read.words == "A man"
     assert best.written == "".join(re.split("</?b>", best.text))
     for options in ({"markup": "xml"}, {"align": True}):
-        with pytest.raises(ValueError, match="With punctuation words are no longer those that were aligned"):
+        with pytest.raises(ValueError, match="punctuation changes the words that were aligned"):
             list(translate_lines(model, tokenizer, [["A B"]], punctuation=punctuation, **options))

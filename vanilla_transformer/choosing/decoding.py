@@ -29,8 +29,8 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
 
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
     decoding has a limit close to the usual length, and some forbid repeating three tokens. The choice is written to
-    `chosen.yaml`, and is not made again. Nor is it made where the recipe has another decoding than was chosen to begin
-    with: that was typed.
+    `chosen.yaml`, and is made only once. No choice is made if the recipe's decoding differs from the one chosen at the
+    start, because then the user has set it.
 
     Args:
         output: The run folder.

@@ -6,10 +6,10 @@
       scores    each shard by itself, with two models                                         (workers)
       files     kept pairs, dropped pairs, the report                                         (workers)
 
-All that a step has found is in files in `.unfinished` in the folder; a shard's files are whole or not there. They take
-as much space as the packed text and a hundred bytes a pair. Memory does not depend on the corpus, except for nine bytes
-a pair that the system may keep on the disk instead. The output depends only on the pairs and the settings, not on
-workers or interruptions.
+Each step keeps what it has found in files in `.unfinished` in the folder. A shard's files are complete or missing. They
+take as much space as the packed text, plus a hundred bytes a pair. Memory does not depend on the corpus, except for
+nine bytes a pair that the system may keep on the disk instead. The output depends only on the pairs and the settings,
+not on workers or interruptions.
 """
 
 import logging

@@ -6,9 +6,10 @@ combination x comes in pairs as they stand, and in pairs of sources and targets 
 
     r(x) = log p(x | as they stand) / p(x | far apart)
 
-Its sum is lowest in runs of pairs that do not belong together, which a model of two states finds (Viterbi): a pair in
-the state "together" gains r(x), one in the state "apart" nothing, and a change of state costs `_CHANGE`. All of this is
-counted in the text itself, including which words go together: it needs no other model and fits any two languages.
+The sum of r is lowest in runs of pairs that do not belong together. A model of two states finds these runs (Viterbi): a
+pair in the state "together" gains r(x), a pair in the state "apart" gains nothing, and a change of state costs
+`_CHANGE`. All of this is counted in the text itself, including which words go together. So it needs no other model, and
+fits any two languages.
 """
 
 from collections import Counter

@@ -222,7 +222,7 @@ REASONS = {
     "too_long": "a side has more than `max_characters`",
     "broken_encoding": "characters that no text has, or mojibake that cannot be mended",
     "numbers_or_markup": "a side is mostly numbers, signs, tags or addresses",
-    "identical": "both sides are the same but for capitals and punctuation",
+    "identical": "both sides are the same except for capitals and punctuation",
     "length_ratio": "one side is more than `max_length_ratio` times as long as the other",
     "addresses_differ": "the sides have different URLs or e-mail addresses",
     "numbers_differ": "each side has a number that the other lacks",

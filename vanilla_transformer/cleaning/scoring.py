@@ -60,7 +60,7 @@ class Scoring:
                 raise ValueError("keep_best and min_score are for score_models.")
             return None
         if len(score_models) != 2:
-            raise ValueError("score_models are two: one from source to target, then one from target to source.")
+            raise ValueError("score_models must be two: one from source to target, then one from target to source.")
         return cls(*score_models, keep_best, min_score, device)
 
     def facts(self) -> dict:

@@ -54,7 +54,7 @@ def calibrate(
         dropout_samples: Also judge by this many passes with dropout: 10 or more, or 0 for none. Every translation with
             a confidence then takes as many passes.
         seed: Seed of these passes.
-        held_out: Share of the sentences to measure on instead of fitting to.
+        held_out: Share of the sentences that are not used for fitting, only for measuring.
         num_beams: Hypotheses kept in beam search; by default the model's own setting. Use the same for translating.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         picture: File, .png or .svg, for the reliability diagram and the risk-coverage curve.

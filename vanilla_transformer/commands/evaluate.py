@@ -157,7 +157,7 @@ def _checked_forms(forms: Sequence[str] | None, picture: Path | None, translates
     if not translates:
         raise UsageError("--forms changes what a model is to translate: give --model MODEL, and leave --segments out.")
     if unknown := [form for form in forms if form not in FORMS]:
-        raise UsageError(f"There is no form {unknown[0]!r}: choose of {', '.join(FORMS)}.")
+        raise UsageError(f"There is no form {unknown[0]!r}: choose from {', '.join(FORMS)}.")
     if picture is not None:
         from ..plots.figures import check_picture
 

@@ -23,8 +23,8 @@ def improve(
     Args:
         recipe: Name of a recipe (see `vanilla-transformer recipes`) or a YAML file.
         output: Folder for all stages; improved/RECIPE if it is not given.
-        workers: Models that train side by side where none learns from another, each with its share of the cores and
-            memory of its own; on a CPU also the processes that translate (not on Windows). The messages of all but
+        workers: Models to train side by side if they do not depend on each other, each with its share of the cores
+            and its own memory; on a CPU also the processes that translate (not on Windows). The messages of all but
             the first go to a file.
         device: Where to train and translate: cpu, cuda, mps, or auto, the best there is.
     """

@@ -170,7 +170,7 @@ class _Lazy:
         return self._it() if bind is None else bind(self._it(), instance, owner)
 
     def __instancecheck__(self, instance) -> bool:
-        """There is no instance of a class whose module nobody has imported."""
+        """A class has no instances until its module is imported."""
         return self._is_imported() and isinstance(instance, self._it())
 
     def __subclasscheck__(self, kind) -> bool:
@@ -187,7 +187,7 @@ class _Lazy:
         return (self._finder.calls_wait and "_made" not in vars(self)) or bool(self._it())
 
     def __eq__(self, other) -> bool:
-        """Nothing equals what nobody has imported."""
+        """No other object is equal to this one until its module is imported."""
         return self is other or (self._is_imported() and bool(self._it() == other))
 
     __hash__ = object.__hash__  # `typing` asks for it while modules are imported

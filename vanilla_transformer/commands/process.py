@@ -91,7 +91,7 @@ def configure_logging() -> None:
 
 
 def discards_closed_output() -> bool:
-    """Discards what is still to be written to standard output if nobody reads it any more; says whether it did.
+    """Discards the rest of standard output if its reader has gone; says whether it did.
 
     (A broken pipe can also be a lost connection.)
     """

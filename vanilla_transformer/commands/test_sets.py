@@ -89,7 +89,7 @@ class ScoredSet:
             build_metric(name, self.languages.target or "")  # if it lacks something, this fails before work is lost
         if self.languages.target and (wordless := without_words(names, self.languages.target)):
             logger.warning(
-                "%s is written without spaces, in which no words are found by %s: report chrf and sacrebleu_char.",
+                "%s is written without spaces, and %s cannot find words in it: report chrf and sacrebleu_char.",
                 self.languages.target, ", ".join(wordless),
             )  # fmt: skip
         return list(dict.fromkeys(names))

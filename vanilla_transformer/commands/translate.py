@@ -95,8 +95,8 @@ def translate(
             are separated by `|`; an empty target, or a third column with the word keep, leaves the term as it is.
         terms: How to follow the glossary. hard: every translation of a line with a term has its target; this takes a
             beam search by torch. soft: the model reads the target beside the term, and mostly follows it, with any
-            search and backend. It must have been trained so (`training.augmentation`, terms), and reads only the first
-            target.
+            search and backend. It must have been trained for this (`training.augmentation`, terms), and reads only the
+            first target.
         confidence: Add a tab and the probability that the translation is good, by the model's calibration, which
             `calibrate` makes; with --json also the probability of each word, and the words of the line that the model
             has not learned.

@@ -4,9 +4,9 @@
 
 This is the "2+1" of Tiedemann and Scherrer (2017, "Neural Machine Translation with Extended Context",
 https://aclanthology.org/W17-4811) for any N: the source is extended, the target stays one sentence. In their "2+2" the
-model also writes the sentences before again. With a target of one sentence, each line still has exactly one
+model also writes the preceding sentences again. With a target of one sentence, each line still has exactly one
 translation: nothing has to be cut out of it, a wrong translation does not spoil the next, and lines are searched and
-scored side by side. The price is that a model does not see how it put things before.
+scored side by side. The price is that a model does not see its own earlier translations.
 
 The separator is a token of its own, which no text can spell. The first sentences of a document have less context, or
 none. Where there is no room for all of it, the farthest sentences are left out.
@@ -38,7 +38,7 @@ Context = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """What a model reads before a sentence: at most so many sentences, and so many tokens with the sentence's own."""
+    """What a model reads before a sentence: at most this many sentences, and this many tokens, its own included."""
 
     sentences: int = 0
     max_source_length: int | None = None

@@ -155,7 +155,7 @@ class PairStream(Corpus):
                 yield pair[:2]
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """Batches, for ever; see [`Corpus.encoded`]. They know themselves what became of the pairs."""
+        """Endless batches; see [`Corpus.encoded`]. The batches themselves report what became of the pairs."""
         from .batch_stream import TokenBatchStream
 
         return TokenBatchStream(self, tokenizer, limits=limits, **batches), None
@@ -372,8 +372,8 @@ def _hub_stream(
         if not goes_on or revision != begun["revision"]:
             raise
         raise FileNotFoundError(
-            f"{error} It was begun with its commit {revision}, without which it cannot go on as it was: begin anew in "
-            "another folder."
+            f"{error} The work was begun with commit {revision} and cannot continue without it: start over in another "
+            "folder."
         ) from error
     rows = persistently(
         lambda: load_dataset(repository, config, split=split, revision=commit, streaming=True), name, patience

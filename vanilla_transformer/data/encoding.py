@@ -31,7 +31,7 @@ class PairLimits:
     def reason_to_drop(self, source_length: int, target_length: int, tags: int = 0) -> str | None:
         """Why a pair of these lengths in tokens is left out, or None if it is kept.
 
-        `tags` more tokens stand in front of the source. They take room, but are not text.
+        `tags` is the number of extra tokens in front of the source. They count towards its limit, but are not text.
         """
         if min(source_length, target_length) <= 1:
             return "empty side"
@@ -75,8 +75,8 @@ def encode_pairs(
     """Turns (source, target) texts into ids, without the white space around them.
 
     For (source, target, tag) the source's ids begin with the tag's; ValueError if the tokenizer has no such tag. A pair
-    may also have the sentences before its source, as a tuple: those for which there is room stand in front of it, each
-    with a separator after it (see `context`). `limits` hold for the source alone.
+    may also have the sentences before its source, as a tuple: as many as fit are put in front of it, each with a
+    separator after it (see `context`). `limits` apply to the source alone.
 
     Returns:
         Sources and targets that `limits` keeps (None keeps all), int32 ids ending in `</s>`, and the report.

@@ -84,7 +84,7 @@ def check_shares(shares: Any, setting: str = "augmentation", others: Sequence[st
         raise ValueError(f"{setting} must be a mapping of forms to their shares, not {shares!r:.100}; {{}} is none.")
     for form, share in shares.items():
         if form not in (*FORMS, *others):
-            raise ValueError(f"{setting}: there is no form {form!r:.100}: choose of {', '.join([*FORMS, *others])}.")
+            raise ValueError(f"{setting}: there is no form {form!r:.100}: choose from {', '.join([*FORMS, *others])}.")
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise ValueError(f"{setting}: the share of {form} must be a number from 0 to 1, not {share!r:.100}.")
     if (total := sum(share for form, share in shares.items() if form not in others)) > 1 + 1e-9:

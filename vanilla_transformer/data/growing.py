@@ -32,8 +32,8 @@ def check_growth(growth: int | str) -> None:
 def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: int | str) -> list[str]:
     """Adds pieces to the tokenizer saved in a folder, after all its old ones, and returns them.
 
-    A merge of a and b is added while it is the most frequent pair of neighbours in the new text, unless the vocabulary
-    has the piece ab already: old merges could then build on it, and cut old text anew.
+    Again and again, the most frequent pair of neighbours a and b in the new text is merged. A pair is skipped if the
+    vocabulary already has the piece ab: old merges could build on it, and would then split old text differently.
 
     Args:
         folder: Where `save_pretrained` has saved it; its `tokenizer.json` is replaced.
@@ -49,8 +49,8 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
     model = content["model"]
     if model["type"] != "BPE":
         raise ValueError(
-            f"The vocabulary is of the kind {model['type']}, where new pieces would cut old words anew; only that of "
-            "byte-pair encoding can grow: set grow_vocabulary to 0."
+            f"The vocabulary is of the kind {model['type']}, in which new pieces would split old words differently. "
+            "Only one of byte-pair encoding can grow: set grow_vocabulary to 0."
         )
     tokenizer = Tokenizer.from_file(str(path))
     counts = _counted_words(tokenizer, texts)

@@ -68,8 +68,8 @@ class WordList:
 def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
     """The words and marks of a text as the tokenizer cuts and writes them. All numbers count as the same word.
 
-    In scripts without spaces between words each letter is a word: in Thai or Japanese everything between two signs
-    would be new.
+    In scripts without spaces between words, each letter is a word. Otherwise everything between two punctuation marks
+    in Thai or Japanese would be a new word.
     """
     for word, _, _ in cut_words(tokenizer, text)[1]:
         if not any(map(str.isalnum, word)):

@@ -69,7 +69,7 @@ def sentences(seed: int) -> Iterator[tuple[str, str]]:
 
 
 class Phrase(NamedTuple):
-    """Words that stay together and, for nouns and pronouns, whom they are about: nobody waits for themselves."""
+    """Words that stay together. `about` says whom a noun or pronoun means, so that people never wait for themselves."""
 
     english: str
     german: str

@@ -11,9 +11,9 @@ Algorithm 1 of "BPE-Dropout: Simple and Effective Subword Regularization", https
 With p = 0 this is BPE. With merges ranked 1 to n, merge k is applied with probability (1 - p) p^(k-1), and with p^n the
 word stays as it is.
 
-The dropout of `tokenizers` is not used: its random numbers cannot be seeded, and it keeps merges in its queue that are
-no longer possible; each that survives gives merges that were left out another chance. For a b c with the merges ab, abc
-and bc, it leaves ab c with probability 0.017 for p = 0.1, and Algorithm 1 with 0.9 p = 0.09.
+The dropout of `tokenizers` is not used, because its random numbers cannot be seeded, and because its queue keeps merges
+that are no longer possible. Whenever one of those survives, merges that were left out get another chance. For a b c
+with the merges ab, abc and bc, it leaves ab c with probability 0.017 for p = 0.1, and Algorithm 1 with 0.9 p = 0.09.
 
 Ids are cut anew here, so that it also works for corpora that hold nothing else. The random numbers of a batch all come
 from a key that says where the batch stands, so there is no state to save.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _PURPOSE = 1910_13267  # first number of every key, so that nothing else draws from the same key
-_MOST_SEGMENTS = 100_000  # words of so many are kept, in about 500 bytes each
+_MOST_SEGMENTS = 100_000  # the words of this many segments are kept, in about 500 bytes each
 _NONE = 1 << 62  # rank of two neighbours that no merge joins
 _SPACE = "Ġ"  # how byte-level BPE spells the blank
 _BROKEN = "\ufffd"  # what bytes decode to that are not a character

@@ -11,8 +11,8 @@ al. 2023, https://arxiv.org/abs/2311.14838; the idea is that of Dinu et al. 2019
 With a lexicon, not every pair has to be aligned. It needs little memory: streams, prepared corpora and several
 processes use the same one. The draws depend on the place of a pair, so there is no state to save.
 
-If annotations were always what the model would have said, it need not look at them. So in a share of them another word
-takes the place of the translation, on the target side too: a word of the lexicon, the halves of two, or the source's
+If annotations always gave what the model would have written anyway, the model could ignore them. So in a share of them
+another word replaces the translation, on the target side too: a word of the lexicon, the halves of two, or the source's
 own word. (OpusTrainer's `replace` takes random characters.)
 """
 

@@ -82,9 +82,9 @@ def _replace(path: Path, content: bytes) -> None:
 def without_code(fields: dict) -> dict:
     """The fields of a `config.json` that a configuration should keep.
 
-    Where we are installed: all but the entries of `save_code`. They would ask for trust that nobody needs to give, and
-    make a loaded configuration differ from the saved one. Where this file itself came with a model: all, and the
-    pipeline works for every pair of languages.
+    If this package is installed, these are all fields except the entries of `save_code`. Those would ask for trust that
+    no user needs to give, and would make a loaded configuration differ from the saved one. If this file itself came
+    with a model, these are all fields, and the pipeline works for every pair of languages.
     """
     if not __name__.startswith(f"{TRANSFORMERS_DYNAMIC_MODULE_NAME}."):
         return {name: value for name, value in fields.items() if name not in ("auto_map", "custom_pipelines")}

@@ -43,8 +43,8 @@ def word_dropout(embeddings: torch.Tensor, p: float, training: bool, first: int 
 
     Gal & Ghahramani (2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks"), which
     Sennrich & Zhang (2019, "Revisiting Low-Resource Neural Machine Translation") use to train on little text. As in
-    Nematus, the toolkit of the latter, each token is drawn on its own, not together with its equals in the sentence.
-    What is kept is divided by 1 - p, so that its mean stays. Padding is drawn for too, but nothing sees it.
+    Nematus, the toolkit of the latter, each token is drawn separately, even if it occurs several times in the sentence.
+    What is kept is divided by 1 - p, which preserves its mean. Padding is drawn for too, which has no effect.
 
     Args:
         embeddings: (batch, length, d_model), without positions: where a token was dropped is still known.

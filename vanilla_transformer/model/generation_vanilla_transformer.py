@@ -368,11 +368,11 @@ class PaperGeneration:
 
 
 def wanted_max_length(config: GenerationConfig) -> int | None:
-    """A config's `max_length`, unless nobody asked for it.
+    """A config's `max_length`, unless it is only a default that transformers has written.
 
     After its first batch of translations, transformers' Seq2SeqTrainer writes all of transformers' defaults into the
-    model's config for good (5.23), among them a limit of 20 tokens. That does not count where the other defaults stand
-    beside it.
+    model's config for good (5.23), among them a limit of 20 tokens. This limit does not count if the other defaults
+    are there too.
     """
     all_written = all(getattr(config, name, None) is not None for name in ("typical_p", "epsilon_cutoff", "eta_cutoff"))
     return None if all_written and config.max_length == 20 else config.max_length

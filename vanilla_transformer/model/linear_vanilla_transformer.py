@@ -1,4 +1,7 @@
-"""Linear layers by their weights, which is faster than calling them: several as one product, on a CPU of few sizes."""
+"""Uses the weights of linear layers directly, which is faster than calling the layers.
+
+Several layers become one product. On a CPU, products have only a few sizes.
+"""
 
 from collections.abc import Sequence
 

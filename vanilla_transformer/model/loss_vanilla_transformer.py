@@ -184,7 +184,7 @@ def _differentiate(
     label_smoothing: float,
     r_drop_alpha: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What the logits of a chunk add to the loss; their gradient, but for the share of smoothing, takes their place.
+    """What the logits of a chunk add to the loss. Their gradient, except for the smoothing's share, replaces them.
 
     Args:
         logits: (passes, rows, vocabulary) x w^T.

@@ -113,7 +113,7 @@ class EnsembleDecoder:
 
 
 class GrowingLayer(DynamicLayer):
-    """A layer's keys and values with room for more: `DynamicLayer` copies all of them for each new one."""
+    """A layer's keys and values with spare capacity, because `DynamicLayer` copies all of them for each new one."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -134,7 +134,7 @@ class GrowingLayer(DynamicLayer):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def _more_room(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """Twice the room, or room for 32 steps to begin with, holding what was there."""
+        """A tensor of twice the capacity, or at first with space for 32 steps, that holds the old values."""
         grown = new.new_empty(*new.shape[:2], max(2 * self.used, 32 * new.shape[2]), new.shape[3])
         grown[:, :, : self.used] = old[:, :, : self.used]
         return grown

@@ -17,9 +17,9 @@ class BracketingF1(OwnMetric):
     hypothesis is repaired as in parsing (`read_linearised`); the details say how many needed no repair. The reference
     says which places are punctuation and so left out: in the Penn Treebank the word decides that.
 
-    So every sentence counts, and the number is not always EVALB's (`score_trees`): where a word is tagged as
-    punctuation by mistake, or punctuation as a word, the sentence has too many or too few words for EVALB, which leaves
-    it out, and stops at a dozen such. Where no hypothesis has such a mistake, the two are equal.
+    So every sentence counts, and the number is not always EVALB's (`score_trees`). If a word is tagged as punctuation
+    by mistake, or punctuation as a word, the sentence has too many or too few words for EVALB. EVALB leaves such
+    sentences out, and stops at a dozen of them. Without such mistakes, the two numbers are equal.
     """
 
     def __init__(self):

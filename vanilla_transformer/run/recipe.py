@@ -175,7 +175,7 @@ class EvaluationSettings:
         if not all(isinstance(example, str) for example in self.examples):
             raise ValueError(f"evaluation.examples must be sentences, not {_shown(self.examples)}")
         if not self.metrics:
-            raise ValueError(f"evaluation.metrics is empty: choose of {', '.join(METRICS)}")
+            raise ValueError(f"evaluation.metrics is empty: choose from {', '.join(METRICS)}")
         known = tuple(name for name, row in METRICS.items() if not row.needs_sources)
         for metric in self.metrics:
             check_known(metric, known, "evaluation.metrics: ")
@@ -499,7 +499,7 @@ def check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
         near = [fields[name]] if name in fields else near
         near = near or [fields[each] for each in difflib.get_close_matches(name, list(fields), n=1)]
     known = list(known)
-    hint = f"; did you mean {near[0]}?" if near else f"; choose of {', '.join(known)}" if len(known) < 20 else ""
+    hint = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(known)}" if len(known) < 20 else ""
     raise ValueError(f"{prefix}{name} is unknown{hint}")
 
 

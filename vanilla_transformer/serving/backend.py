@@ -26,9 +26,9 @@ LONGEST = 512  # tokens that are translated in one piece, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request wants beside translations: that they follow a glossary, with hard terms or soft ones; how sure the
-    model is of them; that they have the markup or the capitals of their texts; that mistyped words are corrected or
-    missing full stops added; and that they are in one language of several.
+    """What a request asks for besides translations: following a glossary, with hard or soft terms; confidence; keeping
+    the markup or the capitals of the texts; correcting mistyped words; adding missing full stops; and one of several
+    target languages.
     """
 
     glossary: Glossary | None = None

@@ -306,8 +306,8 @@ td, th {{ text-align: left; vertical-align: top; padding: .1rem 1.5rem .1rem 0 }
 <p>With a glossary the answer says which of its terms each translation has.</p>
 <pre>{{"texts": ["The dog is old."], "glossary": [{{"source": "dog", "target": "Hund|Köter"}}]}}
 {{"translations":["Der Hund ist alt."],"terms":[[{{"source":"dog","targets":["Hund","Köter"],"used":"Hund"}}]]}}</pre>
-<p>With <code>"terms": "soft"</code> beside the glossary the model reads the terms in the text, and mostly follows; it
-must have been trained so. Without, the search looks only for translations that have them.</p>
+<p>With <code>"terms": "soft"</code> beside the glossary the model reads the terms in the text, and mostly follows
+them; it must have been trained for this. Without it, the search finds only translations that have the terms.</p>
 <p>With <code>"confidence": true</code> beside the texts the answer also has <code>confidences</code>, the probability
 that each translation is good; <code>words</code>, those of each translation with their probabilities; and
 <code>unknown_words</code>, those of each text that the model has not learned. The model must be calibrated.</p>

@@ -81,7 +81,7 @@ def model_card(
         f"{_task(recipe)} {as_text(recipe.description)}\n\n{architecture(config)} Trained from {begun_with}.",
         how_to_use(repository, recipe),
         _scores_section(scores, recipe),
-        f"## What it is for, and what not\n\n{_limits(recipe)}",
+        f"## Intended use and limits\n\n{_limits(recipe)}",
         _data_section(reports, recipe),
         _training_section(folder, recipe, command),
         f"![Learning curve against updates]({picture})\n\n{_curve(folder)}",
@@ -219,8 +219,8 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
         )
     else:
         meaning = (
-            "Of the translations in `translations/`, against the untouched references. Report `sacrebleu` first; two "
-            "numbers are comparable only if their signatures agree (`ter`: lower is better)."
+            "These scores compare the translations in `translations/` with the untouched references. Report "
+            "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better)."
         )
     if not recipe.data.test:
         meaning += (
@@ -240,8 +240,8 @@ def _limits(recipe: Recipe) -> str:
     if recipe.is_parser:
         return (
             "Research and teaching: it shows what the paper's model learns of syntax from the data below, and from "
-            "nothing else. It expects sentences that are tokenised like them, in the style of the same texts. Its tree "
-            "is a guess even where it looks right, and nothing says how sure it is. No sentences or trees of the "
+            "nothing else. It expects sentences that are tokenised and written like those of that data. Its tree is a "
+            "guess even where it looks right, and the model does not say how sure it is. No sentences or trees of the "
             "treebank are shown here: most treebanks may not be passed on."
         )
     context = recipe.data.context_sentences

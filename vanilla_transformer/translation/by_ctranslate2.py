@@ -145,9 +145,9 @@ class Ctranslate2Engine:
 
     @contextmanager
     def at_work(self, workers: int) -> Iterator[None]:
-        """Loads the model for a number of threads; one worker has all of torch's.
+        """Loads the model for a number of threads; a single worker gets as many as torch has.
 
-        With one worker, samples depend on torch's seed alone: then it has one thread.
+        If it draws samples, a single worker gets only one thread, so that they depend on torch's seed alone.
         """
         import ctranslate2
 

@@ -34,8 +34,8 @@ class Hypothesis:
     (greedy search, samples). `alignment` says which words it was made from, if that was asked for. `cut` says whether
     the length limit ended it, or a part of it. `terms` are the glossary's terms in the sentence.
 
-    `confidence` is the probability that it is good, by the model's calibration, and `likelihood` what that was made of;
-    both only if they were asked for, and not for a blank line.
+    `confidence` is the probability that it is good, by the model's calibration, and `likelihood` is what it was
+    computed from. Both are there only if they were asked for, and not for a blank line.
 
     `broken_markup` says why a line's markup was translated as text, if markup was asked for and is broken.
 

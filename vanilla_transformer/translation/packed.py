@@ -20,9 +20,9 @@ def pack_linear(model: PreTrainedModel) -> None:
     On Intel processors it rearranges only the largest. On others it rearranges nearly all, by what was measured on an
     AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there.
 
-    The results are the same but for the order of sums. The model itself is changed: it can be saved and read, but no
-    longer trained. Merge adapters and resize embeddings first. Nothing happens where torch lacks these kernels, or the
-    model is not one of float32 on a CPU.
+    The results are the same except for the order of sums. The model itself is changed: it can be saved and read, but
+    no longer trained. Merge adapters and resize embeddings first. Nothing happens if torch lacks these kernels, or if
+    the model is not in float32 on a CPU.
 
     Args:
         model: Ours, or an ensemble of ours.

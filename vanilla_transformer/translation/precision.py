@@ -16,10 +16,10 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def in_precision(model: PreTrainedModel, precision: str = "auto") -> PreTrainedModel:
-    """The model, ready to translate in a precision as fast as it can. Do not use the given one any more.
+    """The model, ready to translate as fast as it can in a precision. Do not use the given model any more.
 
-    In bfloat16 weights and states have 8 significant bits. The search adds up its log-probabilities in float32 all the
-    same. In float32 matrices are laid out for the processor, see [`pack_linear`].
+    In bfloat16, weights and states have 8 significant bits, but the search still adds up its log-probabilities in
+    float32. In float32, matrices are laid out for the processor: see [`pack_linear`].
 
     Args:
         model: Ours, or an ensemble of ours, in float32.

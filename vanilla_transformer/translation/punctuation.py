@@ -37,7 +37,7 @@ class Punctuation:
         self.full_stop = max(_FULL_STOPS, key=lambda sign: counts.get(sign, 0))  # of equals, the first
 
     def put_on(self, line: str) -> tuple[str, bool]:
-        """A line with a full stop, and whether it got one, which is where it ends in a letter or digit (and quotes)."""
+        """A line, with a full stop added if it ends in a letter or digit (and quotes), and whether one was added."""
         body, signs, closing = end_of(line)
         if signs or not body or unicodedata.category(body[-1])[0] not in "LNM":
             return line, False

@@ -52,7 +52,7 @@ class Reading:
         for name in ("casing", "punctuation"):
             if getattr(self, name) is not None and (self.markup is not None or self.align):
                 raise ValueError(
-                    f"With {name} words are no longer those that were aligned: leave out markup and alignments."
+                    f"{name} changes the words that were aligned: leave out {name}, or markup and alignments."
                 )
         if self.spelling is not None and self.markup is not None:
             raise ValueError("Correcting the spelling would change markup, too: leave out one of them.")

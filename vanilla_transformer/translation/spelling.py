@@ -26,8 +26,8 @@ _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]+")
 _APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
 _ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
 _SENTENCE_ENDS = frozenset(".!?…:;؟۔।॥։።")
-_FEWEST = 3  # a rarer word may itself be a typo of the training text,
-_TIMES = 1000  # and is taken for one if a word a likely slip away came this many times as often
+_FEWEST = 3  # a rarer word may itself be a typo in the training text
+_TIMES = 1000  # it counts as a typo if a word that is one likely mistake away came this many times as often
 _LONG, _MOST_MISTAKES = 6, 2  # letters of a word that may have this many; a shorter one has too many neighbours
 _FAR_KEY, _ADDED_LETTER = 1.5, 1.25  # mistakes less likely than others, which count 1
 _REMEMBERED = 2**16  # mistyped words: the same ones come again
@@ -133,7 +133,7 @@ class Spelling:
                 stays = stays or normalized[max(0, start - 2) : start - 1].isalpha()
             if not stays and (better := self._best(word, begins)) != word:
                 found.append((better, start, end))
-            # A sentence begins behind the end of another, and still behind a quote or a bracket.
+            # A sentence begins after the end of another, even if a quote or a bracket comes in between.
             begins = not _SENTENCE_ENDS.isdisjoint(word) or (begins and not any(map(str.isalnum, word)))
         return normalized, found
 

@@ -190,8 +190,8 @@ def name_of(text: Path, languages: tuple[str, str]) -> str:
     name = text.name.removesuffix(".gz").removesuffix(".txt")
     if name.endswith(f".{languages[1]}"):
         raise ValueError(
-            f"{text} is {languages[1]} by its name, and the model translates from {languages[0]} to {languages[1]}: "
-            f"give it text in {languages[0]}, or a model of the other direction."
+            f"{text} is {languages[1]} according to its name, but the model translates from {languages[0]} to "
+            f"{languages[1]}: give it text in {languages[0]}, or a model of the other direction."
         )
     return name.removesuffix(f".{languages[0]}")
 
@@ -335,7 +335,7 @@ class _Work:
         return todo, dropped
 
     def _kept(self, lines: list[str], found: list[Hypothesis]) -> tuple[list[tuple[str, str]], Counter]:
-        """Pairs of source and target, without those that nobody should learn from, which are counted."""
+        """The pairs of source and target to keep. Pairs that no model should learn from are counted by reason."""
         kept, dropped = [], Counter()
         translations = [one_line(each.text) for each in found]
         for line, translation, each, *lengths in zip(
