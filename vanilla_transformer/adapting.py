@@ -140,7 +140,7 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
             "one on by `train`, with a recipe that has it as initial_model."
         )
     config = VanillaTransformerConfig.from_pretrained(found)
-    first = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
+    its_recipe = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
     described = {field.name for field in dataclasses.fields(config)} - {
         field.name for field in dataclasses.fields(PreTrainedConfig)
     }
@@ -160,11 +160,13 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     content["grow_vocabulary"] = settings.grow_vocabulary
     lost = "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
     content["description"] = f"{model} adapted, which may lose {lost}"  # by which a folder is known again
-    if first is not None:
+    if its_recipe is not None:
         kept = ("source_language", "target_language", "context_sentences")
-        content |= {"data": {name: getattr(first.data, name) for name in kept}, "evaluation": asdict(first.evaluation)}
-        training |= {name: first.training[name] for name in ("max_tokens", "bf16") if name in first.training}
-        if attention := first.model.get("attn_implementation"):
+        content["data"] = {name: getattr(its_recipe.data, name) for name in kept}
+        content["evaluation"] = asdict(its_recipe.evaluation)
+        known = its_recipe.training
+        training |= {name: known[name] for name in ("max_tokens", "bf16") if name in known}
+        if attention := its_recipe.model.get("attn_implementation"):
             shape["attn_implementation"] = attention
     try:
         [recipe] = recipe_with(content, overrides)
@@ -177,9 +179,9 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         raise ValueError(f"data.test.{OLD} and --old are the same set: leave one of them out.")
     if settings.replay is not None:
         new = data.train if data.mixture else [{"corpus": data.train}]
-        old = {"corpus": settings.replay, "weight": settings.replay_weight, "vocabulary": False}
-        data = dataclasses.replace(data, train=[*new, old])
-    if (old := settings.old or _old_validation(first)) is not None:
+        replayed = {"corpus": settings.replay, "weight": settings.replay_weight, "vocabulary": False}
+        data = dataclasses.replace(data, train=[*new, replayed])
+    if (old := settings.old or _old_validation(its_recipe)) is not None:
         data = dataclasses.replace(data, test={OLD: old, **data.test})
     elif settings.floor is not None:
         logger.warning("Nothing says what the model forgets: give --old with validation text of what it has learned.")
@@ -210,7 +212,7 @@ def _old_validation(recipe: Recipe | None) -> Any:
 
 def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[float, list[str] | None]:
     """The least BLEU on the old text, and its translations; without these if validation has a search of its own."""
-    corpus = _set(recipe, OLD)
+    corpus = _measured_corpus(recipe, OLD)
     beams = recipe.training.get("generation_num_beams")
     found = _translations(model, recipe, corpus, device, **({"num_beams": beams} if beams else {}))
     references, language = [reference for _, reference in corpus.pairs], recipe.data.target_language
@@ -220,7 +222,7 @@ def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[fl
     return lowest, None if beams else found
 
 
-def _set(recipe: Recipe, name: str) -> TextCorpus:
+def _measured_corpus(recipe: Recipe, name: str) -> TextCorpus:
     """A test set, or one for validation, by its name in `recipe.data.measured`."""
     data = recipe.data
     with naming_in_errors(f"data.test.{name}"):
@@ -230,9 +232,9 @@ def _set(recipe: Recipe, name: str) -> TextCorpus:
 def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, **decoding: int) -> list[str]:
     """Translates by the recipe's decoding, as the run's own models do in the end; or by what is given."""
     logger.info("%s translates %s lines.", model, f"{len(corpus.pairs):,}")
-    found, tokenizer = load_model(model, device)
-    found.generation_config = paper_generation_config(found.config, **{**recipe.decoding, **decoding})
-    return translate(found, tokenizer, [source for source, _ in corpus.pairs], contexts=corpus.contexts)
+    loaded, tokenizer = load_model(model, device)
+    loaded.generation_config = paper_generation_config(loaded.config, **{**recipe.decoding, **decoding})
+    return translate(loaded, tokenizer, [source for source, _ in corpus.pairs], contexts=corpus.contexts)
 
 
 def _account(
@@ -245,8 +247,8 @@ def _account(
         path = folder.translations / f"{name}.jsonl"
         rows = [row for _, row in json_rows(path, text_lines(path))]
         references, after = ([row[key] for row in rows] for key in ("reference", "hypothesis"))
-        systems = {"before": before.get(name) or _translations(model, recipe, _set(recipe, name), device)}
-        systems["after"] = after
+        earlier = before.get(name) or _translations(model, recipe, _measured_corpus(recipe, name), device)
+        systems = {"before": earlier, "after": after}
         scores = {
             system: score_translations(texts, references, [metric], resamples=1000, **language)[0]
             for system, texts in systems.items()

@@ -53,29 +53,30 @@ def run_commands(commands: Sequence[Command]) -> None:
         ValueError: One has failed. It has said why, unless it was killed.
     """
     processes = {get_context("spawn").Process(target=_command, args=(each,)): each for each in commands}
-    running, told, came = [], set(), []
+    running, signalled = [], set()
+    received: list[int] = []  # signals that this process was sent
     failed: Command | None = None
 
-    def tell(number: int) -> None:
+    def send(number: int) -> None:
         for process in running:
-            if process not in told:
-                told.add(process)
+            if process not in signalled:
+                signalled.add(process)
                 with suppress(ProcessLookupError, PermissionError):  # it has just ended
                     os.kill(process.pid, number)
 
     def pass_on(number: int, frame) -> None:
-        came.append(number)
-        tell(number)
+        received.append(number)
+        send(number)
 
     with first_signal(pass_on):
         begun = time.monotonic()
         try:
             for process in processes:
-                if not came:
+                if not received:
                     process.start()
                     running.append(process)
-            if came:  # while one was being started
-                tell(came[0])
+            if received:  # while one was being started
+                send(received[0])
             while running:
                 # Not for ever: what a killed process has forked keeps the sentinel open.
                 connection.wait([process.sentinel for process in running], timeout=1)
@@ -83,17 +84,17 @@ def run_commands(commands: Sequence[Command]) -> None:
                     running.remove(process)
                     command = processes[process]
                     command.seconds = time.monotonic() - begun
-                    if process.exitcode and not came and failed is None:
+                    if process.exitcode and not received and failed is None:
                         failed = command
                         if running:
                             logger.error("%s has failed: the others are asked to end.", command.name)
-                        tell(signal.SIGTERM)
+                        send(signal.SIGTERM)
         finally:
             for process in running:  # one more could not be started
                 process.terminate()
                 process.join()
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])
     if failed is not None:
         where = f"see {failed.log}" if failed.log else "see above"
         raise ValueError(

@@ -42,7 +42,7 @@ from .files import alone_in, read_json, replaced_path, text_lines, write_json, w
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, load_engine
-from .run.recipe import Recipe, check_known, load_recipe_with, naming_the_field, of_type, recipe_with
+from .run.recipe import Recipe, check_known, differing_fields, load_recipe_with, naming_the_field, of_type, recipe_with
 from .training.run import usable_arguments
 from .translation import translate_lines
 from .translation.lines import one_line
@@ -283,15 +283,10 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     before = json.loads(json.dumps({**asdict(began), "improve": asdict(its_settings)}))
-    for section in before.keys() & now.keys():
-        old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
-        for name in old.keys() | new.keys():
-            if old.get(name) != new.get(name):
-                where = f"{section}.{name}".rstrip(".")
-                raise ValueError(
-                    f"{output} was begun with {where} = {old.get(name)!r}, not {new.get(name)!r}: give the same again, "
-                    "or choose another folder."
-                )
+    for name, old, new in differing_fields(before, now, before.keys() & now.keys()):
+        raise ValueError(
+            f"{output} was begun with {name} = {old!r}, not {new!r}: give the same again, or choose another folder."
+        )
 
 
 def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
@@ -418,22 +413,25 @@ def _typed(overrides: Mapping) -> dict[str, str]:
 def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Mapping[str, float], device: str) -> Path:
     """Lets the models translate the validation set, each once, and writes down what each stage has brought."""
     source, target = plan.data.source_language, plan.data.target_language
-    lines, references = (list(text_lines(output / "pairs" / f"validation.{each}.gz")) for each in (source, target))
+    sentences, references = (list(text_lines(output / "pairs" / f"validation.{each}.gz")) for each in (source, target))
     metric, translations, rows = plan.evaluation.metrics[0], {}, []
     teachers = [output / name for name in teachers_of(settings)]
     systems = [System(name, [output / name]) for name in dict.fromkeys(("first", teachers[0].name))]
-    systems += [System("ensemble", teachers)] * (len(teachers) > 1) + [System("student", [output / "student"])]
-    systems += [System("export", [output / "export"], "ctranslate2")] * (settings.quantization is not None)
+    if len(teachers) > 1:
+        systems.append(System("ensemble", teachers))
+    systems.append(System("student", [output / "student"]))
+    if settings.quantization is not None:
+        systems.append(System("export", [output / "export"], "ctranslate2"))
     for system in systems:
         measured = output / f"{system.name}.translations.json"
         if not measured.exists():
             logger.info("%s translates the validation set.", system.name)
-            write_json(measured, _translate(system, lines, device))
+            write_json(measured, _translate(system, sentences, device))
         found = read_json(measured, "Remove it: it is made again.")
         texts = translations[system.name] = found["translations"]
         [score] = score_translations(texts, references, [metric], target_language=target, resamples=1000)
         row = {"system": system.name, "score": score.value, "interval": score.confidence, "signature": score.signature}
-        row |= {"megabytes": system.megabytes, "sentences_per_second": len(lines) / found["seconds"]}
+        row |= {"megabytes": system.megabytes, "sentences_per_second": len(sentences) / found["seconds"]}
         if rows:
             before = rows[-1]["system"]
             pair = {name: translations[name] for name in (before, system.name)}

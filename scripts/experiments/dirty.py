@@ -23,25 +23,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from vanilla_transformer.cleaning import CleaningSettings, Scoring, clean
 from vanilla_transformer.files import text_lines
 
 
 Pair = tuple[str, str]
-# For each kind, the rules made for it.
-KINDS = {
-    "empty": ("empty",),
-    "copied": ("identical", "target_language"),
-    "wrong language": ("source_language", "target_language", "source_script", "target_script"),
-    "mojibake": ("broken_encoding",),
-    "markup": ("numbers_or_markup",),
-    "wrong length": ("length_ratio", "too_long"),
-    "misaligned run": ("misaligned",),
-    "repeated": ("repeated_pair", "repeated_target", "near_duplicate"),
-    "other numbers": ("numbers_differ", "addresses_differ"),
-    "wrong pair": ("score",),
-}
 SHARE = 0.02  # of each kind
 BOILERPLATE = ("Diese Seite wurde nicht gefunden.", "Alle Rechte vorbehalten.", "Bitte melden Sie sich an.")
 CYRILLIC = str.maketrans("abcdefghijklmnopqrstuvwxyzäöü", "абцдефгхийклмнопярстувшхызаоу")
@@ -102,16 +90,24 @@ def wrong_pair(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
     return pair[0], other[1]
 
 
-SPOIL: dict[str, Callable[[Pair, Pair, str, Random], Pair]] = {
-    "empty": empty,
-    "copied": copied,
-    "wrong language": wrong_language,
-    "mojibake": mojibake,
-    "markup": markup,
-    "wrong length": wrong_length,
-    "repeated": repeated,
-    "other numbers": other_numbers,
-    "wrong pair": wrong_pair,
+class Kind(NamedTuple):
+    """A kind of noise."""
+
+    rules: tuple[str, ...]  # those made for it
+    spoil: Callable[[Pair, Pair, str, Random], Pair] | None  # None: it is not made pair by pair
+
+
+KINDS = {
+    "empty": Kind(("empty",), empty),
+    "copied": Kind(("identical", "target_language"), copied),
+    "wrong language": Kind(("source_language", "target_language", "source_script", "target_script"), wrong_language),
+    "mojibake": Kind(("broken_encoding",), mojibake),
+    "markup": Kind(("numbers_or_markup",), markup),
+    "wrong length": Kind(("length_ratio", "too_long"), wrong_length),
+    "misaligned run": Kind(("misaligned",), None),
+    "repeated": Kind(("repeated_pair", "repeated_target", "near_duplicate"), repeated),
+    "other numbers": Kind(("numbers_differ", "addresses_differ"), other_numbers),
+    "wrong pair": Kind(("score",), wrong_pair),
 }
 
 
@@ -134,8 +130,8 @@ def spoiled(pairs: list[Pair], foreign: list[str], seed: int) -> tuple[list[Pair
             for place in places:
                 kinds[place] = "misaligned run"
                 found[place] = pairs[place][0], pairs[start + (place - start + 1) % length][1]
-    for kind, spoil in SPOIL.items():
-        while kinds.count(kind) < wanted:
+    for kind, (_, spoil) in KINDS.items():
+        while spoil is not None and kinds.count(kind) < wanted:
             place = draw.randrange(10, len(pairs))
             other = draw.randrange(place)
             if kinds[place] or kinds[other] or (kind == "mojibake" and pairs[place][1].isascii()):
@@ -159,11 +155,11 @@ def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str
         "| kind | pairs | found | recall | of these mended | precision | by |",
         "| --- | ---: " + "| ---: " * 4 + "| --- |",
     ]
-    for kind, own in KINDS.items():
+    for kind, (rules, _) in KINDS.items():
         places = {place for place, each in enumerate(kinds) if each == kind}
         found = {place for place in places if place in reasons or place in mended}
         by = Counter(reasons[place] for place in places if place in reasons)
-        dropped = [place for place, reason in reasons.items() if reason in own]
+        dropped = [place for place, reason in reasons.items() if reason in rules]
         precision = f"{sum(bool(kinds[place]) for place in dropped) / len(dropped):.1%}" if dropped else "–"
         share = f"{len(found) / max(1, len(places)):.1%}"
         names = ", ".join(f"{name} {count}" for name, count in by.most_common(4))

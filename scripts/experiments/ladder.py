@@ -36,6 +36,7 @@ from rungs import (
     folder_of,
     paired_p,
     parse_rungs,
+    read_set,
     spread,
     texts_of,
     train_rungs,
@@ -43,9 +44,8 @@ from rungs import (
     translations,
 )
 
-from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.evaluation.scores import score_translations
-from vanilla_transformer.files import text_lines, write_text
+from vanilla_transformer.files import write_text
 from vanilla_transformer.plots.figures import COLORS, finish_axes, new_figure, save
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
@@ -165,8 +165,7 @@ def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequenc
     """
     for name, result in found.items():
         for (seed, folder), test_set in product(result.runs.items(), names):
-            files = (plain_or_packed(data / f"{test_set}.{language}") for language in ("en", "de"))
-            sources, references = map(list, map(text_lines, files))
+            sources, references = read_set(data, test_set)
             path = output / "tests" / name / f"{seed}.{test_set}.jsonl"
             if not path.exists():
                 model, tokenizer = load_model(folder.path, "cpu")

@@ -19,14 +19,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rungs import bleu, folder_of, paired_p, parse_rungs, spread, train_rungs, training_minutes
+from rungs import bleu, folder_of, paired_p, parse_rungs, read_set, spread, train_rungs, training_minutes
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.data.known_words import load_word_counts
-from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.data.tokenizer import load_tokenizer
 from vanilla_transformer.evaluation.robustness import CLEAN
-from vanilla_transformer.files import text_lines, write_text
+from vanilla_transformer.files import write_text
 from vanilla_transformer.plots import plot_forms
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
@@ -39,8 +38,7 @@ METRIC = "sacrebleu"
 
 def test_sets_by_form(data: Path, name: str, forms: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
     """Sources and references, as they are and in each form."""
-    files = (plain_or_packed(data / f"{name}.{language}") for language in ("en", "de"))
-    sources, references = map(list, map(text_lines, files))
+    sources, references = read_set(data, name)
     sets = {CLEAN: (sources, references)}
     for form in forms:
         changed = texts_in_form(form, references) if FORMS[form].both_sides else references

@@ -22,6 +22,7 @@ import yaml
 
 from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.evaluation.scores import compare_systems, score_translations
+from vanilla_transformer.files import text_lines
 from vanilla_transformer.run.folder import RunFolder
 
 
@@ -180,6 +181,13 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
 
 # ------------------------------------------------------------------------------------------------------------- measures
+
+
+def read_set(data: Path, name: str) -> tuple[list[str], list[str]]:
+    """Sources and references of one of Multi30k's sets, packed or not."""
+    files = (plain_or_packed(data / f"{name}.{language}") for language in ("en", "de"))
+    sources, references = map(list, map(text_lines, files))
+    return sources, references
 
 
 def translations(folder: RunFolder, test_set: str = "validation") -> tuple[list[str], list[str]]:

@@ -22,12 +22,11 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where `constraints` is
 
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
-from rungs import folder_of, parse_rungs, train_rungs
+from rungs import folder_of, parse_rungs, read_set, train_rungs
 
-from vanilla_transformer.data.readers import plain_or_packed
 from vanilla_transformer.data.terms import TERM_MARKERS, WORD
 from vanilla_transformer.data.word_aligner import align_corpus
-from vanilla_transformer.files import text_lines, write_text
+from vanilla_transformer.files import write_text
 from vanilla_transformer.run.loading import load_model
 
 
@@ -38,8 +37,7 @@ HEADS = ("model", "seed", "terms", "beams", "number", "used without", "used", "a
 
 def words_of_pairs(data: Path, name: str, most: int | None = None) -> list[tuple[str, str, list[str], list[str]]]:
     """Source, reference, and the words of both, for at most `most` pairs."""
-    files = (plain_or_packed(data / f"{name}.{side}") for side in ("en", "de"))
-    texts = zip(*(list(text_lines(file))[:most] for file in files), strict=True)
+    texts = zip(*(side[:most] for side in read_set(data, name)), strict=True)
     return [(*pair, *map(WORD.findall, pair)) for pair in texts if all(pair)]
 
 

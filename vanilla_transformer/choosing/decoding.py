@@ -4,7 +4,7 @@ import json
 import logging
 import statistics
 import textwrap
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..evaluation.scores import score_translations
@@ -18,10 +18,26 @@ from ..translation import translate
 logger = logging.getLogger(__name__)
 
 _TRIED = "tried on the validation pairs"
-# Beams, length penalty, no_repeat_ngram_size.
-_DECODINGS = ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
 MOST_TRIED_ON = 300  # validation pairs
 _LONGER = 5  # tokens beyond the usual length: poor models do not know where to end
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """A decoding to try: fields of `GenerationConfig`."""
+
+    num_beams: int
+    length_penalty: float
+    no_repeat_ngram_size: int  # 0: tokens may come again
+
+    def __str__(self) -> str:
+        search = "greedy" if self.num_beams == 1 else f"{self.num_beams} beams, length penalty {self.length_penalty:g}"
+        return search + (f", no {self.no_repeat_ngram_size} tokens twice" if self.no_repeat_ngram_size else "")
+
+
+_DECODINGS = [
+    _Decoding(*each) for each in ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
+]
 
 
 def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
@@ -53,25 +69,24 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     lengths = ([len(ids) for ids in tokenizer(side).input_ids] for side in (sources, references))
     usual = statistics.median(target - source for source, target in zip(*lengths, strict=True))
     longest = max(0, round(usual)) + _LONGER
-    scores: dict[tuple[int, float, int], float] = {}
-    for beams, penalty, ngram in _DECODINGS:
-        options = {"num_beams": beams, "length_penalty": penalty, "no_repeat_ngram_size": ngram}
-        found = translate(model, tokenizer, sources, max_length_offset=longest, **options)
+    scores: dict[_Decoding, float] = {}
+    for each in _DECODINGS:
+        found = translate(model, tokenizer, sources, max_length_offset=longest, **asdict(each))
         [score] = score_translations(found, [references], [metric], target_language=language)
-        scores[beams, penalty, ngram] = score.value
-        logger.info("%s: %s %.2f on validation.", _told(beams, penalty, ngram), metric, score.value)
-    beams, penalty, ngram = max(scores, key=scores.get)
-    told = "; ".join(f"{value:.2f} ({_told(*each)})" for each, value in scores.items())
+        scores[each] = score.value
+        logger.info("%s: %s %.2f on validation.", each, metric, score.value)
+    best = max(scores, key=scores.get)
+    tried = "; ".join(f"{value:.2f} ({each})" for each, value in scores.items())
     decoding = {
-        "num_beams": beams,
-        "length_penalty": penalty,
+        "num_beams": best.num_beams,
+        "length_penalty": best.length_penalty,
         "length_penalty_type": "length",
         "max_length_offset": longest,
     }
-    if ngram:
-        decoding["no_repeat_ngram_size"] = ngram
+    if best.no_repeat_ngram_size:
+        decoding["no_repeat_ngram_size"] = best.no_repeat_ngram_size
     lines = [
-        *textwrap.wrap(f"{_TRIED}: {metric} {told}", 110),
+        *textwrap.wrap(f"{_TRIED}: {metric} {tried}", 110),
         f"translations have at most {longest} tokens more than their source; validation pairs differ by {usual:g}",
     ]
     lines = ["decoding:", *(f"  # {line}" for line in lines)]
@@ -79,8 +94,3 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     before = text[text.index("decoding:\n") : text.index("evaluation:\n")]
     write_text(folder.chosen, text.replace(before, "\n".join([*lines, ""])))
     return replace(recipe, decoding={**recipe.decoding, **decoding})
-
-
-def _told(beams: int, penalty: float, ngram: int) -> str:
-    beams = "greedy" if beams == 1 else f"{beams} beams, length penalty {penalty:g}"
-    return beams + (f", no {ngram} tokens twice" if ngram else "")

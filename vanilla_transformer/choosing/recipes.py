@@ -21,7 +21,7 @@ from ..run.folder import RunFolder
 from ..run.loading import chosen_device
 from ..run.recipe import DataSettings, Recipe, load_recipe, recipe_of
 from .decoding import MOST_TRIED_ON
-from .rule import TOKENS, Choice, choose, facts_of, measure_speeds
+from .rule import SIZES, Choice, choose, facts_of, measure_speeds
 from .search import Search, with_changes
 
 
@@ -101,7 +101,7 @@ def chosen_recipe(
         bf16 = has_bfloat16(chosen_device(device).type == "cpu")
         if speeds is None:
             logger.info("Measuring the speed of this machine ...")
-            speeds = measure_speeds(device, least=TOKENS[256] / (60 * minutes), bf16=bf16)
+            speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
         choices = choose(facts, minutes, speeds, bf16=bf16)
     defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
     section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import regex
 import torch
@@ -16,9 +16,16 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerForConditiona
 from ..run.loading import chosen_device
 
 
-# Sizes of models by width: layers of encoder and decoder, heads, width of the feed-forward networks.
-_SIZES = {128: (2, 4, 512), 256: (4, 4, 1024), 512: (6, 8, 2048)}
-TOKENS = {128: 0.0, 256: 40e6, 512: 300e6}  # target tokens from which a size is worthwhile
+class Size(NamedTuple):
+    """A size of model, beside its width."""
+
+    layers: int  # of the encoder, and of the decoder
+    heads: int
+    ffn_dim: int
+    worthwhile_from: float  # target tokens to train on
+
+
+SIZES = {128: Size(2, 4, 512, 0.0), 256: Size(4, 4, 1024, 40e6), 512: Size(6, 8, 2048, 300e6)}  # by width
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
@@ -126,8 +133,8 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
-    width = max(each for each in speeds if trained[each] >= TOKENS[each])
-    layers, heads, inner = _SIZES[width]
+    width = max(each for each in speeds if trained[each] >= SIZES[each].worthwhile_from)
+    layers, heads, inner, _ = SIZES[width]
     tokens = trained[width]
     passes = tokens / _tokens_of(facts)
     dropout = 0.1 if passes < 20 else 0.2 if passes < 60 else 0.3
@@ -195,7 +202,7 @@ def measure_speeds(
         bf16: Whether to train in bfloat16.
     """
     where, speeds = chosen_device(device), {}
-    for width, (layers, heads, inner) in _SIZES.items():
+    for width, (layers, heads, inner, _) in SIZES.items():
         config = VanillaTransformerConfig(
             vocab_size=4000,
             d_model=width,

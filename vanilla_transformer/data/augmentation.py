@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .context import texts_in_context
-from .encoding import encode_pairs
+from .encoding import encode_pairs, is_within
 from .forms import FORMS, check_shares
 from .terms import TERMS
 from .tokenizer import SPECIAL_TOKENS
@@ -91,7 +91,7 @@ class Augmentation:
         sources, targets, _ = encode_pairs(self.tokenizer, changed)
         for i, tag, source, target in zip(chosen, tags, sources, targets, strict=True):
             pair = {"input_ids": [*tag, *source.tolist()], "labels": target.tolist()}
-            if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
+            if is_within(pair, *self.limits):
                 found[i] = pair
         return found
 

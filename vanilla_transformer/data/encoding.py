@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,12 @@ class PairLimits:
         if self.max_length_ratio is not None and longer > self.max_length_ratio * shorter:
             return f"length ratio over {self.max_length_ratio}"
         return None
+
+
+def is_within(pair: Mapping[str, Sequence[int]], most_source: int | None, most_target: int | None) -> bool:
+    """Whether a pair of ids has at most this many `input_ids` and `labels`; None: any number."""
+    sides = ((pair["input_ids"], most_source), (pair["labels"], most_target))
+    return all(most is None or len(ids) <= most for ids, most in sides)
 
 
 @dataclass

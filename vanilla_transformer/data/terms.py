@@ -28,13 +28,13 @@ from itertools import islice, takewhile
 from os import PathLike
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..files import text_lines
 from .context import SEPARATOR, texts_in_context
-from .encoding import encode_pairs
+from .encoding import encode_pairs, is_within
 from .scripts import WORD, is_unspaced
 from .tokenizer import SPECIAL_TOKENS
 from .word_aligner import align_corpus
@@ -222,6 +222,16 @@ def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], l
 # ------------------------------------------------------------------------------------------------------- annotation
 
 
+class DrawnTerm(NamedTuple):
+    """A term to annotate, by the characters where it begins and ends, and those of the target that it replaces."""
+
+    start: int
+    end: int
+    translation: str
+    target_start: int
+    target_end: int
+
+
 class TermAnnotation:
     """Annotates terms in a share of the pairs of ids; a tag in front of a source stays.
 
@@ -278,7 +288,8 @@ class TermAnnotation:
         for i, source, target in zip(chosen, *texts, strict=True):
             source, target = source.strip(), target.strip()
             if terms := self.terms_of(source, target, Random(seeds[i])):
-                annotated[i] = (source, [term[:3] for term in terms]), (source, _with(target, terms))
+                annotations = [(term.start, term.end, term.translation) for term in terms]
+                annotated[i] = (source, annotations), (source, _with(target, terms))
         sources = annotated_ids(self.tokenizer, [each for each, _ in annotated.values()])
         _, targets, _ = encode_pairs(self.tokenizer, [each for _, each in annotated.values()])
         for i, source, target in zip(annotated, sources, targets, strict=True):
@@ -287,17 +298,12 @@ class TermAnnotation:
             if self._separator in before:  # with the context; tags stand in front of that
                 tags = before[: len(before) - before[::-1].index(self._separator)]
             pair = {"input_ids": [*tags, *source], "labels": target.tolist()}
-            if all(m is None or len(ids) <= m for ids, m in zip(pair.values(), self.limits, strict=True)):
+            if is_within(pair, *self.limits):
                 found[i] = pair
         return found
 
-    def terms_of(self, source: str, target: str, generator: Random) -> list[tuple[int, int, str, int, int]]:
-        """Terms of a pair of texts in their order.
-
-        Returns:
-            For each term the characters of the source where it begins and ends, its translation, and the begin and end
-            of the characters of the target that this replaces.
-        """
+    def terms_of(self, source: str, target: str, generator: Random) -> list[DrawnTerm]:
+        """Terms of a pair of texts in their order."""
         words = [list(WORD.finditer(text)) for text in (source, target)]
         lower = [[word.group().lower() for word in side] for side in words]
         links = self._links(*lower)
@@ -309,9 +315,11 @@ class TermAnnotation:
             end, j, last = i + 1, links[i], links[i]
             while generator.random() < _LONGER and links.get(end) in (last, last + 1):
                 last, end = links[end], end + 1
-            if len(chosen) < wanted and all(
-                (end <= a or b <= i) and (last < c or d < j) for a, b, c, d in chosen
-            ):  # no words of another term
+            apart = all(
+                (end <= other or other_end <= i) and (last < other_j or other_last < j)
+                for other, other_end, other_j, other_last in chosen
+            )  # from the words of other terms, on either side
+            if apart and len(chosen) < wanted:
                 chosen.append((i, end, j, last))
         found = []
         for i, end, j, last in sorted(chosen):
@@ -321,7 +329,7 @@ class TermAnnotation:
             if generator.random() < _REPLACED:
                 said = self._another(source[start:stop], generator)
                 said = said[0].upper() + said[1:] if begin == 0 else said
-            found.append((start, stop, said, begin, behind))
+            found.append(DrawnTerm(start, stop, said, begin, behind))
         return found
 
     def _links(self, source: Sequence[str], target: Sequence[str]) -> dict[int, int]:
@@ -341,8 +349,8 @@ class TermAnnotation:
         return (source, first, first[: (len(first) + 1) // 2] + second[len(second) // 2 :])[int(3 * generator.random())]
 
 
-def _with(target: str, terms: Sequence[tuple[int, int, str, int, int]]) -> str:
+def _with(target: str, terms: Sequence[DrawnTerm]) -> str:
     """A target with the translations of its terms in their places."""
-    for _, _, said, begin, end in sorted(terms, key=lambda term: -term[3]):
-        target = target[:begin] + said + target[end:]
+    for term in sorted(terms, key=lambda term: -term.target_start):
+        target = target[: term.target_start] + term.translation + target[term.target_end :]
     return target

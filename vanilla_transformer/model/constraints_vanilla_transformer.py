@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, zip_longest
 from operator import index, mul
+from typing import NamedTuple
 
 import torch
 from transformers import StoppingCriteria
@@ -36,6 +37,14 @@ class Progress:
     wanted: frozenset[int]  # tokens that advance it
 
 
+class _PhraseToken(NamedTuple):
+    """A token of a phrase of a [`PhraseAutomaton`]."""
+
+    token: int
+    rest: int  # how many tokens of the phrase follow it
+    constraint: int  # the number of the constraint that has the phrase
+
+
 class PhraseAutomaton:
     """Follows a hypothesis token by token, and knows which phrases it contains.
 
@@ -53,23 +62,20 @@ class PhraseAutomaton:
 
     def __init__(self, constraints: Sequence[Constraint]):
         times = Counter(tuple(sorted(set(alternatives))) for alternatives in constraints)
-        # For each bit: its token, how many tokens of the phrase follow it, and the constraint.
-        self.tokens, self.rest, self.owner = [], [], []
+        self.phrase_tokens: list[_PhraseToken] = []  # of all phrases; each has the bit of its place here
         self.places, self.masks = {}, []  # bits of each token, and of each constraint
         self.starts = self.ends = 0
         for number, alternatives in enumerate(times):
-            first = len(self.tokens)
+            first = len(self.phrase_tokens)
             for phrase in alternatives:
-                self.starts |= 1 << len(self.tokens)
+                self.starts |= 1 << len(self.phrase_tokens)
                 for rest, token in zip(range(len(phrase))[::-1], phrase, strict=True):
-                    self.places[token] = self.places.get(token, 0) | 1 << len(self.tokens)
-                    self.tokens.append(token)
-                    self.rest.append(rest)
-                    self.owner.append(number)
-                self.ends |= 1 << len(self.tokens) - 1
-            self.masks.append((1 << len(self.tokens)) - (1 << first))
+                    self.places[token] = self.places.get(token, 0) | 1 << len(self.phrase_tokens)
+                    self.phrase_tokens.append(_PhraseToken(token, rest, number))
+                self.ends |= 1 << len(self.phrase_tokens) - 1
+            self.masks.append((1 << len(self.phrase_tokens)) - (1 << first))
         self.shortest = [min(map(len, alternatives)) for alternatives in times]
-        self._known: dict[tuple[int, tuple[int, ...]], Progress] = {}
+        self._states: dict[tuple[int, tuple[int, ...]], Progress] = {}
         self._left: dict[tuple[int, ...], tuple] = {}
         self.start = self._state(0, tuple(times.values()))
 
@@ -86,20 +92,21 @@ class PhraseAutomaton:
         return self._state(bits, tuple(left))
 
     def _state(self, bits: int, left: tuple[int, ...]) -> Progress:
-        if (bits, left) not in self._known:
+        if (bits, left) not in self._states:
             pursued, missing, first = self._what_is_left(left)
             under_way = _bits_of(bits)
+            reached = [self.phrase_tokens[place] for place in under_way]
             # A token counts for one phrase only: two that have it in common may part at the next.
-            gains = [self.shortest[self.owner[place]] - self.rest[place] for place in under_way]
-            wanted = first.union(self.tokens[place + 1] for place in under_way)
-            self._known[bits, left] = Progress(bits, left, pursued, missing - max([0, *gains]), wanted)
-        return self._known[bits, left]
+            gains = [self.shortest[each.constraint] - each.rest for each in reached]
+            wanted = first.union(self.phrase_tokens[place + 1].token for place in under_way)
+            self._states[bits, left] = Progress(bits, left, pursued, missing - max([0, *gains]), wanted)
+        return self._states[bits, left]
 
     def _what_is_left(self, left: tuple[int, ...]) -> tuple[int, int, frozenset[int]]:
         """Bits of the constraints that are left, how many tokens they take, and their phrases' first tokens."""
         if left not in self._left:
             pursued = sum(mask for mask, count in zip(self.masks, left, strict=True) if count)
-            first = frozenset(self.tokens[place] for place in _bits_of(self.starts & pursued))
+            first = frozenset(self.phrase_tokens[place].token for place in _bits_of(self.starts & pursued))
             self._left[left] = pursued, sum(map(mul, left, self.shortest)), first
         return self._left[left]
 

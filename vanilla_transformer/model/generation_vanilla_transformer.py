@@ -229,39 +229,31 @@ class PaperGeneration:
         self, input_ids, logits_processor, stopping_criteria, generation_config, synced_gpus=False, **model_kwargs
     ):
         settings = generation_config
-        kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
-        wants_scores = settings.output_scores
-        special = settings.do_sample or wants_scores or settings.output_logits or len(logits_processor) or synced_gpus
-        special = special or settings.low_memory  # which transformers refuses
+        special = settings.do_sample or settings.output_scores or settings.output_logits or len(logits_processor)
+        special = special or synced_gpus or settings.low_memory  # which transformers refuses
         constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
         others = [each for each in stopping_criteria if each is not constraints]
         if special or not self._is_plain(input_ids, others, settings, model_kwargs):
-            if kind == "gnmt":
-                settings.length_penalty = GnmtExponent(alpha)
-            # The scores of results come with those of every step or not at all.
-            settings.output_scores = settings.return_dict_in_generate
-            output = super()._beam_search(
+            return self._transformers_beam_search(
                 input_ids, logits_processor, stopping_criteria, settings, synced_gpus=synced_gpus, **model_kwargs
             )
-            if settings.return_dict_in_generate and not wants_scores:
-                output = type(output)(**{name: value for name, value in output.items() if name != "scores"})
-            return output
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
+        kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
         rules = {
             "eos_ids": eos_ids,
             "penalty": lambda length: length_penalty(length, alpha, kind),
             "early_stopping": settings.early_stopping,
         }
-        found = beam_search(decoder, prefix, limits, **rules, constraints=constraints)
-        unmet = [i for i, best in enumerate(found) if not best] if constraints is not None else []
+        by_sentence = beam_search(decoder, prefix, limits, **rules, constraints=constraints)
+        unmet = [i for i, best in enumerate(by_sentence) if not best] if constraints is not None else []
         if unmet:
             decoder, *_ = self._stepwise(input_ids, others, settings, model_kwargs)
             decoder.keep(torch.tensor(unmet, device=prefix.device))
             again = beam_search(decoder, prefix[unmet], [limits[i] for i in unmet], **rules)
-            found = [best or again.pop(0) for best in found]
+            by_sentence = [best or again.pop(0) for best in by_sentence]
         count, none = settings.num_return_sequences, Translation([], -math.inf)
-        found = [translation for best in found for translation in (best + [none] * count)[:count]]
-        sequences = _padded(prefix, [translation.tokens for translation in found], settings)
+        returned = [translation for best in by_sentence for translation in (best + [none] * count)[:count]]
+        sequences = _padded(prefix, [translation.tokens for translation in returned], settings)
         if not settings.return_dict_in_generate:
             if unmet:
                 logger.warning(
@@ -269,12 +261,25 @@ class PaperGeneration:
                     "they are translated without constraints."
                 )
             return sequences
-        scores = torch.tensor([translation.score for translation in found], device=sequences.device)
+        scores = torch.tensor([translation.score for translation in returned], device=sequences.device)
         if constraints is not None:
             met = torch.tensor([i not in unmet for i in range(len(prefix)) for _ in range(count)])
             met = met.to(sequences.device)
             return ConstrainedOutput(sequences=sequences, sequences_scores=scores, constraints_met=met)
         return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
+
+    def _transformers_beam_search(self, input_ids, logits_processor, stopping_criteria, generation_config, **options):
+        """The mixin's own search, with our length penalty; its results have scores even if its steps have none."""
+        settings = generation_config
+        wants_scores = settings.output_scores
+        if getattr(settings, "length_penalty_type", "length") == "gnmt":
+            settings.length_penalty = GnmtExponent(settings.length_penalty)
+        # The scores of results come with those of every step or not at all.
+        settings.output_scores = settings.return_dict_in_generate
+        output = super()._beam_search(input_ids, logits_processor, stopping_criteria, settings, **options)
+        if settings.return_dict_in_generate and not wants_scores:
+            output = type(output)(**{name: value for name, value in output.items() if name != "scores"})
+        return output
 
     def _sample(
         self,

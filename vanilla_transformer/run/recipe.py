@@ -8,7 +8,7 @@ import reprlib
 import sys
 import types
 import typing
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -405,6 +405,18 @@ def _override(content: dict, name: str, text: str) -> None:
         if not isinstance(content, dict):
             raise ValueError(f"{name} is unknown: {section} has no fields")
     content[last] = value
+
+
+def differing_fields(before: Mapping, now: Mapping, sections: Iterable[str]) -> Iterator[tuple[str, Any, Any]]:
+    """The dotted name and both values of each field in which these sections of two recipes, as mappings, differ.
+
+    What is no mapping, such as `initial_model`, is a field of its own.
+    """
+    for section in sections:
+        old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
+        for name in old.keys() | new.keys():
+            if old.get(name) != new.get(name):
+                yield f"{section}.{name}".rstrip("."), old.get(name), new.get(name)
 
 
 # ----------------------------------------------------------------------------------------------------------- checking

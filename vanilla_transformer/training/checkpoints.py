@@ -174,11 +174,8 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
             logger.warning("%s was moved to %s: %s.", path, set_aside(path, f"{path.name}.damaged").name, fault)
     if found[-1] in faults:
         folder.finished.unlink(missing_ok=True)  # after updates that are to be done again
-    # The end of the run averages the checkpoints of these updates, as far as one can tell now.
-    trained, every = step_of(whole[-1]), int(args.save_steps)
-    end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
-    steps = sorted({*range(every, end + 1, every), end})
-    needed = {f"checkpoint-{step}" for step in (steps[-args.average_last :] if args.average_last else [])} | {best}
+    trained = step_of(whole[-1])
+    needed = _needed_at_the_end(trained, best, args)
     if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < trained):
         earlier = [path for path in whole if step_of(path) < lost[0]]
         if earlier:
@@ -192,6 +189,18 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
         else:
             logger.warning("There is no checkpoint before update %d, and the run ends without that one.", lost[0])
     remove_old_checkpoints(folder.checkpoints, args, best)
+
+
+def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerTrainingArguments) -> set[str | None]:
+    """Names of the checkpoints that the end of the run averages, as far as one can tell now, and of the best one.
+
+    `trained` is after how many updates the last whole checkpoint was saved.
+    """
+    every = int(args.save_steps)
+    end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
+    saved = sorted({*range(every, end + 1, every), end})
+    averaged = saved[-args.average_last :] if args.average_last else []
+    return {f"checkpoint-{step}" for step in averaged} | {best}
 
 
 def none_is_whole(faults: dict[Path, str | None]) -> ValueError:

@@ -36,12 +36,13 @@ def activation_bytes(config, source: tuple[int, int], target: tuple[int, int]) -
         source: (pairs, tokens) of a batch's sources.
         target: (pairs, tokens) of its targets.
     """
-    d, numbers = config.d_model, 0
-    (pairs, length), (_, other) = source, target
-    of_layer = 10 * d + config.encoder_ffn_dim + config.encoder_attention_heads * length
-    numbers += pairs * length * config.encoder_layers * of_layer
-    of_layer = 18 * d + config.decoder_ffn_dim + config.decoder_attention_heads * (other + length)
-    numbers += pairs * other * config.decoder_layers * of_layer
+    d_model, (pairs, source_length), (_, target_length) = config.d_model, source, target
+    # Numbers that one layer keeps for one token.
+    of_encoder = 10 * d_model + config.encoder_ffn_dim + config.encoder_attention_heads * source_length
+    attended = target_length + source_length
+    of_decoder = 18 * d_model + config.decoder_ffn_dim + config.decoder_attention_heads * attended
+    numbers = pairs * source_length * config.encoder_layers * of_encoder
+    numbers += pairs * target_length * config.decoder_layers * of_decoder
     return _FLOAT * numbers * (2 if config.r_drop_alpha else 1)
 
 
@@ -78,17 +79,18 @@ def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
     copies = 2 if arguments.ema_decay else 1  # of the weights; Adam has two numbers for each that learns
     of_checkpoint = _FLOAT * (copies * sum(each.numel() for each in parameters) + 2 * learning)
     kept = arguments.save_total_limit
-    disk = f"Checkpoints take {_told(of_checkpoint)} each on the disk, and {kept} are kept at most."
+    disk = f"Checkpoints take {_readable_bytes(of_checkpoint)} each on the disk, and {kept} are kept at most."
     taken = resident_bytes()
     if arguments.device.type != "cpu" or taken is None:
         return disk
     more = training_bytes(model, arguments, *lengths)
-    memory = f"Training takes about {_told(taken + more)} of memory, {_told(taken)} of which are taken now."
+    total, now = _readable_bytes(taken + more), _readable_bytes(taken)
+    memory = f"Training takes about {total} of memory, {now} of which are taken now."
     if (free := free_bytes()) is not None and more > free:
         logger.warning(
             "There may be too little memory: training takes about %s more, and %s are free. Lower training.max_tokens.",
-            _told(more),
-            _told(free),
+            _readable_bytes(more),
+            _readable_bytes(free),
         )
     return f"{memory} {disk}"
 
@@ -126,5 +128,5 @@ def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
     return text
 
 
-def _told(count: int) -> str:
+def _readable_bytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"

@@ -79,7 +79,8 @@ def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
 
 def finetune(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> None:
     """Trains, validates, saves and uploads, as the arguments say."""
-    checkpoint = _checked(args, training_args)
+    _check_options(args, training_args)
+    checkpoint = _checkpoint_to_go_on_from(training_args)
     set_seed(training_args.seed)
     training_args.dataloader_pin_memory &= training_args.device.type == "cuda"  # elsewhere torch warns that it is not
     model, tokenizer = _load_model(args)
@@ -118,13 +119,13 @@ def finetune(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
         trainer.create_model_card(**card)
 
 
-def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> str | None:
-    """The checkpoint to go on from, if any. Raises ValueError if options do not go together."""
-    output, resume = training_args.output_dir, training_args.resume_from_checkpoint
+def _check_options(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments) -> None:
+    """Raises ValueError if options do not go together, or a metric cannot be computed."""
     if not training_args.do_train and not training_args.do_eval:
         raise ValueError("There is nothing to do: give --do_train, --do_eval or both.")
     if training_args.do_predict:
-        raise ValueError(f"There is no --do_predict: `vanilla-transformer translate --model {output}` translates.")
+        command = f"vanilla-transformer translate --model {training_args.output_dir}"
+        raise ValueError(f"There is no --do_predict: `{command}` translates.")
     if training_args.do_train and not (args.dataset_name or args.train_file):
         raise ValueError("There are no pairs to train on: give --dataset_name or --train_file.")
     if training_args.do_eval and not (args.dataset_name or args.validation_file):
@@ -140,6 +141,14 @@ def _checked(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
         if metric_named(name).needs_sources:
             raise ValueError(f"--metric {name} reads the sources too: score the finished model by `evaluate`.")
         build_metric(name, args.target_language)
+
+
+def _checkpoint_to_go_on_from(training_args: Seq2SeqTrainingArguments) -> str | None:
+    """That of `--resume_from_checkpoint`, if it is given.
+
+    Raises ValueError if the output folder has no such checkpoint, or has some and training is to begin anew.
+    """
+    output, resume = training_args.output_dir, training_args.resume_from_checkpoint
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
     if training_args.do_train and resume is None and last is not None:
         raise ValueError(f"{output} has checkpoints: go on with --resume_from_checkpoint last, or name another folder.")

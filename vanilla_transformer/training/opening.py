@@ -14,7 +14,7 @@ from ..environment import machine, versions
 from ..files import is_leftover, remove_leftovers, write_json, write_text
 from ..run.digests import DIGESTS, DamagedError, check_digests, read_digests
 from ..run.folder import RunFolder
-from ..run.recipe import Recipe, load_recipe
+from ..run.recipe import Recipe, differing_fields, load_recipe
 from .arguments import VanillaTransformerTrainingArguments, rate_factors
 from .checkpoints import (
     finish_removals,
@@ -59,23 +59,22 @@ def open_folder(
                 f"{folder.recipe} is missing: every checkpoint of the run has a copy, restore that."
             )
         folder.finished_after()  # it says so where it is damaged
-        for begun in (folder.recipe, *_copy_in(checkpoints, "recipe.yaml")):
+        for begun in filter(None, (folder.recipe, _newest_copy(checkpoints, "recipe.yaml"))):
             _check_same_recipe(load_recipe(begun), recipe, begun)
         if folder.tokenizer.exists():  # if it is gone, the same one is learned again
             check_digests(folder.tokenizer)
-            for copy in _copy_in(checkpoints, "tokenizer.json"):
-                own = folder.tokenizer / copy.name
-                if not own.is_file() or own.read_bytes() != copy.read_bytes():
-                    raise ValueError(
-                        f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy."
-                    )
+            copy, own = _newest_copy(checkpoints, "tokenizer.json"), folder.tokenizer / "tokenizer.json"
+            if copy is not None and (not own.is_file() or own.read_bytes() != copy.read_bytes()):
+                raise ValueError(
+                    f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy."
+                )
         before, now = folder.began().get("processes", 1), arguments.world_size
         if before != now:
             raise ValueError(
                 f"{folder.path} was begun with {before} processes, not {now}: which pairs come next depends on their "
                 "number. Resume with the same, or choose another output folder."
             )
-        for state in _copy_in(checkpoints, "trainer_state.json"):
+        if (state := _newest_copy(checkpoints, "trainer_state.json")) is not None:
             check_same_rates(state.parent, arguments)
         data.check_same(folder)
         recover(folder, arguments)
@@ -87,14 +86,14 @@ def open_folder(
     write_text(folder.recipe, recipe.to_yaml())
 
 
-def _copy_in(checkpoints: list[Path], name: str) -> list[Path]:
-    """The newest intact copy in a checkpoint: the run's own may be damaged, or another run's."""
+def _newest_copy(checkpoints: list[Path], name: str) -> Path | None:
+    """The newest intact copy of a file in a checkpoint, if any: the run's own may be damaged, or another run's."""
     for checkpoint in reversed(checkpoints):
         with contextlib.suppress(DamagedError):
             check_digests(checkpoint, [name])
             if (checkpoint / name).is_file():
-                return [checkpoint / name]
-    return []
+                return checkpoint / name
+    return None
 
 
 def _clear_failed_start(folder: RunFolder) -> None:
@@ -160,24 +159,21 @@ def _not_of_a_start(folder: RunFolder) -> list[Path]:
 
 def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
     """Compares with a recipe that the run has, its own or a checkpoint's."""
-    old, new, path = dataclasses.asdict(before), dataclasses.asdict(now), begun.parent
-    for section in ("data", "tokenizer", "model", "training", "initial_model", "grow_vocabulary"):
-        fields = [each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (old, new)]
-        for name in fields[0].keys() | fields[1].keys():
-            values, field = [each.get(name) for each in fields], f"{section}.{name}".rstrip(".")
-            if values[0] == values[1] or field in _MAY_CHANGE:
-                continue
-            was = f"was begun with {field} = {values[0]!r}, not {values[1]!r}"
-            if path.parent.name == "checkpoints":
-                run = path.parent.parent
-                raise ValueError(
-                    f"The run in {run} {was}, as {begun} says: give that, and if {run / begun.name} differs take that "
-                    "copy of it; or choose another output folder."
-                )
+    path, sections = begun.parent, ("data", "tokenizer", "model", "training", "initial_model", "grow_vocabulary")
+    for field, old, new in differing_fields(dataclasses.asdict(before), dataclasses.asdict(now), sections):
+        if field in _MAY_CHANGE:
+            continue
+        was = f"was begun with {field} = {old!r}, not {new!r}"
+        if path.parent.name == "checkpoints":
+            run = path.parent.parent
             raise ValueError(
-                f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume {path}), or "
-                "choose another output folder."
+                f"The run in {run} {was}, as {begun} says: give that, and if {run / begun.name} differs take that "
+                "copy of it; or choose another output folder."
             )
+        raise ValueError(
+            f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume {path}), or "
+            "choose another output folder."
+        )
 
 
 def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArguments) -> None:

@@ -223,13 +223,15 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
     """Whether there is nothing left to train: all updates are done, or time or patience is up."""
-    stopping, waited = state["stateful_callbacks"].get("EarlyStoppingCallback"), -1
-    budget = state["stateful_callbacks"].get("TimeBudget")
-    if args.max_minutes is not None and budget is not None and is_over(budget, args.max_minutes):
-        return True
-    if args.early_stopping_patience is not None and stopping is not None:
-        waited = stopping["attributes"]["early_stopping_patience_counter"] - args.early_stopping_patience
-    return state["global_step"] >= args.max_steps or waited >= 0
+    callbacks = state["stateful_callbacks"]
+    budget, stopping = callbacks.get("TimeBudget"), callbacks.get("EarlyStoppingCallback")
+    time_is_up = args.max_minutes is not None and budget is not None and is_over(budget, args.max_minutes)
+    patience_is_up = (
+        args.early_stopping_patience is not None
+        and stopping is not None
+        and stopping["attributes"]["early_stopping_patience_counter"] >= args.early_stopping_patience
+    )
+    return time_is_up or patience_is_up or state["global_step"] >= args.max_steps
 
 
 def _check_last_loss(folder: RunFolder) -> None:

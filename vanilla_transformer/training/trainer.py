@@ -163,26 +163,26 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
     def _make_rewriters(self, limits: PairLimits | None, lexicon: TermLexicon | None) -> list[Rewriter]:
-        terms = self.args.augmentation.get(TERMS)
+        terms, dropout = self.args.augmentation.get(TERMS), self.args.bpe_dropout
         forms = any(share for name, share in self.args.augmentation.items() if name != TERMS)
-        # Text first, then its pieces.
-        wanted = {"augmentation": forms, f"augmentation.{TERMS}": terms, "bpe_dropout": self.args.bpe_dropout}
-        names = [name for name, is_on in wanted.items() if is_on]
         if terms and lexicon is None:
             raise ValueError("augmentation.terms needs a term_lexicon: give learn_lexicon(pairs), or leave it out.")
-        if names and self.processing_class is None:
-            raise ValueError(f"{names[0]} needs the tokenizer: give processing_class, or leave {names[0]} out.")
         config = self.model.config
         places = config.max_position_embeddings if config.position_embedding_type == "learned" else self.args.max_tokens
         longest = (places, places) if limits is None else (limits.max_source_length, limits.max_target_length)
         source, target = (min(places, each) for each in longest)
         room = {"max_source_length": source, "max_target_length": target}
-        makes = {
-            "augmentation": lambda tokenizer: Augmentation(tokenizer, self.args.augmentation, **room),
-            f"augmentation.{TERMS}": lambda tokenizer: TermAnnotation(tokenizer, lexicon, terms, **room),
-            "bpe_dropout": lambda tokenizer: BPEDropout(tokenizer, self.args.bpe_dropout, **room),
+        # By argument: whether it is on, and what then makes its rewriter. Text comes first, then its pieces.
+        table = {
+            "augmentation": (forms, lambda tokenizer: Augmentation(tokenizer, self.args.augmentation, **room)),
+            f"augmentation.{TERMS}": (terms, lambda tokenizer: TermAnnotation(tokenizer, lexicon, terms, **room)),
+            "bpe_dropout": (dropout, lambda tokenizer: BPEDropout(tokenizer, dropout, **room)),
         }
-        return [makes[name](self.processing_class) for name in names]
+        wanted = {name: make for name, (is_on, make) in table.items() if is_on}
+        if wanted and self.processing_class is None:
+            name = next(iter(wanted))
+            raise ValueError(f"{name} needs the tokenizer: give processing_class, or leave {name} out.")
+        return [make(self.processing_class) for make in wanted.values()]
 
     def get_eval_dataloader(self, eval_dataset: Dataset | None = None) -> DataLoader:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset

@@ -87,17 +87,20 @@ class TorchEngine:
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
         alignments = likely = [None] * len(texts)
-        calibration, each = self.decoding.calibration, len(texts) // len(batch.texts)
-        sources = [text for text in batch.texts for _ in range(each)]
+        calibration, per_sentence = self.decoding.calibration, len(texts) // len(batch.texts)
+        sources = [text for text in batch.texts for _ in range(per_sentence)]
         pairs = list(zip(sources, texts, strict=True))
-        contexts = [context for context in batch.contexts or [()] * len(batch.texts) for _ in range(each)]
+        contexts = [context for context in batch.contexts or [()] * len(batch.texts) for _ in range(per_sentence)]
         if self.decoding.align:
             alignments = align_words(model, tokenizer, pairs, contexts=contexts)
         if calibration is not None:
             passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
             likely = likelihoods(model, tokenizer, pairs, contexts=contexts, **passes)
-        found = zip(texts, scores, alignments, self._cut(output, batch), likely, strict=True)
-        return [Hypothesis(*each, likelihood=likelihood) for *each, likelihood in found]
+        columns = (texts, scores, alignments, self._cut(output, batch), likely)
+        return [
+            Hypothesis(text, score, alignment, cut, likelihood=likelihood)
+            for text, score, alignment, cut, likelihood in zip(*columns, strict=True)
+        ]
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
@@ -106,8 +109,9 @@ class TorchEngine:
         is_end = torch.isin(output[:, 1 + len(batch.prefix) :], ends)
         cut = [not has_end for has_end in is_end.any(dim=1).tolist()]
         if self.decoding.forced_eos_token_id is not None:  # what was cut has an end too
-            each, prefix = len(cut) // len(batch.texts), len(batch.prefix)
-            limits = [self.decoding.longest(len(source), prefix) for source in batch.sources for _ in range(each)]
+            per_sentence, prefix = len(cut) // len(batch.texts), len(batch.prefix)
+            sources = [source for source in batch.sources for _ in range(per_sentence)]
+            limits = [self.decoding.longest(len(source), prefix) for source in sources]
             lengths = (prefix + is_end.int().argmax(dim=1)).tolist()  # without the end
             cut = [not_ended or length >= limit for not_ended, length, limit in zip(cut, lengths, limits, strict=True)]
         return cut

@@ -163,18 +163,18 @@ def translate_lines(
     config = getattr(model, "config", None)
     learned = getattr(config, "position_embedding_type", None) == "learned"
     positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
-    given = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
+    prefix_ids = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
     decoding = Decoding.resolve(
         generate_options,
         model.generation_config,
         positions=positions,
-        prefix=given,
+        prefix=prefix_ids,
         align=align or markup is not None,
         constrained=glossary is not None and not soft,
         calibration=calibration,
     )
-    kind = next((engine for runs, engine in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
-    engine = kind(model, tokenizer, decoding)
+    engine_class = next((each for runs, each in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
+    engine = engine_class(model, tokenizer, decoding)
     pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
@@ -185,10 +185,13 @@ def translate_lines(
             read = [reading.line(line) for line in block]
             lines = [pieces_of(each.text) for each in read]
             pieces = [piece for line in lines for piece in line]
-            in_context = [each for line in lines for each in _contexts(line, before, given_contexts)]
-            begin = [position == 0 for line in lines for position in range(len(line))]
-            in_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
-            found = iter(_translations(engine, pieces, in_context, begin, in_pieces, batch_tokens, on_progress))
+            contexts_of_pieces = [each for line in lines for each in _contexts(line, before, given_contexts)]
+            begins_line = [position == 0 for line in lines for position in range(len(line))]
+            terms_of_pieces = None if glossary is None else [glossary.find(piece) for piece in pieces]
+            translations = _translations(
+                engine, pieces, contexts_of_pieces, begins_line, terms_of_pieces, batch_tokens, on_progress
+            )
+            found = iter(translations)
             for line, as_read in zip(lines, read, strict=True):
                 of_pieces = [next(found) for _ in line]
                 hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
@@ -214,15 +217,15 @@ def _translations(
     engine: Engine,
     sentences: Sequence[str],
     contexts: Sequence[Context],
-    begin: Sequence[bool],
+    begins_line: Sequence[bool],
     terms: Sequence[Sequence[FoundTerm]] | None,
     batch_tokens: int,
     on_progress: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
     """Translations of each sentence by an engine that is at work.
 
-    `contexts` are the sentences before each, `begin` says which of them begin with the prefix, and `terms` are the
-    glossary's terms in each.
+    `contexts` are the sentences before each, `begins_line` says which of them begin with the prefix, and `terms` are
+    the glossary's terms in each.
     """
     decoding = engine.decoding
     found = [[decoding.blank] for _ in sentences]
@@ -234,7 +237,7 @@ def _translations(
     todo = [i for i, sentence in enumerate(sentences) if sentence.strip()]
     batches = []
     for prefix in dict.fromkeys((decoding.prefix, ())):
-        chosen = [i for i in todo if (decoding.prefix if begin[i] else ()) == prefix]
+        chosen = [i for i in todo if (decoding.prefix if begins_line[i] else ()) == prefix]
         for numbers in batches_by_length(chosen, lengths, batch_tokens):
             batch = Batch(numbers, [sentences[i] for i in numbers], [sources[i] for i in numbers], prefix)
             if any(contexts[i] for i in numbers):
@@ -244,9 +247,9 @@ def _translations(
                 batch = replace(batch, constraints=constraints)
             batches.append(batch)
     for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
-        each = len(hypotheses) // len(batch.numbers)
+        per_sentence = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
-            found[i] = hypotheses[n * each : (n + 1) * each]
+            found[i] = hypotheses[n * per_sentence : (n + 1) * per_sentence]
         if on_progress is not None:
             on_progress(len(batch.numbers))
     if terms is not None:
