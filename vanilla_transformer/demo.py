@@ -17,7 +17,7 @@ import torch
 from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.data.known_words import UnknownWords
 from vanilla_transformer.data.languages import target_languages, towards
-from vanilla_transformer.data.terms import TERM_MARKERS
+from vanilla_transformer.data.terms import knows_soft_terms
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, load_model, word_counts_of
@@ -65,8 +65,8 @@ STYLE = """
 #attention img { max-width: 100%; height: auto }
 @media (max-width: 600px) { #attention img { max-width: none; width: 640px } }  /* scrolled, not too small to read */
 """
-# How sure the model is of a word, from this probability on: shown by colour, and by the line below it.
-SURENESS = ((0.9, "sure"), (0.5, "fairly-sure"), (0.0, "guessed"))
+# How sure the model is of a word: from which probability on, the class, which has a colour and a line, and the legend.
+SURENESS = ((0.9, "sure", "90 % or more"), (0.5, "fairly-sure", "50 to 90 %"), (0.0, "guessed", "less than 50 %"))
 STYLE += """
 #confidence .words { font-size: 1.1rem; line-height: 2 }
 #confidence .fairly-sure { background: #fff0b3; color: #000; border-bottom: 2px dotted #000 }
@@ -209,8 +209,7 @@ class Demo:
             said = f"<b>{calibration.confidence(found.tokens, found.samples):.0%}</b> is the probability {good}."
         if unknown := UnknownWords(self.tokenizer, self._word_counts)(text):
             said += f" The model has not learned: <b>{escape(', '.join(unknown))}</b>."
-        legend = (("sure", "90 % or more"), ("fairly-sure", "50 to 90 %"), ("guessed", "less than 50 %"))
-        legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for name, of in legend)
+        legend = " · ".join(f'<span class="{name}">{name.replace("-", " ")}</span>: {of}' for _, name, of in SURENESS)
         return f'<p class="words" dir="auto">{_marked(translation, found)}</p><p>Words: {legend}</p><p>{said}</p>'
 
     @cached_property
@@ -256,7 +255,7 @@ class Demo:
                     button = gradio.Button("Translate", variant="primary", elem_id="translate")
                     if self.examples:
                         gradio.Examples([[each] for each in self.examples], text, label="Examples")
-                    knows_terms = self.tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+                    knows_terms = knows_soft_terms(self.tokenizer)
                     languages = list(target_languages(self.tokenizer))
                     knows_words = self._word_counts is not None and find_spec("rapidfuzz") is not None
                     options = _options(settings.num_beams or 1, settings.length_penalty, knows_terms, knows_words)
@@ -323,7 +322,7 @@ def _marked(translation: str, found: Likelihood) -> str:
         start = translation.find(each.word, end)
         if start < 0:  # not written as in the text: say, with blanks inside
             continue
-        kind = next(name for least, name in SURENESS if each.probability >= least)
+        kind = next(name for least, name, _ in SURENESS if each.probability >= least)
         parts.append(escape(translation[end:start]))
         end = start + len(each.word)
         parts.append(f'<span class="{kind}" title="{each.probability:.0%}">{escape(each.word)}</span>')

@@ -1,6 +1,6 @@
 """What is installed here, and what machine this is: a run records it, and `vanilla-transformer env` shows it.
 
-Only `seen_by_torch` imports torch: if that fails, the rest is still available.
+Only `seen_by_torch` and `has_bfloat16` import torch: if that fails, the rest is still available.
 """
 
 import os
@@ -124,18 +124,19 @@ def resident_bytes(field: str = "VmRSS", process: int | str = "self") -> int | N
     None where the system does not say so as Linux does, or the process has ended. (`ru_maxrss` would begin with that of
     the process which started this one.)
     """
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-    except (OSError, ValueError, StopIteration):
-        return None
+    return _bytes_in(Path(f"/proc/{process}/status"), field)
 
 
 def free_bytes() -> int | None:
     """How much memory Linux could give to processes now; None elsewhere."""
+    return _bytes_in(Path("/proc/meminfo"), "MemAvailable")
+
+
+def _bytes_in(file: Path, field: str) -> int | None:
+    """What a file of /proc says in a line such as `VmRSS:  1024 kB`; None without the file or the line."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
     except (OSError, ValueError, StopIteration):
         return None
 

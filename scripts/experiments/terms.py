@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # wher
 from constraints import GlossaryOfEachLine, Row, glossaries_of, measured
 from rungs import folder_of, parse_rungs, read_set, train_rungs
 
-from vanilla_transformer.data.terms import TERM_MARKERS, WORD
+from vanilla_transformer.data.terms import WORD, knows_soft_terms
 from vanilla_transformer.data.word_aligner import align_corpus
 from vanilla_transformer.files import write_text
 from vanilla_transformer.run.loading import load_model
@@ -90,8 +90,7 @@ def main() -> None:
             if not (folder := folder_of(output, rung, seed)).scores.exists():
                 continue
             model, tokenizer = load_model(folder.path, "cpu")
-            knows_soft = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
-            for terms in ("hard", "soft") if knows_soft else ("hard",):
+            for terms in ("hard", "soft") if knows_soft_terms(tokenizer) else ("hard",):
                 search = (arguments.num_beams, arguments.rounds)
                 row = measured(model, tokenizer, lines, references, glossary, *search, terms=terms)
                 found.append((name, seed, terms, row))

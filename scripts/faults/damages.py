@@ -100,7 +100,8 @@ def contents(folder: Path) -> dict[str, object]:
     }
 
 
-def ends_as(run: Path, expected: dict) -> list[str]:
+def differences(run: Path, expected: dict) -> list[str]:
+    """In what the end of a run differs from the one expected."""
     found = result_of(run)
     return [name for name in expected if name not in ("checkpoints", "files") and found[name] != expected[name]]
 
@@ -113,9 +114,14 @@ class Damage:
     """One damage of one run.
 
     Attributes:
-        run: The copy that it was done to.
+        run: The copy that it is done to.
+        other: Another run, whose files may come into this one.
+        marker: A file that must not appear: pickles would make it if they were run.
+        what: What was done, in words.
         told: A name that messages must mention.
         silent: Whether it may go unnoticed, as long as the end is the same.
+        listed: Whether the digests were made to fit the damage.
+        checkpoint: The checkpoint that most damages are done to.
     """
 
     draw: random.Random
@@ -263,16 +269,15 @@ def damaged(place: Path, base: dict[str, Path], expected: dict, draw: random.Ran
         "average": ["average", run / "checkpoints" / "checkpoint-4", run / "checkpoints" / "checkpoint-8",
                     "--output", place / "average"],
         "publish": ["publish", run, "user/name", "--dry-run"],
-        "translate": ["translate", "--model", run, "--input", ROOT / "README.md", "--output", place / "out"],
+        "translate": ["translate", "--model", run, "--output", place / "out", "--input", base["text"]],
     }[command]  # fmt: skip
-    words = words if command != "translate" else [*words[:3], "--output", place / "out", "--input", base["text"]]
     status, messages = call(words)
     after = contents(run)
     if damage.listed:  # this only shows when training is about to begin
         after |= {name: before[name] for name in ("recipe.yaml", "finished.json", "scores.json")}
     faults = faults_of(status, messages, place, before == after, mine)
     if command == "train" and status == 0:
-        differs = ends_as(run, expected)
+        differs = differences(run, expected)
         if differs and "the run ends without that one" not in messages:
             faults.append(f"it ends with another {', '.join(differs)}")
         if not damage.silent and told not in messages:
@@ -416,7 +421,7 @@ def tried(place: Path, base: dict[str, Path], expected: dict, draw: random.Rando
     status, messages = call(words, AS_OTHER_USER if other_user else CLI)
     faults = faults_of(status, messages, place, before == contents(place), mine)
     if words[0] == "train" and status == 0:
-        faults += [f"it ends with another {name}" for name in ends_as(run, expected)]
+        faults += [f"it ends with another {name}" for name in differences(run, expected)]
         faults += [f"{path.name} is left" for path in run.rglob(".*") if is_leftover(path)]
     command = " ".join(map(str, words[:1])) + " --resume" * ("--resume" in words)
     record = {"folder": what, "command": command, "status": status, "faults": faults}

@@ -242,39 +242,40 @@ def faults_of(line: Line, text: str, translation: str | None, warnings: list[str
         number: The line's number.
     """
     tree_of = {"xml": tree_of_xml, "html": tree_of_html}.get(line.kind)
-    expected = line.form == "broken"
+    broken = line.form == "broken"
     if line.form == "hostile":
-        expected = bool(warnings)
+        broken = bool(warnings)  # either will do, but the rest must agree with it
         alone = not re.sub(r"<[^<>]*>|\s", "", line.text)  # its elements may continue in other lines
-        if line.kind == "xml" and bool(warnings) != (tree_of(line.text) is None) and text != line.text and not alone:
+        if line.kind == "xml" and broken != (tree_of(line.text) is None) and text != line.text and not alone:
             yield "a warning of what is well-formed" if warnings else "no warning"
-    if len(warnings) != expected or not all(f"Line {number:,}: broken markup" in each for each in warnings):
+    if len(warnings) != int(broken) or not all(f"Line {number:,}: broken markup" in each for each in warnings):
         yield f"warned {warnings}"
     if tree_of and (line.form != "hostile" or line.kind == "xml" or warnings) and text != line.text:
         before, after = tree_of(line.text), tree_of(text)
         if after is None:
             yield "not well-formed"
-        elif after != (Counter() if expected else before):
+        elif after != (Counter() if broken else before):
             yield "not the elements that were there, each in its own"
     if line.form == "hostile":
         return
-    for tag in () if expected else line.tags:
+    for tag in () if broken else line.tags:
         if text.count(tag) != line.text.count(tag):
             yield f"{tag} {text.count(tag)} times"
-    for found, times in Counter(line.placeholders).items():
-        as_text, searched = re.escape(found), text
-        if "example.org" in found:
+    for placeholder, times in Counter(line.placeholders).items():
+        pattern, searched = re.escape(placeholder), text
+        if "example.org" in placeholder:
             letter = r"[^\W\u3040-\u9fff]"  # Japanese has no blanks
-            as_text = rf"(?<!{letter}){as_text}(?!{letter}|/)" if "/" in found else rf"{as_text}(?!{letter})"
-        elif found[0] == "%" and found[1] not in "{(":
+            is_url = "/" in placeholder
+            pattern = rf"(?<!{letter}){pattern}(?!{letter}|/)" if is_url else rf"{pattern}(?!{letter})"
+        elif placeholder[0] == "%" and placeholder[1] not in "{(":
             searched = text.replace("%%", "\0")
-            as_text = "\0" if found == "%%" else rf"(?<!\d){as_text}(?![^\W_])"
-        there = len(re.findall(as_text, searched))
+            pattern = "\0" if placeholder == "%%" else rf"(?<!\d){pattern}(?![^\W_])"
+        there = len(re.findall(pattern, searched))
         if there != times:
-            yield f"{found} {there} times"
-    if line.numbers and not expected and _numbers(text) != _numbers(line.text):
+            yield f"{placeholder} {there} times"
+    if line.numbers and not broken and _numbers(text) != _numbers(line.text):
         yield "other numbers"
-    if translation is not None and not expected and line.kind == "xml" and text != line.text:
+    if translation is not None and not broken and line.kind == "xml" and text != line.text:
         words = "".join(ElementTree.fromstring(f"<r>{re.sub(r'&n[0-9]+;', '', text)}</r>").itertext())
         for found in sorted(line.placeholders, key=len, reverse=True):
             words = words.replace(found.replace("&amp;", "&"), "", 1)

@@ -221,7 +221,7 @@ def disturbed(name: str, place: Path, undisturbed: Path, life: float, count: int
     return records
 
 
-def ended_well(name: str, place: Path, undisturbed: Path, expected: dict) -> list[str]:
+def faults_at_the_end(name: str, place: Path, undisturbed: Path, expected: dict) -> list[str]:
     """Runs the command to its end; returns what is wrong then."""
     for path in (place / "exported", place / "out.txt"):  # complete already; `export` replaces nothing
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -265,7 +265,7 @@ def main() -> int:
             place, places = new_place(folder, places), places + 1
             count = min(draw.randint(1, 3), options.signals - len(signals))
             signals += disturbed(command, place, undisturbed, lives[command], count, draw)
-            faults = ended_well(command, place, undisturbed, expected[command])
+            faults = faults_at_the_end(command, place, undisturbed, expected[command])
             ends.append({"command": command, "faults": faults})
             if faults:
                 print(f"{command} in the end: {'; '.join(faults)}", file=sys.stderr, flush=True)

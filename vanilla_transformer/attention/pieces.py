@@ -63,22 +63,27 @@ def words(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, row: int) 
     In scripts without spaces between words, pieces that begin with a letter are words.
     """
     ids, found = encoded.input_ids[row], []
-    if tokenizer.is_fast:
-        numbers = encoded.word_ids(row)
-    else:  # sentencepiece marks where words begin
-        numbers, last = [], -1
-        for token, i in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True):
-            special = i in tokenizer.all_special_ids
-            last += not special and (token.startswith("▁") or not numbers)
-            numbers.append(None if special else last)
-    places: dict[int, list[int]] = {}
-    for place, number in enumerate(numbers):
+    places_of: dict[int, list[int]] = {}
+    for place, number in enumerate(encoded.word_ids(row) if tokenizer.is_fast else _word_numbers(tokenizer, ids)):
         if number is not None:
-            places.setdefault(number, []).append(place)
-    for each in (part for word in places.values() for part in _parts(tokenizer, ids, word)):
-        if word := "".join(tokenizer.decode([ids[place] for place in each]).split()):
-            found.append((word, each))
+            places_of.setdefault(number, []).append(place)
+    for places in places_of.values():
+        for part in _parts(tokenizer, ids, places):
+            if text := "".join(tokenizer.decode([ids[place] for place in part]).split()):
+                found.append((text, part))
     return found
+
+
+def _word_numbers(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[int | None]:
+    """For each piece of sentencepiece, which marks where words begin, its word's number; None for special tokens."""
+    numbers: list[int | None] = []
+    number = -1
+    for token, i in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True):
+        special = i in tokenizer.all_special_ids
+        if not special and (token.startswith("▁") or not numbers):
+            number += 1
+        numbers.append(None if special else number)
+    return numbers
 
 
 def _parts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], places: list[int]) -> list[list[int]]:

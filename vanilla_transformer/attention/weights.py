@@ -58,22 +58,27 @@ def attentions(
         ids = model.generate(**batch, return_dict_in_generate=False)[0]  # whatever the model's own setting is
         target = tokenizer.decode(ids, skip_special_tokens=True)
     targets = tokenizer(text_target=[target])
-    written = targets.input_ids[0]
+    source_ids, written = sources.input_ids[0], targets.input_ids[0]
     read = [model.config.decoder_start_token_id, *written[:-1]]
-    source_ids, read_ids = (torch.tensor([ids], device=model.device) for ids in (sources.input_ids[0], read))
     with handing_out_attention(model):
-        outputs = model.base_model(input_ids=source_ids, decoder_input_ids=read_ids, output_attentions=True)
-    heads = (outputs.encoder_attentions, outputs.decoder_attentions, outputs.cross_attentions)
-    weights = [torch.stack([layer[0].float().cpu() for layer in layers]) for layers in heads]
+        outputs = model.base_model(
+            input_ids=torch.tensor([source_ids], device=model.device),
+            decoder_input_ids=torch.tensor([read], device=model.device),
+            output_attentions=True,
+        )
+    kinds = (outputs.encoder_attentions, outputs.decoder_attentions, outputs.cross_attentions)
+    weights = [torch.stack([layer[0].float().cpu() for layer in layers]) for layers in kinds]
     if not by_words:
-        return Attentions(*weights, *(piece_labels(tokenizer, ids) for ids in (sources.input_ids[0], read, written)))
+        return Attentions(*weights, *(piece_labels(tokenizer, ids) for ids in (source_ids, read, written)))
     source_names, source_places = _words_and_the_rest(tokenizer, sources)
-    names, places = _words_and_the_rest(tokenizer, targets)
+    written_names, written_places = _words_and_the_rest(tokenizer, targets)
     # The decoder reads what it wrote, one step later: the end is never read.
-    places_read = [[0], *([place + 1 for place in each] for each in places[:-1])]
-    pairs = ((source_places, source_places), (places_read, places_read), (places, source_places))
-    weights = [merged(each, *pair) for each, pair in zip(weights, pairs, strict=True)]
-    return Attentions(*weights, source_names, [*piece_labels(tokenizer, read[:1]), *names[:-1]], names)
+    read_names = [*piece_labels(tokenizer, read[:1]), *written_names[:-1]]
+    read_places = [[0], *([place + 1 for place in places] for places in written_places[:-1])]
+    # For each kind, the words that look and those that are looked at.
+    sides = ((source_places, source_places), (read_places, read_places), (written_places, source_places))
+    weights = [merged(by_pieces, *places) for by_pieces, places in zip(weights, sides, strict=True)]
+    return Attentions(*weights, source_names, read_names, written_names)
 
 
 def _words_and_the_rest(

@@ -86,15 +86,17 @@ def clean(
         raise ValueError(f"workers ({workers}) and shard_pairs ({shard_pairs}) must be at least 1.")
     languages = settings.source_language, settings.target_language
     with alone_in(output):
-        record, place = output / "report.json", output / ".unfinished" / "begun.json"
-        begun = next((path for path in (record, place) if path.exists()), None)
-        before = None if begun is None else read_json(begun, "Remove it to begin anew.").get("begun_with", {})
+        report_file, unfinished = output / "report.json", output / ".unfinished"
+        begun_file = unfinished / "begun.json"
+        # Either says what earlier work was begun with: the report when that is finished, the other until then.
+        earlier = next((path for path in (report_file, begun_file) if path.exists()), None)
+        begun_with = None if earlier is None else read_json(earlier, "Remove it to begin anew.").get("begun_with", {})
         stream = open_stream(
             where,
             *languages,
             folder=folder,
             patience=patience,
-            begun=(before or {}).get("corpus"),
+            begun=(begun_with or {}).get("corpus"),
             errors="surrogateescape",
         )
         facts = {
@@ -104,21 +106,21 @@ def clean(
             "libraries": {name: version(name) for name in LIBRARIES},
             "scoring": scoring.facts() if scoring else None,
         }
-        if before is not None:
-            check_begun_with(begun, before, facts)
-        work = _Work(output, place.parent, settings, workers, on_progress)
-        if begun == record:
-            report = CleaningReport.load(record)
+        if begun_with is not None:
+            check_begun_with(earlier, begun_with, facts)
+        work = _Work(output, unfinished, settings, workers, on_progress)
+        if earlier == report_file:
+            report = CleaningReport.load(report_file)
             for name, entry in report.files.items():
                 check_digest(output / name, entry)
-            shutil.rmtree(place.parent, ignore_errors=True)
-            logger.info("%s is complete already.", record)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            logger.info("%s is complete already.", report_file)
             return report
-        if begun is None:
+        if earlier is None:
             for name in (*work.names, "report.md", "report.png"):
                 check_free(output / name)
-            place.parent.mkdir(exist_ok=True)
-            write_json(place, {"begun_with": facts})
+            unfinished.mkdir(exist_ok=True)
+            write_json(begun_file, {"begun_with": facts})
         return work.finish(stream, shard_pairs, scoring, CleaningReport(facts, off=_not_checked(settings)))
 
 

@@ -58,12 +58,14 @@ def _apart(gains: list[float]) -> list[bool]:
 
 def _features(sources: Sequence[str], targets: Sequence[str], lexicon: "_Lexicon", shift: int) -> np.ndarray:
     """A number (pairs,) for each source and the target `shift` after it, the same where all three features are."""
-    lengths = [np.log([len(text) + 1 for text in side]) for side in (sources, targets)]
-    unlike = np.roll(lengths[1], -shift) - lengths[0] - np.median(lengths[1] - lengths[0])
-    ends = [np.array([_sign(text) for text in side]) for side in (sources, targets)]
-    words = np.array(lexicon.agreement(shift))
-    classes = np.minimum(np.abs(unlike) / 0.15, 4).astype(int), ends[0] == np.roll(ends[1], -shift)
-    return classes[0] * 16 + classes[1] * 8 + np.minimum(words * 16, 7).astype(int)
+    source_lengths, target_lengths = (np.log([len(text) + 1 for text in side]) for side in (sources, targets))
+    source_signs, target_signs = (np.array([_sign(text) for text in side]) for side in (sources, targets))
+    usual = np.median(target_lengths - source_lengths)
+    unlike = np.abs(np.roll(target_lengths, -shift) - source_lengths - usual)
+    length_class = np.minimum(unlike / 0.15, 4).astype(int)  # 0 to 4
+    same_sign = source_signs == np.roll(target_signs, -shift)
+    word_class = np.minimum(np.array(lexicon.agreement(shift)) * 16, 7).astype(int)  # 0 to 7
+    return (length_class * 2 + same_sign) * 8 + word_class
 
 
 def _sign(text: str) -> str:

@@ -20,7 +20,9 @@ from .rules import NUMBERED, CleaningSettings, plain
 
 
 BANDS, ROWS = 8, 20
-KEYS = 2 + BANDS
+# For each row of `keys_of` (of whole pairs, of targets, of each band), why a pair is dropped whose key came before.
+_REASON_OF_ROW = ("repeated_pair", "repeated_target", *["near_duplicate"] * BANDS)
+KEYS = len(_REASON_OF_ROW)
 _SORTED_AT_A_TIME = 1 << 24  # keys; half a gigabyte
 _SHINGLE = 3  # characters
 _SEED = 42
@@ -30,7 +32,7 @@ VERDICT = np.dtype([("reason", "u1"), ("first", "<i8")])
 
 
 def keys_of(sources: Sequence[str], targets: Sequence[str]) -> np.ndarray:
-    """The numbers of pairs: uint64 (KEYS, pairs)."""
+    """The numbers of pairs: uint64 (KEYS, pairs), with the rows of `_REASON_OF_ROW`."""
     from rensa import RMinHash
 
     keys = np.empty((KEYS, len(sources)), np.uint64)
@@ -66,31 +68,32 @@ def find_repeats(shards: Sequence[Path], verdicts: np.ndarray, settings: Cleanin
         verdicts: `VERDICT` (pairs,), on the pairs that other rules have dropped. It is changed.
         settings: Says how often a target may come, and which rules are not to be used.
     """
-    kinds = [("repeated_pair", 1), ("repeated_target", settings.max_target_repeats), *[("near_duplicate", 1)] * BANDS]
     parts = -(-len(verdicts) // _SORTED_AT_A_TIME)
-    for kind, (reason, most) in enumerate(kinds):
+    for row, reason in enumerate(_REASON_OF_ROW):
+        allowed = settings.max_target_repeats if reason == "repeated_target" else 1  # pairs with the same key
         for part in range(parts if reason not in settings.skip else 0):
-            keys, lines = _gathered(shards, verdicts, kind, part, parts)
+            keys, numbers = _gathered(shards, verdicts, row, part, parts)
             order = np.argsort(keys, kind="stable")
-            keys, lines = keys[order], lines[order]
-            begins = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
+            keys, numbers = keys[order], numbers[order]
+            # Equal keys now stand in runs, earlier pairs first; `first` is for each place the one where its run begins.
+            begins = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))  # no key is equal to its complement
             first = np.repeat(begins, np.diff(begins, append=len(keys)))
-            again = np.arange(len(keys)) - first >= most
-            verdicts["reason"][lines[again]] = NUMBERED.index(reason)
-            verdicts["first"][lines[again]] = lines[first[again]] + 1
-        yield kind + 1
+            too_often = np.arange(len(keys)) - first >= allowed
+            verdicts["reason"][numbers[too_often]] = NUMBERED.index(reason)
+            verdicts["first"][numbers[too_often]] = numbers[first[too_often]] + 1
+        yield row + 1
 
 
 def _gathered(
-    shards: Sequence[Path], verdicts: np.ndarray, kind: int, part: int, parts: int
+    shards: Sequence[Path], verdicts: np.ndarray, row: int, part: int, parts: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The keys of one kind that belong to a part, of the pairs that are left, and these pairs' numbers from 0."""
-    keys, lines, start = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
+    """The keys of one row that belong to a part, of the pairs that are left, and these pairs' numbers from 0."""
+    keys, numbers, start = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
     for path in shards:
-        found = np.load(path, mmap_mode="r")[kind]
-        left = verdicts["reason"][start : start + len(found)] == 0
-        chosen = left & (found % np.uint64(parts) == np.uint64(part))
-        keys.append(found[chosen])
-        lines.append(start + np.flatnonzero(chosen))
-        start += len(found)
-    return np.concatenate(keys), np.concatenate(lines)
+        of_shard = np.load(path, mmap_mode="r")[row]
+        left = verdicts["reason"][start : start + len(of_shard)] == 0
+        chosen = left & (of_shard % np.uint64(parts) == np.uint64(part))
+        keys.append(of_shard[chosen])
+        numbers.append(start + np.flatnonzero(chosen))
+        start += len(of_shard)
+    return np.concatenate(keys), np.concatenate(numbers)

@@ -143,16 +143,21 @@ def least_of_best(files: Sequence[Path], share: float) -> float:
     high, low = np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)
     for path in files:
         high += np.bincount(_bits(path) >> 16, minlength=1 << 16)
-    wanted = int(np.ceil(share * high.sum()))
-    if not wanted:
+    rank = int(np.ceil(share * high.sum()))  # of the least score to keep, counted from the best
+    if not rank:
         return 0.0
-    first = int(np.flatnonzero(high[::-1].cumsum()[::-1] >= wanted)[-1])
+    first = _place_of_rank(high, rank)
     for path in files:
         bits = _bits(path)
         low += np.bincount(bits[bits >> 16 == first] & 0xFFFF, minlength=1 << 16)
-    wanted -= int(high[first + 1 :].sum())
-    second = int(np.flatnonzero(low[::-1].cumsum()[::-1] >= wanted)[-1])
+    second = _place_of_rank(low, rank - int(high[first + 1 :].sum()))
     return float(np.uint32(first << 16 | second).view(np.float32))
+
+
+def _place_of_rank(counts: np.ndarray, rank: int) -> int:
+    """The number with this rank, the largest being 1, of numbers of which `counts` says how often each comes."""
+    at_least = counts[::-1].cumsum()[::-1]  # for each number, how many are as large or larger
+    return int(np.flatnonzero(at_least >= rank)[-1])
 
 
 def _bits(path: Path) -> np.ndarray:

@@ -99,12 +99,13 @@ def compare(
             continue
         for name, segments in read_systems([Path(system)], scored_set).items():
             add_system(translations, name, segments)
-    lists, language, sources = scored_set.reference_lists, scored_set.language, scored_set.source_lines
+    lists, language = scored_set.reference_lists, scored_set.language_argument
+    language_and_sources = language | scored_set.sources_argument
     scores = {
-        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language, **sources)
+        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language_and_sources)
         for name, texts in translations.items()
     }
-    tests = compare_systems(translations, lists, chosen, **language, **sources)
+    tests = compare_systems(translations, lists, chosen, **language_and_sources)
     groups = _groups(translations, scored_set, chosen[0], training_lines)
     differences = {
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
@@ -156,8 +157,9 @@ def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric:
     groupings = {"words (or characters) in the source": length_groups(sources)}
     if training_lines is not None:
         groupings["times its rarest word was trained on"] = frequency_groups(sources, training_lines)
+    language = scored_set.language_argument
     return {
-        heading: scores_by_group(translations, scored_set.reference_lists, metric, *grouping, **scored_set.language)
+        heading: scores_by_group(translations, scored_set.reference_lists, metric, *grouping, **language)
         for heading, grouping in groupings.items()
     }
 

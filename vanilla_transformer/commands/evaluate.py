@@ -115,22 +115,21 @@ def evaluate(
     else:
         translations = translate_set(model, scored_set, **options)
         systems = {" + ".join(map(str, model)): translations}
-    lists, language = scored_set.reference_lists, scored_set.language | scored_set.source_lines
+    lists = scored_set.reference_lists
+    language_and_sources = scored_set.language_argument | scored_set.sources_argument
     if segments:
-        rows = {name: score_segments(texts, lists, chosen, **language) for name, texts in systems.items()}
+        rows = {name: score_segments(texts, lists, chosen, **language_and_sources) for name, texts in systems.items()}
         print(_segments_report(rows, systems, json))
         return
-    scores = {
-        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=resamples, **language)
-        for name, texts in systems.items()
-    }
+    scoring = {"test_set": scored_set.name, "resamples": resamples, **language_and_sources}
+    scores = {name: score_translations(texts, lists, chosen, **scoring) for name, texts in systems.items()}
     if model is not None:
         for found in scores.values():
             found += perplexity_of(model, scored_set, device)
     domains = {str(model[0]): domains_of(model[0], scored_set, device)} if domain else {}
     comparisons = []
     if len(systems) > 1 and resamples:
-        comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language)
+        comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language_and_sources)
     if json:
         records = [{"system": name, **asdict(score)} for name, found in scores.items() for score in found]
         content = {"scores": records, "comparisons": [asdict(each) for each in comparisons], **domain_records(domains)}

@@ -52,12 +52,12 @@ class ScoredSet:
         return [reference.segments for reference in self.references]
 
     @property
-    def language(self) -> dict[str, str]:
+    def language_argument(self) -> dict[str, str]:
         """The argument of scores that names the target language; undetermined if nothing says which."""
         return {"target_language": self.languages.target or "und"}
 
     @property
-    def source_lines(self) -> dict[str, list[str] | None]:
+    def sources_argument(self) -> dict[str, list[str] | None]:
         """The argument of scores that has the sources."""
         return {"sources": None if self.sources is None else self.sources.segments}
 
@@ -226,7 +226,7 @@ def scores_in_forms(
         test_sets={form: each.name for form, each in sets.items()},
         sources={form: each.sources.segments for form, each in sets.items()},
         resamples=resamples,
-        **scored_set.language,
+        **scored_set.language_argument,
     )
 
 

@@ -59,14 +59,19 @@ _LONGER = 0.3  # probability that a term takes in the next word
 _REPLACED = 0.3  # share of the terms that get another word as their translation
 
 
+def knows_soft_terms(tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Whether the tokenizer has `TERM_MARKERS`, so that its model has learned soft terms."""
+    return tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
+
+
 def marker_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """The ids of `TERM_MARKERS`. Raises ValueError if the tokenizer's model has not learned soft terms."""
-    added = tokenizer.get_added_vocab()
-    if not added.keys() >= set(TERM_MARKERS):
+    if not knows_soft_terms(tokenizer):
         raise ValueError(
             f"The vocabulary has no {', '.join(TERM_MARKERS)}, so the model knows no soft terms: train one, vocabulary "
             "and all, with training.augmentation: {terms: 0.1} in its recipe, or use hard terms."
         )
+    added = tokenizer.get_added_vocab()
     return [added[marker] for marker in TERM_MARKERS]
 
 

@@ -88,15 +88,16 @@ def scores_by_group(
     """
 
     def score(translations: Sequence[str], members: list[int]) -> float:
-        chosen, *texts = ([each[i] for i in members] for each in (translations, *references))
-        [found] = score_translations(chosen, texts, [metric], target_language=target_language)
+        """The score of the segments with these numbers."""
+        hypotheses, *chosen_references = ([texts[i] for i in members] for texts in (translations, *references))
+        [found] = score_translations(hypotheses, chosen_references, [metric], target_language=target_language)
         return found.value
 
-    members = {label: [i for i, each in enumerate(labels) if each == label] for label in order}
+    members_of = {label: [i for i, own in enumerate(labels) if own == label] for label in order}
     return [
-        Group(label, len(each), {name: score(translations, each) for name, translations in systems.items()})
-        for label, each in members.items()
-        if each
+        Group(label, len(members), {name: score(translations, members) for name, translations in systems.items()})
+        for label, members in members_of.items()
+        if members
     ]
 
 

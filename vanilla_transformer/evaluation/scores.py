@@ -187,25 +187,27 @@ def compare_systems(
         raise ValueError(f"tests need a sample or more, got resamples={resamples} and trials={trials}")
     baseline, *others = systems
     texts, composed = _composed([*systems.values(), *reference_lists])
-    systems, reference_lists = dict(zip(systems, texts, strict=False)), texts[len(systems) :]
+    systems, reference_lists = dict(zip(systems, texts[: len(systems)], strict=True)), texts[len(systems) :]
     comparisons = []
     for name in metrics:
         metric = _built(name, target_language, sources)
         rows = {
-            system: significance.segment_statistics(metric, texts, reference_lists) for system, texts in systems.items()
+            system: significance.segment_statistics(metric, hypotheses, reference_lists)
+            for system, hypotheses in systems.items()
         }
         values = {system: metric._aggregate_and_compute(rows[system]).score for system in systems}
-        samples = {system: significance.bootstrap_scores(metric, rows[system], resamples) for system in systems}
+        drawn = {system: significance.bootstrap_scores(metric, rows[system], resamples) for system in systems}
         signatures = tuple(_signature(metric, samples, composed) for samples in ({"ar": trials}, {"bs": resamples}))
         for system in others:
             difference = float(values[system] - values[baseline])
-            by_bootstrap = significance.bootstrap_p(samples[baseline], samples[system], difference)
             by_randomization = significance.randomization_p(metric, rows[baseline], rows[system], difference, trials)
-            by_bootstrap = by_bootstrap if len(rows[system]) > 1 else 1.0
-            low, high = np.percentile(samples[system] - samples[baseline], [2.5, 97.5])
-            tests = by_randomization, by_bootstrap
+            by_bootstrap = 1.0  # all samples of a single segment are alike
+            if len(rows[system]) > 1:
+                by_bootstrap = significance.bootstrap_p(drawn[baseline], drawn[system], difference)
+            low, high = np.percentile(drawn[system] - drawn[baseline], [2.5, 97.5])
+            interval = (float(low), float(high))
             comparisons.append(
-                Comparison(system, baseline, name, difference, *tests, signatures, (float(low), float(high)))
+                Comparison(system, baseline, name, difference, by_randomization, by_bootstrap, signatures, interval)
             )
     return comparisons
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..data.context import Context, context_settings
 from ..data.known_words import UnknownWords
 from ..data.languages import target_languages
-from ..data.terms import TERM_MARKERS
+from ..data.terms import knows_soft_terms
 from ..run.loading import calibration_of, load_engine, word_counts_of
 from ..translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 
@@ -115,13 +115,17 @@ def load_backend(
             answers.append(answer)
         return answers
 
-    has_beams = kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1
-    knows_terms = tokenizer.get_added_vocab().keys() >= set(TERM_MARKERS)
-    can = {"has_beams": has_beams, "knows_terms": knows_terms, "is_calibrated": calibration is not None}
-    can |= {"has_alignments": kind == "torch", "languages": tuple(target_languages(tokenizer))}
-    can["context_sentences"] = context_settings(tokenizer).sentences
-    can["has_words"] = find_spec("rapidfuzz") is not None and counts is not None
-    return Backend(translate, lambda text: len(tokenizer(text).input_ids), **can)
+    return Backend(
+        translate,
+        lambda text: len(tokenizer(text).input_ids),
+        has_beams=kind == "torch" and (num_beams or loaded.generation_config.num_beams or 1) > 1,
+        knows_terms=knows_soft_terms(tokenizer),
+        is_calibrated=calibration is not None,
+        has_alignments=kind == "torch",
+        has_words=find_spec("rapidfuzz") is not None and counts is not None,
+        languages=tuple(target_languages(tokenizer)),
+        context_sentences=context_settings(tokenizer).sentences,
+    )
 
 
 class _Text(NamedTuple):
