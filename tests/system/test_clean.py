@@ -170,7 +170,7 @@ def test_text_and_options_that_will_not_do(dirty, models, made, run, tmp_path):
     for options, message in (
         (["--keep-best", "0.5"], "are for --score-models"),
         (["--score-models", *models], "give either --keep-best, a share, or --min-score, a score"),
-        (["--score-models", models[0], "--keep-best", "0.5"], "--score-models are two"),
+        (["--score-models", models[0], "--keep-best", "0.5"], "--score-models must be two"),
         (["--score-models", *models, "--keep-best", "nan"], "--keep-best must be above 0 and at most 1, not nan"),
         (["--skip", "lenght"], "There is no rule 'lenght': choose from empty"),
         (["--max-length-ratio", "0.5"], "max_length_ratio must be at least 1"),

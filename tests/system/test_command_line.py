@@ -107,7 +107,7 @@ def test_a_plot_or_an_export_of_no_known_kind(run, tmp_path):
         (["plot", "curves"], 2, "Give one run folder or several"),
         (["plot", "curves", "nowhere"], 1, "no training log nowhere"),
         (["plot", "curves", run, "--layer", "1"], 2, "--layer is for attention"),
-        (["plot", "positions", run], 2, "of no model"),
+        (["plot", "positions", run], 2, "takes no model and no run"),
         (["plot", "dance"], 2, "Nothing to draw is called 'dance'"),
         (
             ["export", "x", "--quantization", "int7"],

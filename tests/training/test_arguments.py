@@ -123,7 +123,7 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"bpe_dropout": float("nan")}, "bpe_dropout must be at least 0 and below 1, not nan"),
         ({"r_drop_alpha": -1.0}, "r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not -1.0"),
         ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
-        ({"fsdp": True}, "this is one: start it with torchrun"),
+        ({"fsdp": True}, "there is only one: start it with torchrun"),
         ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),
         ({"ema_decay": -0.1}, "ema_decay must be .* not -0.1"),
         ({"ema_decay": float("nan")}, "ema_decay must be .* not nan"),
@@ -201,7 +201,7 @@ def test_sharding_that_cannot_be_had_is_refused(make):
         with pytest.raises(ValueError, match=rf"fsdp_config.{name} cannot be {value!r}, only"):
             check_sharding({name: value}, processes=2)
     config = {"reshard_after_forward": False}
-    with pytest.raises(ValueError, match="this is one"):  # which is checked first; all else was filled in
+    with pytest.raises(ValueError, match="there is only one"):  # which is checked first; all else was filled in
         make(fsdp="full_shard auto_wrap", fsdp_config=config)
     assert config == {"reshard_after_forward": False}
     check_sharding({"min_num_params": 0, "xla": False, "xla_fsdp_v2": False, **config}, processes=2)

@@ -55,6 +55,9 @@ def test_a_model_translates_and_is_saved_as_before(tmp_path, monkeypatch, fast_m
         assert type(again.lm_head) is nn.Linear
 
 
+K_PROJ = "model.decoder.layers.0.self_attn.k_proj.weight"
+
+
 def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
     """As on AMD's processors with a model of usual size: projections of the same states are one packed product."""
 
@@ -84,6 +87,14 @@ def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
     other = build_model(vocab_size=300, output_bias=True, seed=1)
     moved.load_state_dict(other.state_dict())
     assert torch.equal(translations_of(moved), translations_of(other))
+    moved, exact = copy.deepcopy(model), copy.deepcopy(other).double().state_dict()
+    moved.model.decoder.layers[0].self_attn.k_proj.load_state_dict({"weight": exact[K_PROJ]})
+    other.load_state_dict(model.state_dict())
+    other.model.decoder.layers[0].self_attn.k_proj.load_state_dict({"weight": exact[K_PROJ]})
+    assert torch.equal(translations_of(moved), translations_of(other))
+    moved.load_state_dict(exact, assign=True)
+    assert moved.lm_head.weight.dtype == torch.float64
+    assert torch.equal(translations_of(moved), translations_of(build_model(vocab_size=300, output_bias=True, seed=1)))
     decoder = model.model.decoder.layers[0]
     for layer in (decoder.self_attn.q_proj, decoder.fc1, model.lm_head):
         called = []

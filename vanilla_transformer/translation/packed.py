@@ -82,7 +82,7 @@ class PackedLinear(nn.Linear):
         self.weight, self.bias = weight, bias
         self.paying_rows = _paying_rows(weight)
         self._place = weight.data_ptr()
-        self._together: tuple[tuple[PackedLinear, ...], PackedLinear] | None = None
+        self._together: tuple[tuple, PackedLinear] | None = None
 
     @cached_property
     def packed(self) -> torch.Tensor:
@@ -91,15 +91,16 @@ class PackedLinear(nn.Linear):
 
     def together_with(self, *others: "PackedLinear") -> "PackedLinear":
         """One layer that does what this one and others do with the same states, made once."""
-        if self._together is None or self._together[0] != others:
-            layers = (self, *others)
+        layers = (self, *others)
+        made_of = layers[1:], tuple(_state_of(each.weight) for each in layers)
+        if self._together is None or self._together[0] != made_of:
             weight, bias = torch.cat([each.weight for each in layers]).detach(), None
             if any(each.bias is not None for each in layers):
                 biases = [
                     each.weight.new_zeros(each.out_features) if each.bias is None else each.bias for each in layers
                 ]
                 bias = torch.cat(biases).detach()
-            self._together = others, PackedLinear(weight, bias)
+            self._together = made_of, PackedLinear(weight, bias)
         return self._together[1]
 
     def takes_plain_product(self, rows: int) -> bool:
@@ -115,20 +116,28 @@ class PackedLinear(nn.Linear):
     def _apply(self, *args, **kwargs):
         moved = super()._apply(*args, **kwargs)
         if self.weight.data_ptr() != self._place:  # tied weights may have been moved by another module
-            self._forget_packed(vars(self))
-            self.paying_rows, self._place = _paying_rows(self.weight), self.weight.data_ptr()
+            self._begin_anew()
         return moved
 
     def _load_from_state_dict(self, *args, **kwargs):
         super()._load_from_state_dict(*args, **kwargs)
-        self._forget_packed(vars(self))
+        self._begin_anew()
 
     def __getstate__(self) -> dict:
         state = super().__getstate__()
         self._forget_packed(state)  # what is packed cannot be copied
         return state
 
+    def _begin_anew(self) -> None:
+        self._forget_packed(vars(self))
+        self.paying_rows, self._place = _paying_rows(self.weight), self.weight.data_ptr()
+
     @staticmethod
     def _forget_packed(state: dict) -> None:
         state.pop("packed", None)
         state["_together"] = None
+
+
+def _state_of(weight: torch.Tensor) -> tuple[int, int]:
+    """What changes if the weights do, by torch's own counting."""
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
