@@ -275,7 +275,7 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     assert max(record["elapsed_seconds"] for record in log) < 20
     assert load_recipe(tmp_path / "run" / "recipe.yaml").model["d_model"] == 32
     assert {each["metric"] for each in json_of(tmp_path / "run" / "scores.json")} == {"chrf"}
-    assert "tried on the validation pairs: chrf" in (tmp_path / "run" / "chosen.yaml").read_text()
+    assert "tried on the validation pairs: chrf + sacrebleu" in (tmp_path / "run" / "chosen.yaml").read_text()
     decoding = json_of(tmp_path / "run" / "generation_config.json")
     to_begin_with, chosen = chosen, load_recipe(tmp_path / "run" / "chosen.yaml").decoding
     assert {name: decoding[name] for name in chosen} == chosen

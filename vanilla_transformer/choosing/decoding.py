@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ..evaluation.metrics import bleu_for
 from ..evaluation.scores import score_translations
 from ..files import json_rows, text_lines, write_text
 from ..run.folder import RunFolder
@@ -41,10 +42,12 @@ _DECODINGS = [
 
 
 def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recipe:
-    """Tries a few decodings on the validation pairs of a finished run; returns the recipe with the best by its metric.
+    """Tries a few decodings on the validation pairs of a finished run; returns the recipe with the best of them.
 
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
-    decoding has a limit close to the usual length, and some forbid repeating three tokens. The choice is written to
+    decoding has a limit close to the usual length, and some forbid repeating three tokens. The best has the highest sum
+    of chrF and BLEU: chrF alone favours translations that are too long, and BLEU alone is near 0 for all decodings of a
+    poor model. The choice is written to
     `chosen.yaml`, and is made only once. No choice is made if the recipe's decoding differs from the one chosen at the
     start, because then the user has set it.
 
@@ -62,21 +65,22 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
         logger.info("Decodings are tried only for one validation set, one target language and sentences on their own.")
         return recipe
     model, tokenizer = load_model(output, device)
-    metric, language = recipe.evaluation.metrics[0], recipe.data.target_language
+    language = recipe.data.target_language
+    metrics = ("chrf", bleu_for(language))
     path = folder.translations / "validation.jsonl"
     rows = [row for _, row in json_rows(path, text_lines(path))][:MOST_TRIED_ON]
     sources, references = ([row[side] for row in rows] for side in ("source", "reference"))
     lengths = ([len(ids) for ids in tokenizer(side).input_ids] for side in (sources, references))
     usual = statistics.median(target - source for source, target in zip(*lengths, strict=True))
     longest = max(0, round(usual)) + _LONGER
-    scores: dict[_Decoding, float] = {}
+    scores: dict[_Decoding, list[float]] = {}
     for each in _DECODINGS:
         found = translate(model, tokenizer, sources, max_length_offset=longest, **asdict(each))
-        [score] = score_translations(found, [references], [metric], target_language=language)
-        scores[each] = score.value
-        logger.info("%s: %s %.2f on validation.", each, metric, score.value)
-    best = max(scores, key=scores.get)
-    tried = "; ".join(f"{value:.2f} ({each})" for each, value in scores.items())
+        scored = score_translations(found, [references], metrics, target_language=language)
+        scores[each] = [score.value for score in scored]
+        logger.info("%s: chrF %.2f, BLEU %.2f on validation.", each, *scores[each])
+    best = max(scores, key=lambda each: sum(scores[each]))
+    tried = "; ".join(f"{' + '.join(f'{value:.2f}' for value in values)} ({each})" for each, values in scores.items())
     decoding = {
         "num_beams": best.num_beams,
         "length_penalty": best.length_penalty,
@@ -86,7 +90,7 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     if best.no_repeat_ngram_size:
         decoding["no_repeat_ngram_size"] = best.no_repeat_ngram_size
     lines = [
-        *textwrap.wrap(f"{_TRIED}: {metric} {tried}", 110),
+        *textwrap.wrap(f"{_TRIED}: {' + '.join(metrics)} {tried}", 110),
         f"translations have at most {longest} tokens more than their source; validation pairs differ by {usual:g}",
     ]
     lines = ["decoding:", *(f"  # {line}" for line in lines)]
