@@ -215,6 +215,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axes.set_title(text)
         axes.set_xlabel("pairs")
         finish_axes(axes, whole_numbers=False)
+        counts = sorted({row.cut.pairs for row in rows if row.cut.text == text})
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.minorticks_off()
     add_legend(panels[0], "upper left")
     save(figure, path)
 
