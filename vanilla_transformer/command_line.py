@@ -95,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
         own, overrides, waiting = [], [], list(words)
         while waiting:
             name, equals, _ = (word := waiting.pop(0)).partition("=")
-            mistyped = "." not in name and near_option(self, name)  # which argparse says better
+            mistyped = "." not in name and near_option(self, name)  # which `overrides_from` says better
             if not name.startswith("--") or name in self._option_string_actions or mistyped:
                 own.append(word)
                 continue
@@ -190,6 +190,8 @@ def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str
         name, equals, value = waiting.pop(0).partition("=")
         if not re.fullmatch(r"--\w[\w-]*(\.[\w-]+)*", name) or (not equals and not waiting):
             parser.error(f"expected --section.field VALUE, not {name!r}{near_option(parser, name)}")
+        if "." not in name and (near := near_option(parser, name, cutoff=0.8)):
+            parser.error(f"unrecognized arguments: {name}{near}")
         name = name.removeprefix("--")
         if not name.startswith("data.test."):  # users name test sets as they like
             name = name.replace("-", "_")
@@ -197,7 +199,8 @@ def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str
     return found
 
 
-def near_option(parser: argparse.ArgumentParser, name: str) -> str:
+def near_option(parser: argparse.ArgumentParser, name: str, cutoff: float = 0.6) -> str:
     """`; did you mean --model?` if an option is spelled almost like that."""
-    near = difflib.get_close_matches(name.partition("=")[0].replace("_", "-"), parser._option_string_actions, n=1)
+    dashed = name.partition("=")[0].replace("_", "-")
+    near = difflib.get_close_matches(dashed, parser._option_string_actions, n=1, cutoff=cutoff)
     return f"; did you mean {near[0]}?" if near else ""

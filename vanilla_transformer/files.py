@@ -144,7 +144,8 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
         with named_in_errors(path), path.open("w", encoding="utf-8") as file:
             yield file
         return
-    with replaced_path(path) as beside, named_in_errors(path), beside.open("w", encoding="utf-8") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with replaced_path(path) as beside, named_in_errors(path), opened(beside, "wt", encoding="utf-8") as file:
         yield file
 
 
@@ -251,6 +252,16 @@ def replaced_folder(path: Path) -> Iterator[Path]:
         if path.exists():
             path.rename(old)
         beside.rename(path)
+
+
+def relative_to(folder: str | Path, path: Path) -> str:
+    """A path as seen from a folder, if both were typed relative: recipes and cards are published. Else its full one."""
+    folder = Path(folder)
+    if not (folder.is_absolute() or path.is_absolute()):
+        relative = os.path.relpath(path, folder)
+        if (folder / relative).resolve() == path.resolve():  # else the folder is a symbolic link
+            return relative
+    return str(path.resolve())
 
 
 def flush(path: Path) -> None:

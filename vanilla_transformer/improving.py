@@ -19,11 +19,11 @@ import dataclasses
 import gzip
 import json
 import logging
-import os
 import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import groupby
 from multiprocessing import get_all_start_methods
 from pathlib import Path
@@ -38,7 +38,7 @@ from .command_processes import Command, run_commands
 from .data.corpora import load_corpus, naming_in_errors
 from .data.readers import plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
-from .files import alone_in, read_json, replaced_path, text_lines, write_json, write_text
+from .files import alone_in, read_json, relative_to, remove_leftovers, replaced_path, text_lines, write_json, write_text
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, load_engine
@@ -271,12 +271,11 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
     # The same folder may be typed in another way.
     plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     now = json.loads(json.dumps({**asdict(plan), "improve": asdict(settings)}))
+    remove_leftovers(output, path.name, "recipe.yaml")
     if not path.exists():
         if any(output.iterdir()):
             raise FileExistsError(f"{output} has other files: choose another folder.")
         write_json(path, now)
-        write_text(output / "recipe.yaml", plan.to_yaml())
-        return
     try:  # a version before may have had fewer fields
         content = read_json(path, "Restore it, or choose another folder.")
         began, its_settings = recipe_with(content, improve=ImproveSettings)
@@ -287,6 +286,8 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         raise ValueError(
             f"{output} was begun with {name} = {old!r}, not {new!r}: give the same again, or choose another folder."
         )
+    if not (output / "recipe.yaml").is_file():  # the first call may have been killed before it was written
+        write_text(output / "recipe.yaml", plan.to_yaml())
 
 
 def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
@@ -330,14 +331,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         files = [in_recipe(folder / f"{bare}.{each}.gz") for each in languages]
         return Stage(name, words, folder / f"{bare}.report.json"), files
 
-    def in_recipe(path: Path) -> str:
-        """Relative to the recipe's folder if both were typed so: recipes and cards are published."""
-        folder = Path(plan.data.folder)
-        if not (folder.is_absolute() or path.is_absolute()):
-            relative = os.path.relpath(path, folder)
-            if (folder / relative).resolve() == path.resolve():  # else the folder is a symbolic link
-                return relative
-        return str(path.resolve())
+    in_recipe = partial(relative_to, plan.data.folder)
 
     texts, validation = ([output / "pairs" / f"{name}.{each}.gz" for each in languages] for name in _SETS)
     if settings.clean is not None:

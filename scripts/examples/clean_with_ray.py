@@ -35,6 +35,8 @@ def main() -> None:
     parser.add_argument("--address", help="of a running cluster: auto, or HOST:PORT")
     parser.add_argument("--cpus", type=int, help="processors of this machine to use, without --address")
     arguments = parser.parse_args()
+    if arguments.output.exists():  # Ray would add to what is there
+        parser.error(f"{arguments.output} exists already: remove it, or choose another folder")
     # Ray 2.60's new Parquet reader waits for ever on a machine with two processors.
     ray.data.DataContext.get_current().use_datasource_v2 = False
     local = {} if arguments.address else {"num_cpus": arguments.cpus, "include_dashboard": False}

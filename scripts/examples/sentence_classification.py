@@ -1,7 +1,6 @@
 """Sentences with labels: a split that anybody can repeat, and a baseline for an encoder to beat."""
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -95,7 +94,7 @@ class BagOfWords:
             known = sorted({self.places[word] for word in sentence.split() if word in self.places})
             rows += [row] * len(known)
             columns += known
-            values += [1 / math.sqrt(len(known))] * len(known)
+            values += [len(known) ** -0.5 for _ in known]  # none of them may be known
         shape = (len(sentences), len(self.places))
         return torch.sparse_coo_tensor(
             [rows, columns], values, shape, dtype=torch.float64, check_invariants=True

@@ -192,8 +192,7 @@ def read_set(data: Path, name: str) -> tuple[list[str], list[str]]:
 
 def translations(folder: RunFolder, test_set: str = "validation") -> tuple[list[str], list[str]]:
     """Hypotheses and references of a finished run."""
-    path = folder.translations / f"{test_set}.jsonl"
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in text_lines(folder.translations / f"{test_set}.jsonl")]
     return [row["hypothesis"] for row in rows], [row["reference"] for row in rows]
 
 

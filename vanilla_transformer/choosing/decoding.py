@@ -58,7 +58,8 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     """
     folder = RunFolder(output)
     text = folder.chosen.read_text(encoding="utf-8")
-    if _TRIED in text or load_recipe(folder.chosen).decoding != recipe.decoding:
+    typed = "\ndecoding:\n" not in text or load_recipe(folder.chosen).decoding != recipe.decoding
+    if _TRIED in text or typed:
         return recipe
     data = recipe.data
     if "validation" not in data.measured or len(data.target_languages) > 1 or data.context_sentences:
@@ -95,6 +96,9 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     ]
     lines = ["decoding:", *(f"  # {line}" for line in lines)]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in decoding.items()]
-    before = text[text.index("decoding:\n") : text.index("evaluation:\n")]
-    write_text(folder.chosen, text.replace(before, "\n".join([*lines, ""])))
-    return replace(recipe, decoding={**recipe.decoding, **decoding})
+    begin, end = text.index("\ndecoding:\n") + 1, text.index("\nevaluation:\n") + 1  # sections, not test sets
+    chosen = replace(recipe, decoding={**recipe.decoding, **decoding})
+    # First what `train --resume` reads: killed after this, it scores by the new decoding.
+    write_text(folder.recipe, chosen.to_yaml())
+    write_text(folder.chosen, text[:begin] + "\n".join([*lines, text[end:]]))
+    return chosen

@@ -16,10 +16,11 @@ import yaml
 from ..data.corpora import naming_in_errors, open_stream, read_corpus
 from ..data.mixture import open_mixture
 from ..environment import has_bfloat16
-from ..files import replaced_folder, write_text
+from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
 from ..run.loading import chosen_device
 from ..run.recipe import DataSettings, Recipe, load_recipe, recipe_of
+from ..training.opening import check_start
 from .decoding import MOST_TRIED_ON
 from .rule import SIZES, Choice, choose, facts_of, measure_speeds
 from .search import Search, with_changes
@@ -86,41 +87,50 @@ def chosen_recipe(
             "One process chooses: run `vanilla-transformer train auto ... --only-choose` first, and start the others "
             f"with {folder.chosen} for a recipe."
         )
+    if folder.checkpoint_folders():
+        raise FileExistsError(f"{folder.path} holds a run that was not chosen by `train auto`: choose another folder.")
     data = recipe_of({"data.validation": _HELD_OUT, **of_data}).data
-    pairs, texts = _pairs_of(data), None
+    if data.validation == _HELD_OUT:
+        _check_holding_out(data)
+    pairs = _pairs_of(data)
     facts = facts_of(pairs)
+    for side, words in zip(("source", "target"), facts.words, strict=True):
+        if not words:
+            raise ValueError(f"data.train has no words in the {side}: every line is blank.")
     if facts.distinct < FEWEST_PAIRS:
         raise ValueError(f"data.train has {facts.distinct} different pairs; at least {FEWEST_PAIRS} are needed.")
-    if data.validation == _HELD_OUT:
-        texts = _hold_out(pairs, data, folder)
-    logger.info("The text: %s.", facts)
-    searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
-    if searching and searching.choices:
-        choices = searching.choices
-    else:
-        bf16 = has_bfloat16(chosen_device(device).type == "cpu")
-        if speeds is None:
-            logger.info("Measuring the speed of this machine ...")
-            speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
-        choices = choose(facts, minutes, speeds, bf16=bf16)
-    defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
-    section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
-    comments = [asked, f"# The text: {facts}."]
-    folder.path.mkdir(parents=True, exist_ok=True)
-    if searching:
-        if not searching.choices:
-            searching.begin(choices, rest)
-        few = section | _few_to_validate(section, data, folder)
-        choices = searching.run(search, _recipes_to_try(few, choices, rest, held_out=texts is not None), train)
-        comments += ["# Tried, and the best score on validation after each round:"]
-        comments += [f"#   {line}" for line in searching.report()]
-    comments = "\n".join(comments)
-    write_text(folder.chosen, f"{comments}\n{_as_yaml(section, choices, held_out=texts is not None)}")
-    recipe = load_recipe(folder.chosen, rest)
-    for choice in choices:
-        if choice.reason and choice.field not in rest:
-            logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
-    return recipe
+    with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
+        check_start(folder)
+        texts = _hold_out(pairs, data, folder) if data.validation == _HELD_OUT else None
+        logger.info("The text: %s.", facts)
+        searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
+        if searching and searching.choices:
+            choices = searching.choices
+        else:
+            bf16 = has_bfloat16(chosen_device(device).type == "cpu")
+            if speeds is None:
+                logger.info("Measuring the speed of this machine ...")
+                speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
+            choices = choose(facts, minutes, speeds, bf16=bf16)
+        defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
+        section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
+        comments = [asked, f"# The text: {facts}."]
+        if searching:
+            if not searching.choices:
+                searching.begin(choices, rest)
+            few = section | _few_to_validate(section, data, folder)
+            choices = searching.run(search, _recipes_to_try(few, choices, rest, held_out=texts is not None), train)
+            comments += ["# Tried, and the best score on validation after each round:"]
+            comments += [f"#   {line}" for line in searching.report()]
+        comments = "\n".join(comments)
+        # What is typed of the decoding is the user's: see `choose_decoding`.
+        written = [each for each in choices if not (each.field.startswith("decoding.") and each.field in rest)]
+        write_text(folder.chosen, f"{comments}\n{_as_yaml(section, written, held_out=texts is not None)}")
+        recipe = load_recipe(folder.chosen, rest)
+        for choice in choices:
+            if choice.reason and choice.field not in rest:
+                logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
+        return recipe
 
 
 def _recipes_to_try(
@@ -166,12 +176,15 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
     return found
 
 
-def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:
-    """Writes the pairs held out and the others; returns the fields of `data` that say where."""
+def _check_holding_out(data: DataSettings) -> None:
     if data.mixture or data.stream:
         raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
     if data.context_sentences:
         raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
+
+
+def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:
+    """Writes the pairs held out and the others; returns the fields of `data` that say where."""
     pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
     digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
     different = sorted(set(digests))
@@ -183,8 +196,10 @@ def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunF
             kept = [pair for pair, digest in zip(pairs, digests, strict=True) if (digest < bar) == held_out]
             for side, language in enumerate(languages):
                 write_text(beside / f"{name}.{language}", "".join(f"{pair[side]}\n" for pair in kept))
-    where = os.path.relpath(folder.text, data.folder)
-    return {name: [f"{where}/{name}.{each}" for each in languages] for name in ("train", "validation")}
+    return {
+        name: [relative_to(data.folder, folder.text / f"{name}.{each}") for each in languages]
+        for name in ("train", "validation")
+    }
 
 
 def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: RunFolder) -> dict:
@@ -200,7 +215,7 @@ def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: Run
     for side, language in enumerate(languages):
         path = folder.search / f"validation.{language}"
         write_text(path, "".join(f"{' '.join(pairs[place][side].split())}\n" for place in places))
-        names.append(os.path.relpath(path, data.folder))
+        names.append(relative_to(data.folder, path))
     return {"validation": names}
 
 

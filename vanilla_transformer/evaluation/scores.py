@@ -196,7 +196,9 @@ def compare_systems(
             for system, hypotheses in systems.items()
         }
         values = {system: metric._aggregate_and_compute(rows[system]).score for system in systems}
-        drawn = {system: significance.bootstrap_scores(metric, rows[system], resamples) for system in systems}
+        # Without a set seed, one is drawn here, so that the systems share their samples all the same.
+        start = np.random.SeedSequence(significance.seed()).entropy
+        drawn = {system: significance.bootstrap_scores(metric, rows[system], resamples, start) for system in systems}
         signatures = tuple(_signature(metric, samples, composed) for samples in ({"ar": trials}, {"bs": resamples}))
         for system in others:
             difference = float(values[system] - values[baseline])

@@ -31,17 +31,20 @@ def segment_statistics(
     return metric._extract_corpus_statistics(list(hypotheses), references)
 
 
-def bootstrap_scores(metric: "Metric", statistics: Sequence[Sequence[float]], samples: int) -> np.ndarray:
+def bootstrap_scores(
+    metric: "Metric", statistics: Sequence[Sequence[float]], samples: int, start: int | None = None
+) -> np.ndarray:
     """Scores of sets of as many segments, drawn with replacement: the same sets for all systems on these segments.
 
     Args:
         metric: The metric of `statistics`.
         statistics: Those of `segment_statistics`, of shape (segments, statistics).
         samples: How many sets: the scores have the shape (samples,).
+        start: Seed of the sets; None: that of `seed`, which draws anew each time if SACREBLEU_SEED is none.
     """
     table = np.asarray(statistics, dtype=np.float64)
     segments = len(table)
-    random = np.random.default_rng(seed())
+    random = np.random.default_rng(seed() if start is None else start)
     scores: list[float] = []
     for rows in _blocks(samples, segments):
         drawn = random.choice(segments, size=(rows, segments), replace=True)

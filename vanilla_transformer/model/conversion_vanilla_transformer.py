@@ -8,6 +8,7 @@ import torch
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .generation_vanilla_transformer import wanted_max_length
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -75,9 +76,10 @@ def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGenera
 
 
 def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
-    """Makes a model of ours a Marian one, with the same weights, logits and decoding.
+    """Makes a model of ours a Marian one, with the same weights and logits, and as much of its decoding as Marian has.
 
-    Biases that the model lacks become zeros. Converted back, the result is the same function again.
+    Marian's search has neither GNMT's length penalty nor a limit that depends on the source. Biases that the model
+    lacks become zeros. Converted back, the result is the same function again.
 
     Raises:
         ValueError: If the model has an option that Marian lacks; the message names it.
@@ -107,7 +109,12 @@ def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
     if not ours.attention_bias:
         for name in [name for name in weights if name.endswith("_proj.weight")]:
             weights[name.replace(".weight", ".bias")] = torch.zeros(weights[name].shape[0])
-    return _filled(MarianMTModel, config, weights, model)
+    found = _filled(MarianMTModel, config, weights, model)
+    decoding = found.generation_config
+    by_source = getattr(decoding, "max_length_offset", None) is not None
+    if by_source and decoding.max_new_tokens is None and wanted_max_length(decoding) is None:
+        decoding.max_length = config.max_position_embeddings  # transformers would end translations after 20 tokens
+    return found
 
 
 def _filled(kind: type, config, weights: dict[str, torch.Tensor], source):

@@ -29,6 +29,8 @@ _GENERATION_FIELDS = frozenset(name for name in vars(GenerationConfig()) if not 
     "generation_config",
     "stopping_criteria",
     "logits_processor",
+    "prefix_allowed_tokens_fn",
+    "streamer",
 }
 
 
@@ -82,7 +84,8 @@ class TranslationPipeline(Pipeline):
                 with the translations that they must get.
             terms: `"hard"`, the default: beam search, with one of our models, puts the terms into every translation.
                 `"soft"`: the model reads them in the text; it must have been trained for that.
-            **kwargs: Anything that `generate()` takes, say `num_beams`, `num_return_sequences` or `max_length`.
+            **kwargs: Fields of the generation config, say `num_beams`, `num_return_sequences` or `max_length`; and the
+                streamer, logits processors, stopping criteria and constraints of `generate()`.
 
         Returns:
             A list of dictionaries for a text. A list of dictionaries, one for each text, for a list; with several

@@ -214,6 +214,8 @@ class Recipe:
         check_growth(self.grow_vocabulary)
         if self.grow_vocabulary and self.initial_model is None:
             raise ValueError("grow_vocabulary needs initial_model: set tokenizer.vocab_size of a vocabulary to learn")
+        if self.training.get("lora_rank") and self.initial_model is None:
+            raise ValueError("training.lora_rank needs initial_model: adapters alone cannot train random weights")
         floors = self.training.get("floors") or {}
         if isinstance(floors, Mapping) and (missing := sorted(floors.keys() - self.data.test.keys())):
             raise ValueError(f"training.floors: there is no test set {missing[0]!r} in data.test")
@@ -531,7 +533,9 @@ def of_type(name: str, value: Any, hint: Any) -> Any:
         return value
     if type(value) not in hints:
         wanted = " or ".join(sorted("null" if h is type(None) else h.__name__ for h in hints))
-        raise ValueError(f"{name} must be {wanted}, not {_shown(value)}")
+        is_word = type(value) is bool and str in hints
+        remedy = """: YAML reads no, yes, on and off so. Quote it: "no", on a command line '"no"'""" if is_word else ""
+        raise ValueError(f"{name} must be {wanted}, not {_shown(value)}{remedy}")
     return value
 
 

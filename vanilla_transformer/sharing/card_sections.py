@@ -55,8 +55,8 @@ _WITH_PACKAGE = """\
 With the package `vanilla-transformer`, which runs no code of this repository:
 """
 _WITHOUT_IT_FOR_SEVERAL = (
-    "Without it, transformers runs the code that lies beside the weights, if you allow that. Put the id of the target "
-    'language, say `tokenizer.get_added_vocab()["<2de>"]`, in front of the `input_ids`:'
+    "Without it, transformers runs the code that lies beside the weights, if you allow that. A token in front of the "
+    "source names the target language:"
 )
 _WITHOUT_IT = "Without it, transformers runs the code that lies beside the weights, if you allow that:"
 
@@ -72,6 +72,11 @@ def how_to_use(repository: str, recipe: Recipe | None) -> str:
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
     sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
     text = json.dumps(sentence[0], ensure_ascii=False)
+    imports, tagged, given = "", "", "**batch"
+    if several:
+        tag = f'tokenizer.get_added_vocab()["<2{recipe.data.target_languages[0]}>"]'
+        tagged = f"ids = torch.cat((torch.tensor([[{tag}]]), batch.input_ids), dim=1)\n"
+        imports, given = "import torch\n", "ids"
     return f"""\
 {_WITH_PACKAGE}
 ```python
@@ -85,12 +90,12 @@ print(translator({text}{wanted}))
 {_WITHOUT_IT if not several else _WITHOUT_IT_FOR_SEVERAL}
 
 ```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+{imports}from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{repository}", trust_remote_code=True)
 model = AutoModelForSeq2SeqLM.from_pretrained("{repository}", trust_remote_code=True)
 batch = tokenizer([{text}], return_tensors="pt")
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+{tagged}print(tokenizer.batch_decode(model.generate({given}), skip_special_tokens=True))
 ```
 
 transformers 5.19 and later have no "translation" task. Without this package or `trust_remote_code=True`,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from ..evaluation.metrics import build_metric, without_words
 from ..evaluation.scores import Score, score_translations
 from ..files import read_json, text_lines
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -127,21 +128,30 @@ def _joined(*sections: str) -> str:
 
 
 def scores_of_tests(folder: RunFolder, recipe: Recipe) -> list[Score]:
-    """All `VARIANTS`, and the recipe's other metrics, of a run's translated test sets (else those for validation).
+    """Those `VARIANTS` that suit the language, and the recipe's other metrics, of a run's translated test sets.
 
-    Trees are scored only by the recipe's metrics.
+    A recipe without test sets has its validation sets scored. Trees are scored only by the recipe's metrics.
     """
-    variants = () if recipe.is_parser else VARIANTS
-    metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
     found = []
     for test_set in recipe.data.test or recipe.data.measured:
         rows = _translations(folder, test_set)
         hypotheses, references = ([row[name] for row in rows] for name in ("hypothesis", "reference"))
         language = recipe.data.measured[test_set][2]
+        variants = () if recipe.is_parser else [name for name in VARIANTS if _suits(name, language)]
+        metrics = list(dict.fromkeys([*variants, *recipe.evaluation.metrics]))
         found += score_translations(
             hypotheses, references, metrics, target_language=language, test_set=test_set, resamples=1000
         )
     return found
+
+
+def _suits(metric: str, language: str) -> bool:
+    """Whether a metric finds words in a language, with the packages that are installed."""
+    try:
+        build_metric(metric, language)
+    except ImportError:
+        return False
+    return not without_words([metric], language)
 
 
 def _translations(folder: RunFolder, test_set: str) -> list[dict]:
@@ -218,9 +228,11 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
             "punctuation wrongly, so their F1 may differ."
         )
     else:
+        first = next((each for each in ("sacrebleu", "sacrebleu_char") if any(s.metric == each for s in scores)), None)
         meaning = (
-            "These scores compare the translations in `translations/` with the untouched references. Report "
-            "`sacrebleu` first; two numbers are comparable only if their signatures agree (`ter`: lower is better)."
+            "These scores compare the translations in `translations/` with the untouched references. "
+            + (f"Report `{first}` first; two numbers" if first else "Two numbers")
+            + " are comparable only if their signatures agree (`ter`: lower is better)."
         )
     if not recipe.data.test:
         meaning += (

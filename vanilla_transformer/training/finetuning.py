@@ -28,6 +28,7 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..data.corpora import load_corpus
+from ..data.languages import target_languages, towards
 from ..data.readers import pair_of
 from ..evaluation.metrics import build_metric, metric_named
 from ..evaluation.scores import score_translations
@@ -218,7 +219,9 @@ class Pairs:
     """
 
     def __init__(self, args: FinetuningArguments, tokenizer: PreTrainedTokenizerBase):
-        self.args, self.tokenizer = args, tokenizer
+        # A model of several target languages reads from a tag which one is meant.
+        to = args.target_language if target_languages(tokenizer) else None
+        self.args, self.tokenizer = args, towards(tokenizer, to)
         self.languages = (args.source_language, args.target_language)
         self.references: dict[tuple[int, ...], str] = {}  # by their token ids: Trainer may validate in another order
         self.signatures: dict[str, str] = {}

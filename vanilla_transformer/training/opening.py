@@ -96,8 +96,8 @@ def _newest_copy(checkpoints: list[Path], name: str) -> Path | None:
     return None
 
 
-def _clear_failed_start(folder: RunFolder) -> None:
-    """Lets a run that ended before its first checkpoint begin anew. If anything was trained, nothing is removed."""
+def check_start(folder: RunFolder) -> list[Path]:
+    """Raises what a new run in this folder would, and changes nothing; returns the half-written save of a kill."""
     found = folder.checkpoint_folders()
     if len(found) > 1 or not all(map(was_cut_short, found)):
         raise none_is_whole({path: folder.fault_of(path) for path in found})
@@ -109,6 +109,12 @@ def _clear_failed_start(folder: RunFolder) -> None:
     if strangers := _not_of_a_start(folder):
         name = strangers[0].relative_to(folder.path)
         raise FileExistsError(f"{folder.path} is not a run folder, it holds {name}: choose another one.")
+    return found
+
+
+def _clear_failed_start(folder: RunFolder) -> None:
+    """Lets a run that ended before its first checkpoint begin anew. If anything was trained, nothing is removed."""
+    found = check_start(folder)
     remove_leftovers(folder.path, *folder.names, MADE_MODEL)
     finish_removals(folder.checkpoints)
     for path in found:  # there may be one checkpoint, left half-written by a kill

@@ -319,6 +319,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
+            if resume_from_checkpoint is None:
+                raise ValueError(f"There is no checkpoint in {self.args.output_dir} to go on from.")
+        resume_from_checkpoint = resume_from_checkpoint or None  # transformers takes False, too
         if resume_from_checkpoint:
             check_digests(Path(resume_from_checkpoint))
         if self.stream is not None and resume_from_checkpoint:

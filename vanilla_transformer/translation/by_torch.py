@@ -95,7 +95,8 @@ class TorchEngine:
             alignments = align_words(model, tokenizer, pairs, contexts=contexts)
         if calibration is not None:
             passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-            likely = likelihoods(model, tokenizer, pairs, contexts=contexts, **passes)
+            read = [ids for ids in batch.sources for _ in range(per_sentence)]
+            likely = likelihoods(model, tokenizer, pairs, sources=read, **passes)
         columns = (texts, scores, alignments, self._cut(output, batch), likely)
         return [
             Hypothesis(text, score, alignment, cut, likelihood=likelihood)

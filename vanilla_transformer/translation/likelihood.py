@@ -51,6 +51,7 @@ def likelihoods(
     pairs: Sequence[tuple[str, str]],
     *,
     contexts: Sequence[Context] | None = None,
+    sources: Sequence[list[int]] | None = None,
     dropout_samples: int = 0,
     seed: int = 0,
 ) -> list[Likelihood]:
@@ -62,6 +63,8 @@ def likelihoods(
         pairs: Sources and translations.
         contexts: The sentences before each source, for a model that reads these; None: the sources are in document
             order, and a blank one ends a document.
+        sources: Token ids of the sources as the model read them, with contexts and soft terms; None: what the tokenizer
+            makes of the pairs and contexts.
         dropout_samples: Passes with dropout for each pair; 0 for none.
         seed: Seed of these passes: they are the same each time, whatever other pairs there are.
 
@@ -70,7 +73,8 @@ def likelihoods(
     """
     if not pairs:
         return []
-    sources = ids_in_context(tokenizer, [source for source, _ in pairs], contexts)
+    if sources is None:
+        sources = ids_in_context(tokenizer, [source for source, _ in pairs], contexts)
     targets = tokenizer(text_target=[target for _, target in pairs])
     found: dict[int, Likelihood] = {}
     for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets.input_ids):

@@ -53,6 +53,6 @@ class Punctuation:
         if not words or self.take_off(text) == text:
             return words
         *others, last = words
-        if last.word in _FULL_STOPS:
-            return others
-        return [*others, replace(last, word=self.take_off(last.word))]
+        body, signs, closing = end_of(last.word)  # a full stop and a quote may be one word
+        left = body.rstrip() + closing if signs in _FULL_STOPS else last.word
+        return [*others, replace(last, word=left)] if left else others

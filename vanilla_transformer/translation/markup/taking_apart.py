@@ -13,7 +13,10 @@ KINDS = ("xml", "html", "placeholders")
 DEEPEST = 100  # nested elements
 _LONGEST = 100  # characters of a message
 
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>[^\W\d][^\s<>/\"'=]*)(?P<rest>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
+# The name is as long as it can be: else a `<` that nothing closes takes quadratic time.
+_TAG = re.compile(
+    r"<(?P<end>/?)(?P<name>[^\W\d][^\s<>/\"'=]*)(?![^\s<>/\"'=])(?P<rest>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>"
+)
 _OTHER = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<![A-Za-z][^<>]*>", re.DOTALL)
 _VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
