@@ -3,12 +3,14 @@
 import json
 import logging
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import yaml
 
 from vanilla_transformer.choosing import Choice, TextFacts, choose, chosen_recipe, facts_of, measure_speeds
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
+from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 
@@ -128,6 +130,42 @@ def test_one_clear_error(change, said, data, tmp_path):
     with pytest.raises((ValueError, OSError), match=said):
         chosen_recipe(tmp_path / "run", asked, minutes=1, speeds=SPEEDS)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_side_without_words_is_named(corpus, data, tmp_path):
+    (corpus / "train.es").write_text("\n" * 800)
+    with pytest.raises(ValueError, match="no words in the target"):
+        chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+
+
+def test_a_folder_of_something_else_stays_as_it_is(data, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(FileExistsError, match=r"is not a run folder, it holds thesis\.txt"):
+        chosen_recipe(tmp_path / "mine", data, minutes=1, speeds=SPEEDS)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    (tmp_path / "run" / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="a run that was not chosen by"):
+        chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoints"]
+
+
+def test_a_linked_data_folder_finds_the_pairs_held_out(corpus, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep" / "real").mkdir(parents=True)
+    for name in ("train.en", "train.es"):
+        (corpus / name).rename(tmp_path / "deep" / "real" / name)
+    Path("linked").symlink_to(Path("deep", "real"))
+    recipe = chosen_recipe(Path("run"), {**data, "data.folder": "linked"}, minutes=1, speeds=SPEEDS)
+    for where in (recipe.data.train, recipe.data.validation):
+        assert read_corpus(where, "en", "es", folder=recipe.data.folder).pairs
+
+
+def test_what_is_typed_of_the_decoding_stays(data, tmp_path):
+    """`choose_decoding` knows it by the file, even where it is what would be chosen."""
+    recipe = chosen_recipe(tmp_path / "run", {**data, "decoding.num_beams": "5"}, minutes=1, speeds=SPEEDS)
+    assert recipe.decoding["num_beams"] == 5
+    assert load_recipe(tmp_path / "run" / "chosen.yaml").decoding != recipe.decoding
 
 
 def test_the_speed_of_this_machine_is_measured_no_further_than_needed():

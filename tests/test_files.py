@@ -92,6 +92,13 @@ def test_a_missing_file_is_noticed_before_reading_and_damaged_gzip_is_named(tmp_
             list(text_lines(tmp_path / name))
 
 
+def test_a_packed_name_gets_packed_text(tmp_path):
+    with replaced_file(tmp_path / "x.gz") as file:
+        file.write("Hallo\nWelt\n")
+    assert list(text_lines(tmp_path / "x.gz")) == ["Hallo", "Welt"]
+    assert gzip.decompress((tmp_path / "x.gz").read_bytes()) == b"Hallo\nWelt\n"
+
+
 def test_what_is_written_is_there_alone_and_a_failure_leaves_the_old_file(tmp_path):
     content = {"b": [1, 2.5, None], "a": "größer"}
     write_text(tmp_path / "a.txt", "größer\n")

@@ -8,6 +8,7 @@ from vanilla_transformer.data.languages import language_tag, target_languages, t
 from vanilla_transformer.data.mixture import CorpusSettings, Mixture
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.run.recipe import recipe_of
+from vanilla_transformer.training.finetuning import FinetuningArguments, Pairs
 
 
 TEXTS = ["the dog is old", "der Hund ist alt", "le chien est vieux"]
@@ -40,6 +41,14 @@ def test_sources_ask_for_the_language_and_targets_do_not(tokenizer, tmp_path):
         assert asking.batch_decode(asking(TEXTS).input_ids, skip_special_tokens=True) == TEXTS
     assert saved(TEXTS).input_ids == plain
     assert saved("<2de> the").input_ids[0] != saved.get_added_vocab()["<2de>"]  # no text makes a tag
+
+
+def test_finetuning_asks_for_its_target_language(tokenizer, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("en\tfr\nthe dog\tle chien\n")
+    choices = {"train_file": [str(tmp_path / "pairs.tsv")], "source_language": "en", "target_language": "fr"}
+    [row] = Pairs(FinetuningArguments("model", **choices), tokenizer).for_training()
+    assert row["input_ids"] == towards(tokenizer, "fr")("the dog").input_ids
+    assert row["labels"] == tokenizer(text_target="le chien").input_ids
 
 
 def test_a_language_must_be_one_of_the_models(tokenizer):

@@ -11,6 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.evaluation import significance
 from vanilla_transformer.evaluation.metrics import build_metric
+from vanilla_transformer.evaluation.scores import compare_systems
 from vanilla_transformer.evaluation.significance import (
     bootstrap_p,
     bootstrap_scores,
@@ -123,6 +124,9 @@ def test_the_seed_is_that_of_the_environment(rows, monkeypatch):
     assert samples() == other != usual
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     assert samples() != samples()
+    texts = {"one": ["a b c d e", "f g h i j", "k l m n o"], "the same": ["a b c d e", "f g h i j", "k l m n o"]}
+    [found] = compare_systems(texts, [["a b c d x", "f g h y j", "k l z n o"]], ["chrf"], target_language="en")
+    assert found.interval == (0.0, 0.0)  # both were scored on the same samples
     monkeypatch.setenv("SACREBLEU_SEED", "twelve")
     with pytest.raises(ValueError, match="SACREBLEU_SEED must be a whole number or 'none', not 'twelve'"):
         samples()

@@ -5,6 +5,7 @@ import torch
 from transformers import GenerationConfig
 
 from vanilla_transformer.model.conversion_vanilla_transformer import from_marian, to_marian
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 
 from .conftest import randomize_vectors, tiny_marian
 
@@ -73,6 +74,16 @@ def test_ours_becomes_marians_and_comes_back(tiny_model, batch, choices):
         torch.testing.assert_close(model(**batch).logits, ours(**batch).logits, atol=1e-5, rtol=0)
     weights = back.state_dict()
     assert all(torch.equal(weights[name], weight) for name, weight in ours.state_dict().items())
+
+
+def test_marian_ends_no_translation_after_20_tokens(tiny_model, batch):
+    ours = tiny_model(sinusoid_layout="halves", output_bias=True)
+    torch.nn.init.constant_(ours.lm_head.bias[ours.config.eos_token_id], -1e4)  # it never ends by itself
+    ours.generation_config = paper_generation_config(ours.config, num_beams=1)
+    sources = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
+    theirs = to_marian(ours)
+    assert ours.generate(**sources).shape[1] > 40
+    assert theirs.generate(**sources).shape[1] > 40
 
 
 @pytest.mark.parametrize(

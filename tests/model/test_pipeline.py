@@ -4,6 +4,7 @@ import re
 
 import pytest
 from transformers import pipeline
+from transformers.generation.streamers import BaseStreamer
 
 from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, translate
 from vanilla_transformer.data.terms import TERM_MARKERS
@@ -144,6 +145,20 @@ def test_options_of_the_call_and_of_the_pipeline(model, tokenizer):
     short = pipeline("translation", model=model, tokenizer=tokenizer, max_length=3, return_tensors=True)
     assert len(short(TEXTS[2])[0]["translation_token_ids"]) <= 3
     assert len(short(TEXTS[2], max_length=6, eos_token_id=None)[0]["translation_token_ids"]) == 6
+
+
+def test_a_streamer_sees_every_token(translator, tokenizer):
+    class Streamer(BaseStreamer):
+        def put(self, value):
+            seen.extend(value.flatten().tolist())
+
+        def end(self):
+            seen.append("end")
+
+    seen = []
+    [found] = translator(TEXTS[0], streamer=Streamer(), num_beams=1)
+    assert seen[-1] == "end"
+    assert tokenizer.decode(seen[:-1], skip_special_tokens=True) == found["translation_text"]
 
 
 def test_what_makes_no_sense_is_refused(translator):

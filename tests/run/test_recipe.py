@@ -148,6 +148,8 @@ def test_wrong_kind_of_value_is_named(write):
         content = {**MINIMAL.get(section, {}), name: value}
         with pytest.raises(ValueError, match=re.escape(f"{section}.{name} must be {wanted}, not {value!r}")):
             load_recipe(write(**{section: content}))
+    with pytest.raises(ValueError, match="YAML reads no, yes, on and off so"):
+        load_recipe(write(data={**MINIMAL["data"], "target_language": False}))
     for section in ("data", "tokenizer", "model", "training", "decoding", "evaluation"):
         with pytest.raises(ValueError, match=rf"{section} must be a mapping, not \[1\]"):
             load_recipe(write(**{section: [1]}))
@@ -229,6 +231,7 @@ def test_several_corpora(write):
         ("training", {"weight_decay": float("nan")}, "training.weight_decay must be finite, not nan"),
         ("training", {"fsdp_config": 3}, "training.fsdp_config must be dict or null or str, not 3"),
         ("training", {"save_strategy": 3}, "training.save_strategy must be str, not 3"),
+        ("training", {"lora_rank": 8}, "training.lora_rank needs initial_model"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named_with_section_and_field(section, content, message, write):

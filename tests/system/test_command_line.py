@@ -144,6 +144,7 @@ def test_words_that_the_command_line_does_not_know():
         (["train", "--model.zzz", "3", "phrasebook"], 1, "Recipe phrasebook.yaml: model.zzz is unknown\n"),
         (["train", "phrasebook", "--zzz", "3"], 1, "zzz is unknown; choose from description, data, tokenizer,"),
         (["train", "phrasebook", "--model.zzz", "3"], 1, "model.zzz is unknown\n"),
+        (["train", "phrasebook", "--minute", "5"], 2, "unrecognized arguments: --minute; did you mean --minutes?"),
         (["train", "--resum", "phrasebook"], 2, "did you mean --resume?\n"),
         (["train", "phrasebook", "--resum"], 2, "not '--resum'; did you mean --resume?\n"),
         (["translate", "--model", "x", "--numbeams", "3"], 2, "--numbeams; did you mean --num-beams?\n"),

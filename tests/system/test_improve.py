@@ -260,6 +260,11 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
     _begin(output, recipe, settings)
     assert run_command(improving(path, output, "--data.folder", str(tmp_path), "--improve.teachers", "3")[3:]) == 1
     assert "was begun with improve.teachers = 2, not 3" in capsys.readouterr().err
+    # Killed in its first moment, it goes on.
+    (output / "recipe.yaml").unlink()
+    (output / ".plan.json.0123abcd").touch()
+    _begin(output, recipe, settings)
+    assert (output / "recipe.yaml").is_file()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     assert run_command(improving(path, tmp_path / "full")[3:]) == 1

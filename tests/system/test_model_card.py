@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -10,7 +12,9 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 from vanilla_transformer.model.code_vanilla_transformer import LANGUAGES_TASK
-from vanilla_transformer.sharing.model_card import VARIANTS, model_card
+from vanilla_transformer.run.folder import RunFolder
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.sharing.model_card import VARIANTS, model_card, scores_of_tests
 
 from .conftest import json_of
 
@@ -29,6 +33,16 @@ def test_a_card_from_a_runs_records(run):
     values = {s["model"]: s["value"] for s in scores if (s["test_set"], s["metric"]) == ("small", "sacrebleu")}
     assert f"from the last checkpoint's {values['last']:.2f} to {values['averaged']:.2f} (" in card
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
+
+
+def test_scores_of_a_card_suit_the_language(run, monkeypatch):
+    """Without MeCab, BLEU knows no words of Japanese; it knows none of Thai at all."""
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    folder, recipe = RunFolder(run), load_recipe(run / "recipe.yaml")
+    for language, expected in (("ja", {"chrf"}), ("th", {"chrf"}), ("de", set(VARIANTS))):
+        data = replace(recipe.data, target_language=language)
+        chosen = replace(recipe, data=data, evaluation=replace(recipe.evaluation, metrics=["sacrebleu_char"]))
+        assert {score.metric for score in scores_of_tests(folder, chosen)} == expected | {"sacrebleu_char"}
 
 
 def test_the_corpora_of_a_mixture_are_rows_of_their_own(run, tmp_path):

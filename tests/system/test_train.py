@@ -264,6 +264,8 @@ def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
 
 def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
+    # A test set may be called like a section of the recipe.
+    words += ["--data.test", "{decoding: 'phrasebook:test:20', evaluation: 'phrasebook:test:20'}"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--output", tmp_path / "run"]
     small = ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
     small += ["--evaluation.metrics", "[chrf]"]

@@ -466,6 +466,15 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         assert resumed.ema.updates == unbroken.ema.updates == options["max_steps"]
 
 
+def test_true_resumes_the_last_checkpoint_and_needs_one(make_trainer, tmp_path):
+    with pytest.raises(ValueError, match="There is no checkpoint in"):
+        make_trainer(max_steps=2).train(resume_from_checkpoint=True)
+    make_trainer(max_steps=2, save_strategy="steps", save_steps=1, ema_decay=0.9).train(resume_from_checkpoint=False)
+    longer = make_trainer(max_steps=3, save_strategy="steps", save_steps=1, ema_decay=0.9)
+    longer.train(resume_from_checkpoint=True)
+    assert longer.state.global_step == 3
+
+
 def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):
     options = {**BEST, "max_steps": 9, "early_stopping_patience": 3, "save_total_limit": 9}
     scripted(make_trainer(**options), monkeypatch, [1.0, 2.0, 2.0, 2.0]).train()

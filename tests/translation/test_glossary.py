@@ -8,11 +8,13 @@ import torch
 from vanilla_transformer import Glossary, load_glossary, translate, translate_lines
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation.by_ctranslate2 import Ctranslate2Engine
 from vanilla_transformer.translation.by_onnx import OnnxEngine
 from vanilla_transformer.translation.decoding import Decoding
 from vanilla_transformer.translation.glossary import constraints_of, used_terms
+from vanilla_transformer.translation.likelihood import likelihoods
 
 from ..model.conftest import build_model, sharpened, tiny_marian
 from .conftest import SENTENCES
@@ -237,6 +239,11 @@ def test_soft_terms_are_read_in_the_source(with_terms, caplog):
             lacking
         )
     assert translate(model, tokenizer, SENTENCES, workers=2, **soft) == [best.text for best, *_ in found]
+    # Confidence is that of the source as it was read: with its terms.
+    calibration = Calibration(50, 0.0, {"mean_surprisal": -1.0})
+    [[judged]] = translate_lines(model, tokenizer, [SENTENCES[:1]], calibration=calibration, **soft)
+    [as_read] = likelihoods(model, tokenizer, [("", judged.text)], sources=[by_hand])
+    assert judged.likelihood.tokens == pytest.approx(as_read.tokens, abs=1e-5)
     # Any search will do.
     for options in ({"num_beams": 3}, {"do_sample": True, "top_k": 1}):
         texts = translate(model, tokenizer, SENTENCES, **options, **soft)

@@ -189,6 +189,7 @@ def test_hostile_lines_take_no_time():
         *"<>{}%&a1/@.\"' ",
         "<b>",
         "<b ",
+        "<" + "b" * size,
         "</b>",
         "<!--",
         '<a "',

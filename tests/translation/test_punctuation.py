@@ -57,6 +57,8 @@ def test_words_lose_it_too():
     assert punctuation.take_off_words(words, "Hund.") == words[:1]
     assert punctuation.take_off_words([WordProbability("Hund.", 0.5)], "Hund.") == [WordProbability("Hund", 0.5)]
     assert punctuation.take_off_words(words, "Hund. Hund") == words
+    quoted = [WordProbability("ja", 0.5), WordProbability('."', 0.9)]
+    assert punctuation.take_off_words(quoted, '"ja."') == [quoted[0], WordProbability('"', 0.9)]
     assert punctuation.take_off_words([], ".") == []
 
 
