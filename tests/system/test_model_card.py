@@ -11,9 +11,14 @@ import yaml
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
+from vanilla_transformer.data.languages import towards
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.code_vanilla_transformer import LANGUAGES_TASK
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.run.folder import RunFolder
-from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.run.recipe import load_recipe, recipe_of
+from vanilla_transformer.sharing.card_sections import how_to_use
 from vanilla_transformer.sharing.model_card import VARIANTS, model_card, scores_of_tests
 
 from .conftest import json_of
@@ -43,6 +48,21 @@ def test_scores_of_a_card_suit_the_language(run, monkeypatch):
         data = replace(recipe.data, target_language=language)
         chosen = replace(recipe, data=data, evaluation=replace(recipe.evaluation, metrics=["sacrebleu_char"]))
         assert {score.metric for score in scores_of_tests(folder, chosen)} == expected | {"sacrebleu_char"}
+
+
+def test_the_code_of_a_card_asks_for_the_language(tmp_path):
+    several = {"data.train": "[{corpus: a.tsv}, {corpus: b.tsv, target_language: fr}]", "data.source_language": "en"}
+    recipe = recipe_of({**several, "data.target_language": "de", "data.validation": "c.tsv"})
+    tokenizer = learn_tokenizer(["The dog is old."] * 3, TokenizerSettings(vocab_size=270), tags=["<2de>", "<2fr>"])
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    config = VanillaTransformerConfig(vocab_size=len(tokenizer), decoder_attention_heads=2, **sizes)
+    VanillaTransformerForConditionalGeneration(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    _, with_package, without = how_to_use(str(tmp_path), recipe).split("```python\n")
+    assert 'tgt_lang="de"' in with_package
+    names = {}
+    exec(without.partition("```")[0], names)
+    assert names["ids"].tolist() == [towards(tokenizer, "de")("The dog is old.").input_ids]
 
 
 def test_the_corpora_of_a_mixture_are_rows_of_their_own(run, tmp_path):

@@ -22,7 +22,7 @@ from ..run.loading import chosen_device
 from ..run.recipe import DataSettings, Recipe, load_recipe, recipe_of
 from ..training.opening import check_start
 from .decoding import MOST_TRIED_ON
-from .rule import SIZES, Choice, choose, facts_of, measure_speeds
+from .rule import SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
 from .search import Search, with_changes
 
 
@@ -90,15 +90,7 @@ def chosen_recipe(
     if folder.checkpoint_folders():
         raise FileExistsError(f"{folder.path} holds a run that was not chosen by `train auto`: choose another folder.")
     data = recipe_of({"data.validation": _HELD_OUT, **of_data}).data
-    if data.validation == _HELD_OUT:
-        _check_holding_out(data)
-    pairs = _pairs_of(data)
-    facts = facts_of(pairs)
-    for side, words in zip(("source", "target"), facts.words, strict=True):
-        if not words:
-            raise ValueError(f"data.train has no words in the {side}: every line is blank.")
-    if facts.distinct < FEWEST_PAIRS:
-        raise ValueError(f"data.train has {facts.distinct} different pairs; at least {FEWEST_PAIRS} are needed.")
+    pairs, facts = _text_of(data)
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
         texts = _hold_out(pairs, data, folder) if data.validation == _HELD_OUT else None
@@ -156,6 +148,22 @@ def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tupl
     return f"{asked} {json.dumps(dict(rest), sort_keys=True)} {digest.hexdigest()}"
 
 
+def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
+    """The pairs to train on, and what is known of them. Raises ValueError if nothing can be chosen for them."""
+    if data.validation == _HELD_OUT and (data.mixture or data.stream):
+        raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
+    if data.validation == _HELD_OUT and data.context_sentences:
+        raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
+    pairs = _pairs_of(data)
+    facts = facts_of(pairs)
+    for side, words in zip(("source", "target"), facts.words, strict=True):
+        if not words:
+            raise ValueError(f"data.train has no words in the {side}: every line is blank.")
+    if facts.distinct < FEWEST_PAIRS:
+        raise ValueError(f"data.train has {facts.distinct} different pairs; at least {FEWEST_PAIRS} are needed.")
+    return pairs, facts
+
+
 def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
     where = {"folder": data.folder, "patience": data.patience}
     languages = data.source_language, data.target_language
@@ -174,13 +182,6 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
                 raise ValueError(f"data.validation is missing: pairs are held out only from fewer than {len(found):,}.")
             break
     return found
-
-
-def _check_holding_out(data: DataSettings) -> None:
-    if data.mixture or data.stream:
-        raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
-    if data.context_sentences:
-        raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
 
 
 def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import alone_in, read_json, write_json
+from ..files import read_json, write_json
 from ..plots import plot_runs
 from ..run.folder import RunFolder
 from ..run.recipe import Recipe
@@ -141,20 +141,19 @@ class Search:
         """
         rounds = shares(len(self.candidates))
         longest = rounds[-1][1] * minutes
-        with alone_in(self.folder.search):
-            left = list(self.candidates)
-            for number, (entering, share) in enumerate(rounds):
-                if number:  # else all of them take part
-                    others = sorted(left[1:], key=lambda name: -self.candidates[name].score_after(number))
-                    for name in others[entering - 1 :]:
-                        self._remove_checkpoints(name)
-                    left = [AS_CHOSEN, *others[: entering - 1]]
-                for name in left:
-                    if len(self.candidates[name].scores) == number:
-                        logger.info("Search, round %d of %d: %s.", number + 1, len(rounds), name)
-                        self._try(name, share * minutes, longest, recipe_of, train)
+        left = list(self.candidates)
+        for number, (entering, share) in enumerate(rounds):
+            if number:  # else all of them take part
+                others = sorted(left[1:], key=lambda name: -self.candidates[name].score_after(number))
+                for name in others[entering - 1 :]:
+                    self._remove_checkpoints(name)
+                left = [AS_CHOSEN, *others[: entering - 1]]
             for name in left:
-                self._remove_checkpoints(name)
+                if len(self.candidates[name].scores) == number:
+                    logger.info("Search, round %d of %d: %s.", number + 1, len(rounds), name)
+                    self._try(name, share * minutes, longest, recipe_of, train)
+        for name in left:
+            self._remove_checkpoints(name)
         last = {name: self.candidates[name].score_after(len(rounds)) for name in left}
         best = max(last, key=last.get)  # of equals, what was chosen
         scored = [name for name, each in self.candidates.items() if each.scores[0] is not None]

@@ -69,6 +69,7 @@ Test = Callable[[str, str, CleaningSettings], bool]
 # With a semicolon: `&region` in an address is not an entity, though browsers read it as one.
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+# It begins with the first of the blanks: tried from each of them, a long run takes quadratic time.
 _ENDS_OF_LINES = re.compile(r"(?<!\s)\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
 
 

@@ -228,7 +228,8 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
             "punctuation wrongly, so their F1 may differ."
         )
     else:
-        first = next((each for each in ("sacrebleu", "sacrebleu_char") if any(s.metric == each for s in scores)), None)
+        names = {score.metric for score in scores}
+        first = next((name for name in ("sacrebleu", "sacrebleu_char") if name in names), None)
         meaning = (
             "These scores compare the translations in `translations/` with the untouched references. "
             + (f"Report `{first}` first; two numbers" if first else "Two numbers")
