@@ -14,6 +14,10 @@ Without the package its rows are left out.
 Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
 is what loading the model took, "peak" the most beyond that during translation. What is packed or read only when needed
 counts in "peak", so compare the sum of both.
+
+With `--device cuda` models are on the GPU. Memory is then what torch has allocated there: "model" are the weights, "peak"
+what translating the first batch takes beside them. Models in int8, CTranslate2 and workers are left out. A GPU wants
+larger batches: `--batch-sizes 512 64 1`.
 """
 
 import argparse
@@ -34,7 +38,7 @@ from pathlib import Path
 import sacrebleu
 import torch
 from tqdm import tqdm
-from transformers import MarianMTModel, PreTrainedTokenizerBase
+from transformers import MarianMTModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import GenerationMixin
 from transformers.utils import logging as transformers_logging
 
@@ -107,10 +111,12 @@ class Row:
 Contestant = Callable[[list[list[int]], Task], list[list[int]]]
 
 
-def generating(generate: Callable, pad: int) -> Contestant:
+def generating(generate: Callable, model: PreTrainedModel) -> Contestant:
+    pad, device = model.config.pad_token_id, model.device
+
     def translate(batch: list[list[int]], task: Task) -> list[list[int]]:
         longest = max(map(len, batch))
-        ids = torch.tensor([row + [pad] * (longest - len(row)) for row in batch])
+        ids = torch.tensor([row + [pad] * (longest - len(row)) for row in batch], device=device)
         options = (
             task.search | {"max_new_tokens": task.limit} | ({"eos_token_id": None} if task.has_fixed_length else {})
         )
@@ -120,43 +126,43 @@ def generating(generate: Callable, pad: int) -> Contestant:
     return translate
 
 
-def loaded(folder: Path) -> VanillaTransformerForConditionalGeneration:
-    return load_weights(VanillaTransformerForConditionalGeneration, folder / "model").eval()
+def loaded(folder: Path, device: str) -> VanillaTransformerForConditionalGeneration:
+    return load_weights(VanillaTransformerForConditionalGeneration, folder / "model").eval().to(device)
 
 
-def ours(folder: Path) -> Contestant:
-    model = in_precision(loaded(folder), "float32")
-    return generating(model.generate, model.config.pad_token_id)
+def ours(folder: Path, device: str) -> Contestant:
+    model = in_precision(loaded(folder, device), "float32")
+    return generating(model.generate, model)
 
 
-def ours_bfloat16(folder: Path) -> Contestant:
-    model = in_precision(loaded(folder), "bfloat16")
-    return generating(model.generate, model.config.pad_token_id)
+def ours_bfloat16(folder: Path, device: str) -> Contestant:
+    model = in_precision(loaded(folder, device), "bfloat16")
+    return generating(model.generate, model)
 
 
-def ours_int8(folder: Path) -> Contestant:
-    model = loaded(folder)
+def ours_int8(folder: Path, device: str) -> Contestant:
+    model = loaded(folder, device)
     quantize_int8(model)
-    return generating(model.generate, model.config.pad_token_id)
+    return generating(model.generate, model)
 
 
-def transformers_search(folder: Path) -> Contestant:
-    model = loaded(folder)
+def transformers_search(folder: Path, device: str) -> Contestant:
+    model = loaded(folder, device)
 
     def generate(num_beams: int, **options):
         own = GenerationMixin._beam_search if num_beams > 1 else GenerationMixin._sample
         return model.generate(num_beams=num_beams, **options, custom_generate=own)
 
-    return generating(generate, model.config.pad_token_id)
+    return generating(generate, model)
 
 
-def marian(folder: Path) -> Contestant:
-    model = as_marian(loaded(folder))
+def marian(folder: Path, device: str) -> Contestant:
+    model = as_marian(loaded(folder, "cpu")).to(device)
 
     def generate(length_penalty_type=None, **options):
         return model.generate(**options)
 
-    return generating(generate, model.config.pad_token_id)
+    return generating(generate, model)
 
 
 def as_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
@@ -170,11 +176,11 @@ def as_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTMode
     return marian
 
 
-def ctranslate2_float32(folder: Path) -> Contestant:
+def ctranslate2_float32(folder: Path, device: str) -> Contestant:
     return by_ctranslate2(folder, "float32")
 
 
-def ctranslate2_int8(folder: Path) -> Contestant:
+def ctranslate2_int8(folder: Path, device: str) -> Contestant:
     return by_ctranslate2(folder, "int8")
 
 
@@ -211,12 +217,20 @@ CONTESTANTS = {
 }
 if ctranslate2 is not None:
     CONTESTANTS |= {"CTranslate2 float32": ctranslate2_float32, "CTranslate2 int8": ctranslate2_int8}
+ON_CPU_ONLY = {"ours int8", "CTranslate2 float32", "CTranslate2 int8"}
+
+
+def contestants(folder: Path, device: str) -> dict[str, Contestant]:
+    left_out = ON_CPU_ONLY if device != "cpu" else set()
+    return {name: build(folder, device) for name, build in CONTESTANTS.items() if name not in left_out}
 
 
 # ------------------------------------------------------------------------------------------------------- measurements
 
 
-def measured(task: Task, competing: dict[str, Contestant], rounds: int, threads: int, decode=None) -> list[Row]:
+def measured(
+    task: Task, competing: dict[str, Contestant], rounds: int, threads: int, device: str, decode=None
+) -> list[Row]:
     """The rows of one task."""
     beams, batches = task.search["num_beams"], task.batches()
     times, outputs = {name: [] for name in competing}, {}
@@ -234,15 +248,17 @@ def measured(task: Task, competing: dict[str, Contestant], rounds: int, threads:
         same = sum(a == b for a, b in zip(found, outputs["ours"], strict=True)) / len(found)
         row = Row(
             task.model, f"beam {beams}" if beams > 1 else "greedy", task.size, name, len(found) / seconds,
-            sum(map(len, found)) / seconds, seconds / medians["ours"], *memory(name, task, threads), same,
+            sum(map(len, found)) / seconds, seconds / medians["ours"], *memory(name, task, threads, device), same,
             decode(found) if decode else None,
         )  # fmt: skip
         rows.append(row)
     return rows
 
 
-def memory(name: str, task: Task, threads: int) -> tuple[float | None, float | None]:
+def memory(name: str, task: Task, threads: int, device: str) -> tuple[float | None, float | None]:
     """Megabytes that a contestant takes to load its model, and the most beyond that to translate a batch."""
+    if device == "cuda":
+        return memory_on_the_gpu(name, task)
     if sys.platform != "linux":
         return None, None
     context = get_context("forkserver")  # forks a process that has imported the libraries and done nothing else
@@ -253,12 +269,22 @@ def memory(name: str, task: Task, threads: int) -> tuple[float | None, float | N
         return alone.submit(memory_of_this_process, name, task, threads).result()
 
 
+def memory_on_the_gpu(name: str, task: Task) -> tuple[float, float]:
+    """Like `memory`. torch counts exactly, so this takes no process of its own."""
+    before = torch.cuda.memory_allocated()
+    translate = CONTESTANTS[name](task.folder, "cuda")
+    with_model = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    translate(task.batches()[0], task)
+    return (with_model - before) / 2**20, (torch.cuda.max_memory_allocated() - with_model) / 2**20
+
+
 def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, float]:
     torch.set_num_threads(threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     before = resident_bytes("VmRSS")
-    translate = CONTESTANTS[name](task.folder)
+    translate = CONTESTANTS[name](task.folder, "cpu")
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what loading left behind is not part of the model
     with_model = resident_bytes("VmRSS")
@@ -269,7 +295,7 @@ def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, 
 
 def with_workers(folder: Path, tokenizer: PreTrainedTokenizerBase, texts: list[str], rounds: int) -> list[dict]:
     """Sentences per second, from text to text, with one and two workers of one thread each, in beam search."""
-    model, competing = loaded(folder), {}
+    model, competing = loaded(folder, "cpu"), {}
     for workers in (1, 2):
 
         def by_ours(workers=workers):
@@ -322,7 +348,7 @@ def saved(model: VanillaTransformerForConditionalGeneration, tokenizer, folder: 
     return folder
 
 
-def trained_rows(folder: Path, tokenizer, texts: list[str], references: list[str], rounds: int, threads: int):
+def trained_rows(folder: Path, tokenizer, texts: list[str], references: list[str], options: argparse.Namespace):
     ids = tokenizer(texts).input_ids
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)
 
@@ -330,22 +356,24 @@ def trained_rows(folder: Path, tokenizer, texts: list[str], references: list[str
         hypotheses = tokenizer.batch_decode(found, skip_special_tokens=True)
         return sacrebleu.corpus_bleu(hypotheses, [[references[i] for i in order]]).score
 
-    competing = {name: build(folder) for name, build in CONTESTANTS.items()}
+    competing = contestants(folder, options.device)
     few = [ids[i] for i in order[:: max(1, len(order) // 32)]]
-    for size in (64, 1):
+    for size in options.batch_sizes or (64, 1):
         for search in (BEAM, GREEDY):
             task = Task("trained", folder, few if size == 1 else ids, size, search)
-            yield from measured(task, competing, rounds, threads, None if size == 1 else bleu)
+            decode = None if size == 1 else bleu
+            yield from measured(task, competing, options.rounds, options.threads, options.device, decode)
 
 
-def base_rows(folder: Path, vocab_size: int, rounds: int, threads: int):
-    lengths = torch.randint(8, 25, (64,)).tolist()
+def base_rows(folder: Path, vocab_size: int, options: argparse.Namespace):
+    sizes = options.batch_sizes or (32, 1)
+    lengths = torch.randint(8, 25, (max(64, *sizes),)).tolist()
     made_up = [[*torch.randint(4, vocab_size, (length,)).tolist(), 2] for length in lengths]
-    competing = {name: build(folder) for name, build in CONTESTANTS.items()}
-    for size in (32, 1):
+    competing = contestants(folder, options.device)
+    for size in sizes:
         for search in (BEAM, GREEDY):
             task = Task("base", folder, made_up[: size if size > 1 else 4], size, search, FIXED, True)
-            yield from measured(task, competing, min(3, rounds), threads)
+            yield from measured(task, competing, min(3, options.rounds), options.threads, options.device)
 
 
 def print_tables(machine: str, rows: list[Row], workers: list[dict]) -> None:
@@ -362,12 +390,13 @@ def print_tables(machine: str, rows: list[Row], workers: list[dict]) -> None:
             f"{row.target_tokens_per_second:.0f} | {row.ours_is_faster_by:.2f} | {shown(row.model_megabytes, 0)} | "
             f"{shown(row.peak_megabytes, 0)} | {row.outputs_as_ours:.1%} | {shown(row.sacrebleu, 2)} |"
         )
-    print("\nTrained model, beam 4, from text to text, workers with one thread each:\n")
-    print("| | workers | sentences/s | times one worker's | same translations |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    if workers:
+        print("\nTrained model, beam 4, from text to text, workers with one thread each:\n")
+        print("| | workers | sentences/s | times one worker's | same translations |")
+        print("| --- | ---: | ---: | ---: | ---: |")
     for row in workers:
         print("| {contestant} | {workers} | {speed:.1f} | {times_one:.2f} | {same:.1%} |".format(**row))
-    if ctranslate2 is None:
+    if ctranslate2 is None and workers:
         print('\nCTranslate2 is not installed: pip install "vanilla-transformer[ctranslate2]"')
 
 
@@ -379,10 +408,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256, help="for the trained model in batches")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--batch-sizes", nargs="+", type=int, help="Default: 64 and 1, for the base model 32 and 1")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     arguments = parser.parse_args()
-    rounds, threads = arguments.rounds, arguments.threads
-    torch.set_num_threads(threads)
+    torch.set_num_threads(arguments.threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
 
@@ -394,12 +424,13 @@ def main() -> None:
     base = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig()).eval()
     with tempfile.TemporaryDirectory() as temporary:
         folder = saved(trained, tokenizer, Path(temporary) / "trained")
-        rows = list(trained_rows(folder, tokenizer, texts, references, rounds, threads))
-        workers = with_workers(folder, tokenizer, sources, rounds)
+        rows = list(trained_rows(folder, tokenizer, texts, references, arguments))
+        workers = with_workers(folder, tokenizer, sources, arguments.rounds) if arguments.device == "cpu" else []
         folder = saved(base, tokenizer, Path(temporary) / "base")
-        rows += base_rows(folder, base.config.vocab_size, rounds, threads)
+        rows += base_rows(folder, base.config.vocab_size, arguments)
 
-    where = f"{machine()['processor']}, {threads} threads, torch {torch.__version__}"
+    where = torch.cuda.get_device_name() if arguments.device == "cuda" else machine()["processor"]
+    where += f", {arguments.threads} threads, torch {torch.__version__}"
     print_tables(where, rows, workers)
     if arguments.json:
         record = {"machine": where, "rows": [asdict(row) for row in rows], "workers": workers}

@@ -5,6 +5,7 @@ that is not the CPU. On a CPU every look is counted, and where it is.
 """
 
 import traceback
+import warnings
 from collections import Counter
 
 import pytest
@@ -13,6 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from vanilla_transformer.model.search_vanilla_transformer import exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
+from vanilla_transformer.translation import translate
+from vanilla_transformer.translation.precision import in_precision
 
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "source_word_dropout", "target_word_dropout")
@@ -90,3 +93,123 @@ def test_a_search_waits_for_what_it_has_found_and_no_more(make_model, options, l
             model.generate(input_ids=source, max_new_tokens=steps, eos_token_id=None, **options)
         counts.append(sum(looks.found.values()))
     assert counts[1] - counts[0] == 6 * looks_a_step
+
+
+# --------------------------------------------------------------------------------------------------------- on a GPU
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def a_batch(device, sources=4):
+    """Sources of 3 to 9 tokens and targets of 4 to 10, padded."""
+    generator = torch.Generator().manual_seed(3)
+    ids, labels = (torch.randint(70, 90, (sources, length), generator=generator) for length in (9, 10))
+    mask = torch.arange(9) < torch.tensor([[9], [3], [6], [5]])
+    labels = labels.masked_fill(torch.arange(10) >= torch.tensor([[4], [10], [7], [5]]), -100)
+    batch = {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask.long(), "labels": labels}
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+@on_a_gpu
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("without_logits", [False, True])
+def test_a_gpu_computes_the_loss_and_gradients_of_the_processor(make_model, attention, without_logits):
+    found = {}
+    for device in ("cpu", "cuda"):
+        model = make_model(attn_implementation=attention, label_smoothing=0.1, dropout=0.0).train().to(device)
+        loss = model(**a_batch(device), return_logits=not without_logits).loss
+        loss.backward()
+        found[device] = [loss.detach().cpu(), *(parameter.grad.cpu() for parameter in model.parameters())]
+    torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-4, atol=1e-5)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("options", [{}, dict.fromkeys(DROPOUTS, 0.1), {"r_drop_alpha": 5.0, "dropout": 0.1}])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_cuda_itself_finds_no_wait_in_a_training_step(make_model, options, bf16):
+    """Every wait of the host is an error here, also those within torch's own functions."""
+    model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda")
+    for return_logits in (True, False):
+        for mode in ("default", "error"):  # what is made in the first step does not count
+            torch.cuda.set_sync_debug_mode(mode)
+            try:
+                with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+                    loss = model(**batch, return_logits=return_logits).loss
+                loss.backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+    assert loss.isfinite()
+
+
+@on_a_gpu
+@pytest.mark.parametrize("options", [{"num_beams": 4, "num_return_sequences": 4}, {"num_beams": 1}])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_gpu_finds_the_translations_of_the_processor(make_model, options, attention):
+    found = {}
+    for device in ("cpu", "cuda"):
+        model, batch = make_model(attn_implementation=attention).eval().to(device), a_batch(device)
+        del batch["labels"]
+        found[device] = model.generate(
+            **batch, max_new_tokens=12, return_dict_in_generate=True, output_scores=True, **options
+        )
+    assert found["cuda"].sequences.tolist() == found["cpu"].sequences.tolist()
+    if "num_return_sequences" in options:
+        torch.testing.assert_close(found["cuda"].sequences_scores.cpu(), found["cpu"].sequences_scores)
+
+
+@on_a_gpu
+@pytest.mark.parametrize(("options", "waits_a_step"), [({"num_beams": 4}, 2), ({"num_beams": 1}, 1)])
+def test_cuda_itself_counts_the_waits_of_a_search(make_model, options, waits_a_step):
+    model, counts = make_model().eval().to("cuda"), []
+    source = torch.arange(70, 88).view(2, 9).to("cuda")
+    for steps in (6, 6, 12):  # the first makes what later ones find
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                model.generate(input_ids=source, max_new_tokens=steps, eos_token_id=None, **options)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        counts.append(sum("synchron" in str(each.message) for each in found))
+    assert counts[2] - counts[1] == 6 * waits_a_step
+
+
+@on_a_gpu
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_gpu_resumes_exactly(make_trainer, make_model, bf16):
+    """With every dropout: the state of the GPU's random numbers is in the checkpoint."""
+
+    def trained(max_steps, resume=False, **options):
+        trainer = make_trainer(
+            make_model(attn_implementation="eager", **dict.fromkeys(DROPOUTS, 0.1)),
+            use_cpu=False, bf16=bf16, max_steps=8, **options,
+        )  # fmt: skip
+        trainer.args.max_steps = max_steps
+        trainer.train(resume_from_checkpoint=resume)
+        assert next(trainer.model.parameters()).device.type == "cuda"
+        return {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
+
+    whole = trained(8)
+    assert trained(8) == whole
+    trained(5, save_strategy="steps", save_steps=5)
+    resumed = trained(8, True)
+    assert {step: resumed[step] for step in (6, 7, 8)} == {step: whole[step] for step in (6, 7, 8)}
+
+
+@on_a_gpu
+def test_a_gpu_runs_the_compiled_model(make_model):
+    model, batch = make_model(label_smoothing=0.1, dropout=0.1).eval().to("cuda"), a_batch("cuda")
+    compiled = torch.compile(model, fullgraph=True)
+    torch.testing.assert_close(compiled(**batch).loss, model(**batch).loss, rtol=1e-4, atol=1e-5)
+    compiled(**batch).loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@on_a_gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "auto"])
+def test_a_gpu_translates_in_every_precision(make_model, tokenizer, precision):
+    texts = ["tiny words", "a tiny vocabulary of tiny words", "", "vocabulary"]
+    expected = translate(make_model().eval(), tokenizer, texts, max_new_tokens=8)
+    found = translate(in_precision(make_model().eval().to("cuda"), precision), tokenizer, texts, max_new_tokens=8)
+    assert len(found) == 4
+    assert precision != "float32" or found == expected
