@@ -15,9 +15,9 @@ Memory is resident memory on Linux, each contestant alone in a new process that 
 is what loading the model took, "peak" the most beyond that during translation. What is packed or read only when needed
 counts in "peak", so compare the sum of both.
 
-With `--device cuda` models are on the GPU. Memory is then what torch has allocated there: "model" are the weights, "peak"
-what translating the first batch takes beside them. Models in int8, CTranslate2 and workers are left out. A GPU wants
-larger batches: `--batch-sizes 512 64 1`.
+With `--device cuda` models are on the GPU. Memory is then what torch has allocated there: "model" are the weights,
+"peak" is what translating the first batch takes beside them. Models in int8, CTranslate2 and workers are left out. A
+GPU wants larger batches: `--batch-sizes 512 64 1`.
 """
 
 import argparse
