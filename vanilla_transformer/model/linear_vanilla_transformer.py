@@ -55,7 +55,8 @@ def _joined(parameters: list[nn.Parameter]) -> torch.Tensor:
 def type_of_products(states: torch.Tensor) -> torch.dtype:
     """What matrix products of these states are computed in: autocast's type, where it is on."""
     device = states.device.type
-    casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    # Autocast does not know meta. `torch.amp.is_autocast_available` would say so, but before 2.12 it breaks a graph.
+    casts = device != "meta" and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if casts else states.dtype
 
 

@@ -146,6 +146,19 @@ def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torc
     return (slice(first, first + size) for first in range(0, count, size))
 
 
+def _on_host(scores: torch.Tensor, places: torch.LongTensor) -> tuple[list, list]:
+    """Both as lists. The host waits once for a GPU: float64 holds both exactly, so they can come as one tensor."""
+    if scores.device.type == "cpu":
+        return scores.tolist(), places.tolist()
+    scores, places = torch.stack([scores.double(), places.double()]).tolist()
+    return scores, places
+
+
+def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Moves a tensor of the host without waiting for a GPU, which reads pinned memory when it comes to it."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
     """Takes finished sentences out of the batch, as soon as an eighth of it is finished.
 
@@ -154,7 +167,7 @@ def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, 
     stay = [i for i, sentence in enumerate(sentences) if not sentence.done]
     if not stay or 8 * (len(sentences) - len(stay)) < len(sentences):
         return sentences, *tensors
-    places = torch.tensor(stay, device=tensors[0].device)
+    places = _on_device(torch.tensor(stay), tensors[0].device)
     decoder.keep(places)
     return [sentences[i] for i in stay], *(tensor[places] for tensor in tensors)
 
@@ -214,16 +227,16 @@ def beam_search(
             further = [()] * len(part)
             if constraints is not None:
                 further = constraints.candidates(part, scores, length, rules)
-            values, places = exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary))
-            for sentence, value, place, more in zip(part, values.tolist(), places.tolist(), further, strict=True):
+            values, places = _on_host(*exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary)))
+            for sentence, value, place, more in zip(part, values, places, further, strict=True):
                 going_on = []
                 if not sentence.done:  # else it is only still in the batch
-                    found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
+                    found = [(each, *divmod(int(at), vocabulary)) for each, at in zip(value, place, strict=True)]
                     going_on = sentence.advance([*found, *more], length, rules)
                 chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
-        so_far = torch.tensor([[each[0] for each in row] for row in chosen], device=prefix.device)
-        parents = torch.tensor([[each[1] for each in row] for row in chosen], device=prefix.device)
-        tokens = torch.tensor([[each[2] for each in row] for row in chosen], device=prefix.device)
+        table = _on_device(torch.tensor(chosen, dtype=torch.float64), prefix.device)  # (sentences, beams, 3)
+        so_far = table[..., 0].to(torch.get_default_dtype())
+        parents, tokens = table[..., 1:].long().unbind(-1)
         decoder.continue_from(parents)
         sentences, so_far, tokens = _move_together(decoder, sentences, so_far, tokens)
     return [[Translation(each.tokens(), score) for score, each in sentence.finished] for sentence in everything]
