@@ -101,10 +101,10 @@ def test_a_search_waits_for_what_it_has_found_and_no_more(make_model, options, l
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
-def a_batch(device, sources=4):
-    """Sources of 3 to 9 tokens and targets of 4 to 10, padded."""
+def a_batch(device):
+    """Four sources of 3 to 9 tokens and targets of 4 to 10, padded."""
     generator = torch.Generator().manual_seed(3)
-    ids, labels = (torch.randint(70, 90, (sources, length), generator=generator) for length in (9, 10))
+    ids, labels = (torch.randint(70, 90, (4, length), generator=generator) for length in (9, 10))
     mask = torch.arange(9) < torch.tensor([[9], [3], [6], [5]])
     labels = labels.masked_fill(torch.arange(10) >= torch.tensor([[4], [10], [7], [5]]), -100)
     batch = {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask.long(), "labels": labels}
@@ -127,8 +127,8 @@ def test_a_gpu_computes_the_loss_and_gradients_of_the_processor(make_model, atte
 @on_a_gpu
 @pytest.mark.parametrize("options", [{}, dict.fromkeys(DROPOUTS, 0.1), {"r_drop_alpha": 5.0, "dropout": 0.1}])
 @pytest.mark.parametrize("bf16", [False, True])
-def test_cuda_itself_finds_no_wait_in_a_training_step(make_model, options, bf16):
-    """Every wait of the host is an error here, also those within torch's own functions."""
+def test_torch_reports_no_wait_in_a_training_step(make_model, options, bf16):
+    """Every wait that torch knows of is an error here, also those within its own functions."""
     model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda")
     for return_logits in (True, False):
         for mode in ("default", "error"):  # what is made in the first step does not count
@@ -160,7 +160,7 @@ def test_a_gpu_finds_the_translations_of_the_processor(make_model, options, atte
 
 @on_a_gpu
 @pytest.mark.parametrize("options", [{"num_beams": 4}, {"num_beams": 1}])
-def test_cuda_itself_counts_the_waits_of_a_search(make_model, options):
+def test_torch_reports_one_wait_in_a_step_of_a_search(make_model, options):
     model, counts = make_model().eval().to("cuda"), []
     source = torch.arange(70, 88).view(2, 9).to("cuda")
     for steps in (6, 6, 12):  # the first makes what later ones find
