@@ -97,6 +97,14 @@ def test_a_new_model_is_greedy_and_keeps_the_papers_limit_and_penalty(tiny_model
     assert without_end.shape[1] == 1 + unlabelled["input_ids"].shape[1] + 50
 
 
+@pytest.mark.parametrize("alpha", [1e308, -1e308, 51])
+def test_a_length_penalty_that_no_length_bears_is_refused(tiny_model, unlabelled, alpha):
+    model = tiny_model()
+    with pytest.raises(ValueError, match="length_penalty must be from -50 to 50, not "):
+        model.generate(**unlabelled, num_beams=2, length_penalty=alpha)
+    assert model.generate(**unlabelled, num_beams=2, length_penalty=-50.0).shape[0] == len(unlabelled["input_ids"])
+
+
 @pytest.mark.parametrize("offset", [-1, 2.5, True, "50"])
 def test_a_limit_that_is_none_is_refused(tiny_model, unlabelled, offset):
     with pytest.raises(ValueError, match="max_length_offset must be None or a number of tokens"):

@@ -31,6 +31,7 @@ _WHOLE_NUMBERS = {
     "min_new_tokens": 0, "top_k": 0, "no_repeat_ngram_size": 0,
 }  # fmt: skip
 _NUMBERS = ("length_penalty", "temperature", "top_p", "repetition_penalty")
+_LARGEST_EXPONENT = 50  # a million tokens to this power are still a float
 _TOKENS = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
@@ -80,8 +81,20 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
         value = fields.get(name)
         if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
+    check_length_penalty(fields.get("length_penalty"))
     for name in _TOKENS:
         check_token(name, fields.get(name), vocab_size)
+
+
+def check_length_penalty(alpha: float | None) -> None:
+    """Refuses an exponent with which the length penalty of a long translation would be no number, or 0.
+
+    Raises:
+        ValueError: It is too large or too small.
+    """
+    if alpha is not None and not abs(alpha) <= _LARGEST_EXPONENT:
+        span = f"from -{_LARGEST_EXPONENT} to {_LARGEST_EXPONENT}"
+        raise ValueError(f"length_penalty must be {span}, not {_short(alpha)}: it is an exponent, usually from 0 to 2.")
 
 
 def check_token(name: str, value, vocab_size: int | None = None) -> None:

@@ -21,6 +21,7 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 from transformers.utils import logging
 
+from .checks_vanilla_transformer import check_length_penalty
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
 from .search_vanilla_transformer import Translation, beam_search, exact_top_k, sample
@@ -156,8 +157,9 @@ class PaperGeneration:
                 `return_dict_in_generate`, `constraints_met` says so instead.
 
         Raises:
-            ValueError: If one of our two fields has a value that it cannot have, or constraints are malformed, are not
-                for this batch, or are given to a search that is not a plain beam search.
+            ValueError: If one of our two fields has a value that it cannot have, the length penalty of a beam search is
+                beyond 50, or constraints are malformed, are not for this batch, or are given to a search that is not a
+                plain beam search.
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
         _check_ours(**ours)
@@ -239,6 +241,7 @@ class PaperGeneration:
             )
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
         kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
+        check_length_penalty(alpha)
         rules = {
             "eos_ids": eos_ids,
             "penalty": lambda length: length_penalty(length, alpha, kind),
