@@ -50,6 +50,7 @@ def changed(saved, tmp_path):
         ({"num_beams": "4"}, "num_beams must be a whole number of at least 1, not '4'"),
         ({"length_penalty": [1] * 10_000}, r"length_penalty must be a number, not \[1, .{,110}…"),
         ({"length_penalty": -1e308}, r"length_penalty must be from -50 to 50, not -1e\+308"),
+        ({"temperature": 10**400}, "temperature must be a number, not 1000"),
         ({"temperature": float("nan")}, "temperature must be a number, not nan"),
         ({"max_length": 1.5}, "max_length must be a whole number"),
         ({"eos_token_id": "</s>"}, "eos_token_id must be a token's id, a whole number, not '</s>'"),

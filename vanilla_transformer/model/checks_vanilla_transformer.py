@@ -6,8 +6,8 @@ everywhere, except for the target's in compiled graphs, whose lengths the check 
 """
 
 import json
-import math
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -79,7 +79,7 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {_short(value)}.")
     for name in _NUMBERS:
         value = fields.get(name)
-        if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
+        if value is not None and (type(value) not in (int, float) or not abs(value) <= sys.float_info.max):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
     check_length_penalty(fields.get("length_penalty"))
     for name in _TOKENS:

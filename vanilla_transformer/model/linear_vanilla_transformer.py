@@ -55,7 +55,7 @@ def _joined(parameters: list[nn.Parameter]) -> torch.Tensor:
 def type_of_products(states: torch.Tensor) -> torch.dtype:
     """What matrix products of these states are computed in: autocast's type, where it is on."""
     device = states.device.type
-    # Autocast does not know meta. `torch.amp.is_autocast_available` would say so, but before 2.12 it breaks a graph.
+    # Autocast does not know meta. `torch.amp.is_autocast_available` would say so, but breaks a graph in torch 2.11.
     casts = device != "meta" and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if casts else states.dtype
 

@@ -147,11 +147,14 @@ def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torc
 
 
 def _on_host(scores: torch.Tensor, places: torch.LongTensor) -> tuple[list, list]:
-    """Both as lists. The host waits once for a GPU: float64 holds both exactly, so they can come as one tensor."""
-    if scores.device.type == "cpu":
+    """Both as lists. As one tensor of float64, which holds both exactly, they make the host wait once for CUDA.
+
+    Apple's GPUs have no float64.
+    """
+    if scores.device.type != "cuda":
         return scores.tolist(), places.tolist()
     scores, places = torch.stack([scores.double(), places.double()]).tolist()
-    return scores, places
+    return scores, [list(map(int, row)) for row in places]
 
 
 def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -231,12 +234,12 @@ def beam_search(
             for sentence, value, place, more in zip(part, values, places, further, strict=True):
                 going_on = []
                 if not sentence.done:  # else it is only still in the batch
-                    found = [(each, *divmod(int(at), vocabulary)) for each, at in zip(value, place, strict=True)]
+                    found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
                     going_on = sentence.advance([*found, *more], length, rules)
                 chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
-        table = _on_device(torch.tensor(chosen, dtype=torch.float64), prefix.device)  # (sentences, beams, 3)
-        so_far = table[..., 0].to(torch.get_default_dtype())
-        parents, tokens = table[..., 1:].long().unbind(-1)
+        table = torch.tensor(chosen, dtype=torch.float64)  # (sentences, beams, 3)
+        so_far = _on_device(table[..., 0].to(torch.get_default_dtype()), prefix.device)
+        parents, tokens = _on_device(table[..., 1:].long(), prefix.device).unbind(-1)
         decoder.continue_from(parents)
         sentences, so_far, tokens = _move_together(decoder, sentences, so_far, tokens)
     return [[Translation(each.tokens(), score) for score, each in sentence.finished] for sentence in everything]
