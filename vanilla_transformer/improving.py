@@ -311,14 +311,15 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     languages = source, target = plan.data.source_language, plan.data.target_language
 
     def training(name: str, overrides: Mapping) -> Stage:
-        if name != "student" and plan.training.get("push_to_hub"):  # all have the recipe's hub_model_id
+        publishes = bool(plan.training.get("push_to_hub"))
+        if publishes and name != "student":  # all have the recipe's hub_model_id
             overrides = {**overrides, "training.push_to_hub": False}
+            publishes = False
         overrides = {"data.folder": plan.data.folder, **overrides}
         words = [word for key, value in _typed(overrides).items() for word in (f"--{key}", value)]
         run = RunFolder(output / name)
-        return Stage(
-            name, ["train", str(output / "recipe.yaml"), "--output", str(run.path), "--resume", *words], run.scores
-        )
+        words = ["train", str(output / "recipe.yaml"), "--output", str(run.path), "--resume", *words]
+        return Stage(name, words, run.published if publishes else run.scores)
 
     def translating(
         name: str, models: Sequence[str], text: str, language: str, *options: str, folder: str | None = None

@@ -524,3 +524,12 @@ def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F81
     assert f"vanilla-transformer train {corpus / 'recipe.yaml'}" in card_of(hub)
     assert {result.dataset_name for result in ModelCard(card_of(hub)).data.eval_results} == {"validation"}
     finished(hub_python(USE, "package"))
+    published = tmp_path / "run" / "published.json"
+    assert json.loads(published.read_text()) == {"repository": NAME}
+    published.unlink()
+    refusal = hub.fault("status", "/api/repos/create", status=400, skip=1)  # Trainer asks first
+    publish_again = (*train, *options, "--resume")  # its training has ended
+    for status in (1, 0):
+        [(ended_with, _, errors)] = commands(hub_python, publish_again)
+        assert (ended_with, published.exists()) == (status, status == 0), errors
+    assert refusal["hits"] == 1

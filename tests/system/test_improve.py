@@ -220,6 +220,11 @@ def test_only_the_student_is_published(tmp_path):
     recipe, settings = load_recipe_with(recipe_of(tmp_path), published, improve=ImproveSettings)
     stages = [stage for stage in stages_of(tmp_path, recipe, settings) if stage.words[0] == "train"]
     assert [stage.name for stage in stages if "--training.push_to_hub" not in stage.words] == ["student"]
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "scores.json").write_text("[]")
+    assert not stages[-1].done  # the upload may have failed
+    (tmp_path / "student" / "published.json").write_text("{}")
+    assert stages[-1].done
 
 
 def test_every_option_of_clean_can_be_set():

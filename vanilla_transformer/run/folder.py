@@ -39,6 +39,7 @@ class RunFolder:
         self.log = self.path / "log.jsonl"
         self.not_finite = self.path / "not_finite.jsonl"
         self.scores = self.path / "scores.json"
+        self.published = self.path / "published.json"
         self.translations = self.path / "translations"
         self.learning_curve = self.path / "learning_curve.png"
         self.attention = self.path / "attention.png"

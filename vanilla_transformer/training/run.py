@@ -112,6 +112,7 @@ def train(
             if arguments.push_to_hub:
                 private, branch = bool(arguments.hub_private_repo), arguments.hub_revision
                 publish(folder.path, trainer.hub_model_id, private=private, revision=branch)
+                write_json(folder.published, {"repository": trainer.hub_model_id})
     return folder
 
 
@@ -186,7 +187,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
         check_state(checkpoints[-1], trainer)
         logger.info("Going on from %s.", checkpoints[-1])
     if is_main:
-        for stale in (folder.finished, folder.scores):  # they are of an earlier model
+        for stale in (folder.finished, folder.scores, folder.published):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()
     if trainer.stream is not None and trainer.args.world_size == 1:  # alone it can save without another update
