@@ -11,6 +11,7 @@ from functools import cached_property
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -77,6 +78,21 @@ BUSY = "(...inputs) => { document.querySelector('#translate').classList.add('bus
 NOT_BUSY = "() => { document.querySelector('#translate').classList.remove('busy'); return [] }"
 
 
+class Pair(NamedTuple):
+    """A text and its translation, as the model read and wrote them.
+
+    Attributes:
+        text, translation: The two.
+        to: The language, with a model of several.
+        ids: Token ids of the text with its soft terms annotated; None without such terms.
+    """
+
+    text: str
+    translation: str
+    to: str | None = None
+    ids: list[int] | None = None
+
+
 class Demo:
     """A model, and what the page asks of it.
 
@@ -94,9 +110,9 @@ class Demo:
         top_p: float, seed: float, max_tokens: float, wanted: float, glossary: str = "",
         terms: str = "hard", markup: str = NO_MARKUP, recase: bool = False, respell: bool = False,
         repunctuate: bool = False, to: str | None = None,
-    ) -> tuple[str, list[list], gradio.Textbox, tuple[str, str, str | None]]:  # fmt: skip
+    ) -> tuple[str, list[list], gradio.Textbox, Pair]:  # fmt: skip
         """The best translation, rows of rank, score and translation, and the text as the model has read it, which is
-        shown where it differs from the text; and the pair whose attention is drawn, with `to`.
+        shown where it differs from the text; and the pair whose attention is drawn.
 
         Args:
             text: The source.
@@ -160,22 +176,26 @@ class Demo:
         if best.broken_markup:  # the reason quotes the text, which must not become tags of the message
             gradio.Warning(f"Its tags do not fit together: translated as text, not as {markup}.")
         shown = best.read.text if kind is None else text  # that markup is taken out goes without saying
-        return best.text, rows, gradio.Textbox(shown, visible=shown != text), (best.read.text, best.written, to)
+        ids = None
+        if glossary is not None and terms == "soft":
+            ids = glossary.annotated(best.read.text, towards(self.tokenizer, to))
+        pair = Pair(best.read.text, best.written, to, ids)
+        return best.text, rows, gradio.Textbox(shown, visible=shown != text), pair
 
-    def picture(self, pair: tuple[str, str, str | None] | None, attention: str, layer: int, head: str) -> str:
+    def picture(self, pair: Pair | None, attention: str, layer: int, head: str) -> str:
         """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
 
         The HTML holds the picture itself: no file is kept, and no path shown.
 
         Args:
-            pair: Text and translation, and the language, with a model of several.
+            pair: What `translate` returned. Its soft terms are left out.
             attention: One of `ATTENTIONS`.
             layer: Counted from 1.
             head: Counted from 1, or `ALL_HEADS`.
         """
         if pair is None:
             return ""
-        text, translation, to = pair
+        text, translation, to, _ = pair
         weights, queries, keys = attentions(self.model, towards(self.tokenizer, to), text, translation).of(
             ATTENTIONS[attention]
         )
@@ -189,19 +209,19 @@ class Demo:
             picture = base64.b64encode(path.read_bytes()).decode("ascii")
         return f'<img src="data:image/png;base64,{picture}" alt="{title}">'
 
-    def confidence(self, pair: tuple[str, str, str | None] | None, wanted: bool) -> str:
+    def confidence(self, pair: Pair | None, wanted: bool) -> str:
         """How sure the model is of a translation and of each of its words, as HTML; nothing if it is not wanted.
 
         Args:
-            pair: As for `picture`.
+            pair: What `translate` returned.
             wanted: Whether to look.
         """
         if pair is None or not wanted:
             return ""
-        text, translation, to = pair
-        calibration, options = self._calibration, {}
+        text, translation, to, ids = pair
+        calibration, options = self._calibration, {"sources": None if ids is None else [ids]}
         if calibration is not None:
-            options = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
+            options |= {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
         [found] = likelihoods(self.model, towards(self.tokenizer, to), [(text, translation)], **options)
         said = "The model is not calibrated: what the probabilities of its words are worth is not known."
         if calibration is not None:

@@ -19,12 +19,15 @@ import pytest
 
 from vanilla_transformer.attention.weights import attentions
 from vanilla_transformer.data.known_words import WordList
+from vanilla_transformer.data.terms import TERM_MARKERS
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import load_model
-from vanilla_transformer.translation import translate_lines
+from vanilla_transformer.translation import Glossary, translate_lines
 from vanilla_transformer.translation.likelihood import likelihoods
 
+from ..model.conftest import build_model, sharpened
 from ..system.conftest import RECIPE, command
 from ..warm_python import CLI, PACKAGE
 
@@ -185,7 +188,7 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
         path = tmp_path / "expected.png"
         plot_attention_maps(weights[1].numpy(), queries, keys, path, heads=heads, title=title)
         chosen = ("decoder on the source", 2, head)
-        for found in (shown.picture((*pair, None), *chosen), client.predict(*chosen, api_name="/attention")):
+        for found in (shown.picture(demo.Pair(*pair), *chosen), client.predict(*chosen, api_name="/attention")):
             assert png(found) == path.read_bytes()
     assert shown.picture(None, "encoder", 1, "all") == ""
     for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
@@ -196,8 +199,8 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
 def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
     shown = demo.Demo(random_translator)
     pair = (TEXT, "<b>Der Hund</b> & das Ding.")
-    assert (shown.confidence((*pair, None), False), shown.confidence(None, True)) == ("", "")
-    html = shown.confidence((*pair, None), True)
+    assert (shown.confidence(demo.Pair(*pair), False), shown.confidence(None, True)) == ("", "")
+    html = shown.confidence(demo.Pair(*pair), True)
     assert html.startswith('<p class="words" dir="auto">')
     assert "not calibrated" in html
     sentence = html[: html.index("</p>")]
@@ -216,10 +219,26 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     model = shutil.copytree(random_translator, tmp_path / "model")
     calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
     (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
-    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence((*pair, None), True)
-    assert "The model has not learned: <b>日本</b>" in shown.confidence(("日本", "a", None), True)
+    assert f"<b>{calibration.confidence(found.tokens):.0%}</b>" in demo.Demo(model).confidence(demo.Pair(*pair), True)
+    assert "The model has not learned: <b>日本</b>" in shown.confidence(demo.Pair("日本", "a"), True)
     asked(client)
     assert "not calibrated" in client.predict(True, api_name="/confidence")
+
+
+def test_how_sure_it_is_is_asked_of_the_text_with_its_soft_terms(demo, tmp_path):
+    tokenizer = learn_tokenizer([TEXT, "Der alte Hund"] * 2, TokenizerSettings(vocab_size=280), tags=TERM_MARKERS)
+    model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    shown = demo.Demo(tmp_path)
+    settings = (BEAM, 2, 1, 1, 0, 1, 0, 20, 1)
+    *_, pair = shown.translate(TEXT, *settings, glossary="dog = Hund", terms="soft")
+    with_terms = Glossary([("dog", "Hund")]).annotated(TEXT, tokenizer)
+    shares = []
+    for ids in (with_terms, tokenizer(TEXT).input_ids):
+        [found] = likelihoods(model, tokenizer, [(TEXT, pair.translation)], sources=[ids])
+        shares.append([f"{100 * each.probability:.0f}" for each in found.words])
+    assert re.findall(r'title="(\d+)%"', shown.confidence(pair, True)) == shares[0] != shares[1]
 
 
 def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):
