@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share the cores better than their threads do
+
+# A shell's background jobs ignore Ctrl-C, and so would all that tests start and send it to.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Debian's is named first: it is the smallest.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
