@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vanilla_transformer.choosing import Choice, TextFacts, choose, chosen_recipe, facts_of, measure_speeds
+from vanilla_transformer.choosing import (
+    Choice,
+    TextFacts,
+    choose,
+    choose_decoding,
+    chosen_recipe,
+    facts_of,
+    measure_speeds,
+)
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.run.folder import RunFolder
@@ -102,15 +110,21 @@ def test_no_source_is_held_out_and_trained_on(data, tmp_path):
 
 def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.seed": "3"}
+    own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.weight_decay": "1e-5"}
+    own |= {"tokenizer.forms.upper": "0.1", "evaluation.metrics": "[chrf]", "initial_model": "'runs/größer: 2'"}
     recipe = chosen_recipe(tmp_path / "run", {**data, **own}, minutes=2, speeds=SPEEDS)
+    assert recipe == load_recipe(tmp_path / "run" / "chosen.yaml")
+    assert recipe.initial_model == "runs/größer: 2"
+    assert recipe.tokenizer.forms == {"upper": 0.1}
+    assert recipe.evaluation.metrics == ["chrf"]
     assert recipe.model["dropout"] == 0.05
-    assert recipe.training["seed"] == 3
+    assert recipe.training["weight_decay"] == 1e-5
     assert recipe.data.validation == ["train.en", "train.es"]
     assert not (tmp_path / "run" / "text").exists()
     text = (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
     assert "800 pairs, 600 of them different" in text
     assert "running words: at least" in text
+    assert "  # as typed\n  dropout: 0.05\n" in text
     assert "model.dropout" not in caplog.text
 
 
@@ -162,10 +176,12 @@ def test_a_linked_data_folder_finds_the_pairs_held_out(corpus, data, tmp_path, m
 
 
 def test_what_is_typed_of_the_decoding_stays(data, tmp_path):
-    """`choose_decoding` knows it by the file, even where it is what would be chosen."""
+    """Also where it is what would be chosen."""
     recipe = chosen_recipe(tmp_path / "run", {**data, "decoding.num_beams": "5"}, minutes=1, speeds=SPEEDS)
     assert recipe.decoding["num_beams"] == 5
-    assert load_recipe(tmp_path / "run" / "chosen.yaml").decoding != recipe.decoding
+    assert choose_decoding(tmp_path / "run", recipe) is recipe
+    with pytest.raises(FileNotFoundError, match="There is no model in"):  # it would try decodings, with a model
+        choose_decoding(tmp_path / "other", chosen_recipe(tmp_path / "other", data, minutes=1, speeds=SPEEDS))
 
 
 def test_the_speed_of_this_machine_is_measured_no_further_than_needed():

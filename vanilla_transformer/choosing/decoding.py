@@ -18,6 +18,7 @@ from ..translation import translate
 
 logger = logging.getLogger(__name__)
 
+AS_TYPED = "as typed"  # the reason for what the user has set
 _TRIED = "tried on the validation pairs"
 MOST_TRIED_ON = 300  # validation pairs
 _LONGER = 5  # tokens beyond the usual length: poor models do not know where to end
@@ -48,8 +49,7 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     decoding has a limit close to the usual length, and some forbid repeating three tokens. The best has the highest sum
     of chrF and BLEU: chrF alone favours translations that are too long, and BLEU alone is near 0 for all decodings of a
     poor model. The choice is written to
-    `chosen.yaml`, and is made only once. No choice is made if the recipe's decoding differs from the one chosen at the
-    start, because then the user has set it.
+    `chosen.yaml`, and is made only once. No choice is made if the user has set a field of the decoding.
 
     Args:
         output: The run folder.
@@ -58,7 +58,9 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     """
     folder = RunFolder(output)
     text = folder.chosen.read_text(encoding="utf-8")
-    typed = "\ndecoding:\n" not in text or load_recipe(folder.chosen).decoding != recipe.decoding
+    begin, end = text.index("\ndecoding:\n") + 1, text.index("\nevaluation:\n") + 1  # sections, not test sets
+    # It may also have been set when the run was continued, and the recipe of a run keeps that.
+    typed = AS_TYPED in text[begin:end] or load_recipe(folder.chosen).decoding != recipe.decoding
     if _TRIED in text or typed:
         return recipe
     data = recipe.data
@@ -96,7 +98,6 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     ]
     lines = ["decoding:", *(f"  # {line}" for line in lines)]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in decoding.items()]
-    begin, end = text.index("\ndecoding:\n") + 1, text.index("\nevaluation:\n") + 1  # sections, not test sets
     chosen = replace(recipe, decoding={**recipe.decoding, **decoding})
     # First what `train --resume` reads: killed after this, it scores by the new decoding.
     write_text(folder.recipe, chosen.to_yaml())

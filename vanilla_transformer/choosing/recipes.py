@@ -19,9 +19,9 @@ from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
 from ..run.loading import chosen_device
-from ..run.recipe import DataSettings, Recipe, load_recipe, recipe_of
+from ..run.recipe import DataSettings, Recipe, load_recipe, override, recipe_of
 from ..training.opening import check_start
-from .decoding import MOST_TRIED_ON
+from .decoding import AS_TYPED, MOST_TRIED_ON
 from .rule import SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
 from .search import Search, with_changes
 
@@ -115,10 +115,9 @@ def chosen_recipe(
             comments += ["# Tried, and the best score on validation after each round:"]
             comments += [f"#   {line}" for line in searching.report()]
         comments = "\n".join(comments)
-        # What is typed of the decoding is the user's: see `choose_decoding`.
-        written = [each for each in choices if not (each.field.startswith("decoding.") and each.field in rest)]
-        write_text(folder.chosen, f"{comments}\n{_as_yaml(section, written, held_out=texts is not None)}")
-        recipe = load_recipe(folder.chosen, rest)
+        written = _as_yaml(section, choices, rest, held_out=texts is not None)
+        write_text(folder.chosen, f"{comments}\n{written}")
+        recipe = load_recipe(folder.chosen)
         for choice in choices:
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
@@ -220,17 +219,32 @@ def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: Run
     return {"validation": names}
 
 
-def _as_yaml(data: Mapping[str, Any], choices: Sequence[Choice], *, held_out: bool) -> str:
-    """A recipe with a comment above each choice."""
+def _as_yaml(
+    data: Mapping[str, Any], choices: Sequence[Choice], typed: Mapping[str, str] | None = None, *, held_out: bool
+) -> str:
+    """A recipe with a comment above each choice. Fields as they are `typed` take the place of choices."""
+    content, reasons = {}, {}
+    for choice in choices:
+        section, _, name = choice.field.partition(".")
+        content.setdefault(section, {})[name] = choice.value
+        reasons[section, name] = choice.reason
+    for field, text in (typed or {}).items():
+        override(content, field, text)
+        reasons[tuple(field.split(".")[:2])] = AS_TYPED
     lines = [yaml.safe_dump({"description": "Chosen by the size of its text."}).strip()]
     if held_out:
         lines += ["# Validation pairs: one in twenty sources, by a hash; the others are trained on, each pair once."]
     lines += [yaml.safe_dump({"data": dict(data)}, sort_keys=False, allow_unicode=True, width=120).rstrip()]
-    section = ""
-    for choice in choices:
-        own, _, name = choice.field.partition(".")
-        lines += [] if own == section else [f"{own}:"]
-        section = own
-        lines += textwrap.wrap(choice.reason, 110, initial_indent="  # ", subsequent_indent="  # ")
-        lines += [f"  {name}: {json.dumps(choice.value)}"]
+    for section, fields_of_it in content.items():
+        if not isinstance(fields_of_it, dict):  # `initial_model`, say, is in no section
+            lines += [f"# {AS_TYPED}", _field_as_yaml(section, fields_of_it)]
+            continue
+        lines += [f"{section}:"]
+        for name, value in fields_of_it.items():
+            reason = textwrap.wrap(reasons.get((section, name), ""), 110, initial_indent="# ", subsequent_indent="# ")
+            lines += [textwrap.indent("\n".join([*reason, _field_as_yaml(name, value)]), "  ")]
     return "\n".join(lines) + "\n"
+
+
+def _field_as_yaml(name: str, value: Any) -> str:
+    return f"{name}: {json.dumps(value, ensure_ascii=False)}"

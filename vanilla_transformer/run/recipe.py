@@ -322,7 +322,7 @@ def recipe_with(content: dict, overrides: Mapping[str, str] | None = None, **sec
     """What `load_recipe_with` returns, from the content of a file, which the overrides change."""
     for name, text in (overrides or {}).items():
         if sections or name.partition(".")[0] not in SECTIONS_APART:
-            _override(content, name, text)
+            override(content, name, text)
         else:
             raise ValueError(f"{name} is only for the command {name.partition('.')[0]}")
     apart = {name: content.pop(name, None) for name in SECTIONS_APART}
@@ -392,7 +392,11 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
-def _override(content: dict, name: str, text: str) -> None:
+def override(content: dict, name: str, text: str) -> None:
+    """Sets a field of the content of a recipe, by its dotted name, to a value as it is typed.
+
+    Raises ValueError if that is no YAML value, or if the name leads through what is no section.
+    """
     try:
         value = _loaded(text)
     except yaml.YAMLError as error:
