@@ -16,8 +16,8 @@ from vanilla_transformer.training.arguments import check_sharding, cooldown, cre
 NEW = {
     "max_minutes",
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
-    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha", "floors",
-    "lora_rank",
+    "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
+    "r_drop_start", "floors", "lora_rank",
 }  # fmt: skip
 # What follows from other arguments is no default of its own.
 DERIVED = {"greater_is_better", "do_eval"}
@@ -123,6 +123,9 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"bpe_dropout": float("nan")}, "bpe_dropout must be at least 0 and below 1, not nan"),
         ({"r_drop_alpha": -1.0}, "r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not -1.0"),
         ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
+        ({"r_drop_alpha": 1, "r_drop_start": -1}, "r_drop_start must be .* not -1"),
+        ({"r_drop_alpha": 1, "r_drop_start": 9, "max_steps": 8}, "r_drop_start must be .* not 9"),
+        ({"r_drop_start": 2}, "r_drop_start must be .* 0 without r_drop_alpha, not 2"),
         ({"fsdp": True}, "there is only one: start it with torchrun"),
         ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),
         ({"ema_decay": -0.1}, "ema_decay must be .* not -0.1"),

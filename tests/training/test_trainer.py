@@ -286,6 +286,20 @@ def test_training_loss_is_smoothed(make_trainer, make_model):
     assert smoothed == pytest.approx(0.6 * plain - 0.4 * log_probabilities.mean().item(), rel=1e-4)
 
 
+def test_r_drop_begins_after_so_many_updates(make_trainer, make_model):
+    def losses(**options):
+        trainer = make_trainer(make_model(dropout=0.3), max_steps=6, gradient_accumulation_steps=2, **options)
+        trainer.train()
+        return logged(trainer, "loss"), trainer.model.config.r_drop_alpha
+
+    without, _ = losses()
+    late, alpha = losses(r_drop_alpha=2.0, r_drop_start=4)
+    assert late[:4] == without[:4]
+    assert late[4] > without[4]
+    assert alpha == 2.0
+    assert losses(r_drop_alpha=2.0)[0][0] > without[0]
+
+
 def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
     long = Dataset.from_dict({"input_ids": [[70] * 60 + [2]], "labels": [[71] * 70 + [2]]})
     assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
@@ -426,6 +440,7 @@ DECAYS = (
         (0.5, "no", 2, {}),
         *((epochs, "steps", 2, {**DROPPED, "augmentation": {"title": 0.4}}) for epochs in (0.5, 1.5)),
         (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
+        (1, "steps", 2, {"r_drop_alpha": 2.0, "r_drop_start": 4}),
         *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],
 )

@@ -60,7 +60,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
     `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
-    `floors`, `lora_rank`.
+    `r_drop_start`, `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -137,6 +137,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             the other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;
             `max_tokens` counts each pair once. The log's `loss` then has the divergence in it: compare runs by
             `eval_loss`, which is never regularised.
+        r_drop_start: Updates before R-Drop begins. Up to then each pair passes once, in half the time: a model that
+            has hardly begun to learn does not overfit yet. 0: from the first update on, as in its paper.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
@@ -161,6 +163,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     )
     bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
     r_drop_alpha: float = field(default=0.0, metadata={"help": "weight of R-Drop; 0 turns it off"})
+    r_drop_start: int = field(default=0, metadata={"help": "updates before R-Drop begins"})
     floors: dict[str, float] = field(default_factory=dict, metadata={"help": "least BLEU on test sets"})
     lora_rank: int = field(default=0, metadata={"help": "rank of LoRA adapters; 0 trains everything"})
 
@@ -200,6 +203,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}; 0 turns it off.")
         if not 0 <= self.r_drop_alpha < math.inf:
             raise ValueError(f"r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not {self.r_drop_alpha}.")
+        if not 0 <= self.r_drop_start <= (self.max_steps if self.r_drop_alpha else 0):
+            raise ValueError(
+                "r_drop_start must be at least 0, at most max_steps, and 0 without r_drop_alpha, not "
+                f"{self.r_drop_start}."
+            )
         if self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
         if self.max_minutes is not None:

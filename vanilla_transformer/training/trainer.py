@@ -231,7 +231,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         """As in Trainer. Where the outputs are not asked for, the model skips the logits, the largest of them."""
         if model.training and not return_outputs:
             inputs = {**inputs, "return_logits": False}
-        return super().compute_loss(model, inputs, return_outputs, **kwargs)
+        config, alpha = self.model.config, self.model.config.r_drop_alpha
+        if self.state.global_step < self.args.r_drop_start:
+            config.r_drop_alpha = 0.0
+        try:
+            return super().compute_loss(model, inputs, return_outputs, **kwargs)
+        finally:
+            config.r_drop_alpha = alpha  # which every checkpoint has
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(model, inputs, *args, **kwargs)
