@@ -188,15 +188,16 @@ class Demo:
         The HTML holds the picture itself: no file is kept, and no path shown.
 
         Args:
-            pair: What `translate` returned. Its soft terms are left out.
+            pair: What `translate` returned.
             attention: One of `ATTENTIONS`.
             layer: Counted from 1.
             head: Counted from 1, or `ALL_HEADS`.
         """
         if pair is None:
             return ""
-        text, translation, to, _ = pair
-        weights, queries, keys = attentions(self.model, towards(self.tokenizer, to), text, translation).of(
+        text, translation, to, ids = pair
+        tokenizer = towards(self.tokenizer, to)
+        weights, queries, keys = attentions(self.model, tokenizer, text, translation, source_ids=ids).of(
             ATTENTIONS[attention]
         )
         heads = None if head == ALL_HEADS else [int(head) - 1]

@@ -105,6 +105,16 @@ def test_the_models_own_translation_is_what_is_looked_at(model, tokenizer):
     assert not model.training
 
 
+def test_a_source_may_come_as_the_model_read_it(model, tokenizer):
+    ids = tokenizer("A cat is here.").input_ids
+    expected = attentions(model, tokenizer, "A cat is here.")
+    found = attentions(model, tokenizer, TEXTS[0], source_ids=ids)
+    assert (found.source, found.written) == (expected.source, expected.written)
+    torch.testing.assert_close(found.cross, expected.cross)
+    with pytest.raises(ValueError, match="by_words and source_ids"):
+        attentions(model, tokenizer, TEXTS[0], source_ids=ids, by_words=True)
+
+
 def test_attention_between_words(model, tokenizer):
     pieces, found = attentions(model, tokenizer, *TEXTS), attentions(model, tokenizer, *TEXTS, by_words=True)
     assert found.source == ["A", "man", "'s", "dog", ",", "3", "€", "!", "</s>"]

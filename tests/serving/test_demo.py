@@ -225,7 +225,7 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     assert "not calibrated" in client.predict(True, api_name="/confidence")
 
 
-def test_how_sure_it_is_is_asked_of_the_text_with_its_soft_terms(demo, tmp_path):
+def test_confidence_and_picture_are_of_the_text_with_its_soft_terms(demo, tmp_path):
     tokenizer = learn_tokenizer([TEXT, "Der alte Hund"] * 2, TokenizerSettings(vocab_size=280), tags=TERM_MARKERS)
     model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
     model.save_pretrained(tmp_path)
@@ -239,6 +239,11 @@ def test_how_sure_it_is_is_asked_of_the_text_with_its_soft_terms(demo, tmp_path)
         [found] = likelihoods(model, tokenizer, [(TEXT, pair.translation)], sources=[ids])
         shares.append([f"{100 * each.probability:.0f}" for each in found.words])
     assert re.findall(r'title="(\d+)%"', shown.confidence(pair, True)) == shares[0] != shares[1]
+    seen = attentions(model, tokenizer, TEXT, pair.translation, source_ids=with_terms)
+    assert len(seen.source) == len(with_terms)
+    path, title = tmp_path / "expected.png", "Attention of the decoder on the source, layer 1"
+    plot_attention_maps(seen.cross[0].numpy(), seen.written, seen.source, path, heads=[0], title=title)
+    assert png(shown.picture(pair, "decoder on the source", 1, "1")) == path.read_bytes()
 
 
 def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):

@@ -43,6 +43,7 @@ def attentions(
     target: str | None = None,
     *,
     by_words: bool = False,
+    source_ids: Sequence[int] | None = None,
 ) -> Attentions:
     """Looks at all heads of a model while it translates a sentence.
 
@@ -51,18 +52,23 @@ def attentions(
         tokenizer: The model's tokenizer.
         source, target: The sentence, and its translation; None: the model's own.
         by_words: Whether to merge the pieces of a word, as `pieces.merged` does.
+        source_ids: Token ids of the sentence as the model read it, say with soft terms. None: the tokenizer's. Pieces
+            that are not in the sentence belong to no word, so this does not go with `by_words`.
     """
+    if by_words and source_ids is not None:
+        raise ValueError("by_words and source_ids do not go together: leave one out.")
     sources = tokenizer([source])
+    source_ids = sources.input_ids[0] if source_ids is None else list(source_ids)
+    inputs = torch.tensor([source_ids], device=model.device)
     if target is None:
-        batch = tokenizer([source], return_tensors="pt").to(model.device)
-        ids = model.generate(**batch, return_dict_in_generate=False)[0]  # whatever the model's own setting is
+        ids = model.generate(inputs, return_dict_in_generate=False)[0]  # whatever the model's own setting is
         target = tokenizer.decode(ids, skip_special_tokens=True)
     targets = tokenizer(text_target=[target])
-    source_ids, written = sources.input_ids[0], targets.input_ids[0]
+    written = targets.input_ids[0]
     read = [model.config.decoder_start_token_id, *written[:-1]]
     with handing_out_attention(model):
         outputs = model.base_model(
-            input_ids=torch.tensor([source_ids], device=model.device),
+            input_ids=inputs,
             decoder_input_ids=torch.tensor([read], device=model.device),
             output_attentions=True,
         )
