@@ -125,15 +125,19 @@ def test_a_rare_word_of_the_training_text_may_be_a_typo():
     assert Spelling(TOKENIZER, counts | {"an": 999}).correct("ab teh") == "ab the"
 
 
-@given(st.text(max_size=60))
-def test_any_text_keeps_all_but_its_words(text):
+@given(st.lists(st.one_of(st.text(max_size=9), st.sampled_from(["The dgo ", " teh", " hosue ", "."])), max_size=9))
+def test_any_text_keeps_all_but_its_words(parts):
+    text = "".join(parts)
     spelling = Spelling(TOKENIZER, COUNTS)
     corrected, corrections = spelling.read(text)
     if not corrections:
         assert corrected == text
-    assert [sign for sign in corrected if not sign.isalnum() and not sign.isspace()] == [
-        sign for sign in spelling._mistyped(text)[0] if not sign.isalnum() and not sign.isspace()
-    ]
+    # As the tokenizer normalizes them: it takes some letters of Hebrew apart, for example.
+    before, after = (
+        [sign for sign in spelling._mistyped(line)[0] if not sign.isalnum() and not sign.isspace()]
+        for line in (text, corrected)
+    )
+    assert after == before
 
 
 def test_a_list_without_numbers_will_do():
