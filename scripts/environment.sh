@@ -23,9 +23,10 @@ case "$(cat .venv/installed 2>/dev/null)" in
     echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile \
         --editable ".${extras:+[$extras]}"
-    # pip would compile on one core. Some packages have templates, which do not compile; an interrupt looks the same.
+    # pip would compile on one core, and also a third that is hardly ever imported: tests, and the models of transformers.
+    # Some packages have templates, which do not compile; an interrupt looks the same.
     trap 'exit 130' INT
-    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null || true
+    .venv/bin/python -m compileall -q -j 0 -x '/tests/|/transformers/models/' .venv/lib >/dev/null || true
     trap - INT
     echo "$wanted $extras" >.venv/installed
     ;;

@@ -52,6 +52,7 @@ SHORTER = {
     "training.max_steps": "2",
     "training.eval_steps": "2",
     "training.save_steps": "2",
+    "training.max_tokens": "256",
     "decoding.max_length_offset": "5",  # who has learned nothing translates to the end of it
 }
 SHORTER_STILL = {
@@ -61,9 +62,12 @@ SHORTER_STILL = {
         "data.test.phrasebook": "phrasebook:test:10",
         "decoding.num_beams": "1",
         "model.encoder_layers": "1",
+        "model.decoder_layers": "1",
     },
     "multi30k_en_de": {
-        "training.max_steps": "4",  # for a mean of checkpoints
+        "training.eval_steps": "1",
+        "training.save_steps": "1",  # for a mean of checkpoints
+        "decoding.num_beams": "2",
         "tokenizer.vocab_size": "500",
         "model.d_model": "64",
         "model.encoder_layers": "1",

@@ -263,7 +263,7 @@ def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
 
 
 def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
-    words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
+    words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
     # A test set may be called like a section of the recipe.
     words += ["--data.test", "{decoding: 'phrasebook:test:20', evaluation: 'phrasebook:test:20'}"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--output", tmp_path / "run"]
@@ -300,7 +300,7 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
 
 def test_auto_searches_is_interrupted_and_goes_on(tmp_path):
     run = tmp_path / "run"
-    words = ["train", "auto", "--data.train", "phrasebook:train:900", "--data.source_language", "en"]
+    words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--search", "0.3", "--output", run]
     words += ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
     words += ["--model.dropout", "0.1", "--tokenizer.vocab_size", "300", "--training.max_tokens", "1024"]
