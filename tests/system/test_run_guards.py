@@ -117,6 +117,7 @@ def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
         shutil.rmtree(checkpoint)
     checkpoint.mkdir()
     (checkpoint / "model.safetensors").write_bytes(b"its beginn")
+    (checkpoint / ".tmpuF9UX4").write_bytes(b"its beginn")  # where safetensors writes it first
     train(recipe(), copy, resume=True)
     assert json.loads((copy / "scores.json").read_bytes()) == json.loads((run / "scores.json").read_bytes())
     assert not (copy / "not_finite.jsonl").exists()  # nothing of the run that was begun before

@@ -25,6 +25,7 @@ _WRITTEN = (
     "*_vanilla_transformer.py", "*config.json", "model*.safetensors*", "optimizer.*", "pytorch_model_fsdp.bin",
     "recipe.yaml", "rng_state*.pth", "scaler.pt", "scheduler.pt", "stream_*.json", "token*.json",
     "special_tokens_map.json", "trainer_state.json", "training_args.bin", KNOWN_WORDS, EMA_WEIGHTS, DIGESTS,
+    ".tmp??????",  # what safetensors 0.8 writes weights to, and renames
 )  # fmt: skip
 
 
