@@ -2,7 +2,7 @@
 
 import json
 import logging
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from vanilla_transformer.choosing import (
 )
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
 from vanilla_transformer.data.corpora import read_corpus
+from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 
@@ -28,7 +30,7 @@ SPEEDS = {128: 6000.0, 256: 2500.0, 512: 500.0}
 
 
 def facts(pairs: int, words: int = 20) -> TextFacts:
-    return TextFacts(pairs, pairs, (pairs * words, pairs * words), (pairs, pairs), ("LATIN", "LATIN"), 0.0)
+    return TextFacts(pairs, pairs, (pairs * words, pairs * words), (3 * pairs, 3 * pairs), ("LATIN", "LATIN"), 0.0)
 
 
 def chosen(*arguments, **options) -> dict:
@@ -76,6 +78,19 @@ def test_more_text_never_gets_a_smaller_vocabulary_nor_more_time_a_smaller_model
     dropouts = [chosen(facts(pairs), 15, {128: 6000.0})["model.dropout"] for pairs in (3_000, 30_000, 3_000_000)]
     assert dropouts == sorted(dropouts, reverse=True)
     assert dropouts[0] > dropouts[-1]
+
+
+def test_the_text_allows_as_many_pieces_as_are_chosen():
+    numbers = [str(number) for number in range(20)]
+    for pairs in (
+        [(row["en"], row["de"]) for row in islice(phrasebook("train"), 40_000)],  # many sentences of few words
+        [(f"{one} {other}", f"{other}!") for one in numbers for other in numbers],
+    ):
+        size = chosen(facts_of(pairs), 15, SPEEDS)["tokenizer.vocab_size"]
+        texts = [text for pair in pairs for text in pair]
+        assert len(learn_tokenizer(texts, TokenizerSettings(vocab_size=size))) == size
+    [why] = [each.reason for each in choose(facts_of(pairs), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
+    assert why == "40 different words, which may not have more pieces"
 
 
 def test_every_choice_is_a_recipe(tmp_path):
@@ -126,6 +141,24 @@ def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_pat
     assert "running words: at least" in text
     assert "  # as typed\n  dropout: 0.05\n" in text
     assert "model.dropout" not in caplog.text
+
+
+def test_a_section_that_is_typed_as_a_whole_sets_its_fields_and_no_others(data, tmp_path):
+    whole = {"training": "{max_tokens: 512, weight_decay: 1.0e-5}", "decoding": "{num_beams: 1}"}
+    recipe = chosen_recipe(tmp_path / "run", {**data, **whole}, minutes=2, speeds=SPEEDS)
+    assert recipe == load_recipe(tmp_path / "run" / "chosen.yaml")
+    fields = {"training.max_tokens": "512", "training.weight_decay": "1.0e-5", "decoding.num_beams": "1"}
+    other = chosen_recipe(tmp_path / "other", {**data, **fields}, minutes=2, speeds=SPEEDS)
+    assert (recipe.training, recipe.decoding) == (other.training, other.decoding)
+    assert recipe.training["max_minutes"] == 2
+    text = (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
+    assert "  # as typed\n  num_beams: 1\n" in text
+
+
+def test_too_few_sources_to_hold_any_out(data, corpus, tmp_path):
+    (corpus / "train.en").write_text("".join(f"the number {n % 19} is here\n" for n in range(800)))
+    with pytest.raises(ValueError, match=r"data\.validation is missing: .* has only 19 different ones"):
+        chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import os
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
 _HELD_OUT = "held out"
+_ONE_IN = 20  # sources are held out, with all of their pairs
 
 
 def chosen_recipe(
@@ -69,7 +71,7 @@ def chosen_recipe(
         raise ValueError(f"minutes must be above 0, not {minutes}")
     if search is not None and not 0 < search < math.inf:
         raise ValueError(f"search must be above 0 minutes, not {search}")
-    folder = RunFolder(output)
+    folder, overrides = RunFolder(output), _by_field(overrides)
     of_data = {name: text for name, text in overrides.items() if name.startswith("data.")}
     rest = {name: text for name, text in overrides.items() if name not in of_data}
     asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
@@ -77,9 +79,10 @@ def chosen_recipe(
     asked = " ".join(asked.split())
     if folder.checkpoint_folders() and folder.chosen.is_file():
         if folder.chosen.read_text(encoding="utf-8").partition("\n")[0] != asked:
+            command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
             raise ValueError(
                 f"{folder.path} holds a run that was chosen for something else ({folder.chosen}): go on with it by "
-                f"`vanilla-transformer train --resume {folder.path}`, or choose another output folder."
+                f"`{command}`, or choose another output folder."
             )
         return load_recipe(folder.chosen, rest)
     if os.environ.get("WORLD_SIZE", "1") != "1":
@@ -124,6 +127,25 @@ def chosen_recipe(
         return recipe
 
 
+def _by_field(typed: Mapping[str, str]) -> dict[str, str]:
+    """Overrides with a section that is typed as a whole (`--training "{max_tokens: 512}"`) taken apart.
+
+    Otherwise it would take the place of all that is chosen for that section, the time for training among it.
+    """
+    found = {}
+    for name, text in typed.items():
+        content: dict[str, Any] = {}
+        override(content, name, text)
+        value = content.get(name)
+        if isinstance(value, dict):
+            found |= {
+                f"{name}.{field}": json.dumps(each, ensure_ascii=False, default=str) for field, each in value.items()
+            }
+        else:
+            found[name] = text
+    return found
+
+
 def _recipes_to_try(
     section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
 ) -> Callable[[Mapping[str, Any], Path], Recipe]:
@@ -158,6 +180,12 @@ def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
     for side, words in zip(("source", "target"), facts.words, strict=True):
         if not words:
             raise ValueError(f"data.train has no words in the {side}: every line is blank.")
+    sources = len({source for source, _ in pairs})
+    if data.validation == _HELD_OUT and sources < _ONE_IN:
+        raise ValueError(
+            f"data.validation is missing: one in {_ONE_IN} sources is held out, and data.train has only {sources} "
+            "different ones."
+        )
     if facts.distinct < FEWEST_PAIRS:
         raise ValueError(f"data.train has {facts.distinct} different pairs; at least {FEWEST_PAIRS} are needed.")
     return pairs, facts
@@ -188,7 +216,7 @@ def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunF
     pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
     digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
     different = sorted(set(digests))
-    bar = different[min(1000, len(different) // 20)]
+    bar = different[min(1000, len(different) // _ONE_IN)]
     languages = data.source_language, data.target_language
     with replaced_folder(folder.text) as beside:
         beside.mkdir(parents=True)

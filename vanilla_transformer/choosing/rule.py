@@ -27,7 +27,8 @@ class Size(NamedTuple):
 
 SIZES = {128: Size(2, 4, 512, 0.0), 256: Size(4, 4, 1024, 40e6), 512: Size(6, 8, 2048, 300e6)}  # by width
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
-VOCABULARIES = (500, 1000, 2000, 4000, 8000, 16000, 32000)
+_TYPES_PER_PIECE = 1.3  # different words of both sides: with fewer there may not be so many pieces
+VOCABULARIES = (260, 500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
 _APOSTROPHE = regex.compile(between_letters(APOSTROPHES + APOSTROPHE_LETTER))
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
@@ -128,8 +129,12 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         bf16: Whether the device is fast at bfloat16.
     """
     words = sum(facts.words)
-    fitting = [size for size in VOCABULARIES if size * _WORDS_PER_PIECE <= words]
-    pieces = fitting[-1] if fitting else VOCABULARIES[0]
+    possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
+    by_words = max(size for size in VOCABULARIES if size <= max(500, words / _WORDS_PER_PIECE))
+    pieces = min(by_words, possible[-1])
+    why = f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too"
+    if pieces < by_words:
+        why = f"{sum(facts.types):,} different words, which may not have more pieces"
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
@@ -144,11 +149,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
     by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
     return [
-        Choice(
-            "tokenizer.vocab_size",
-            pieces,
-            f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too",
-        ),
+        Choice("tokenizer.vocab_size", pieces, why),
         Choice(
             "tokenizer.apostrophe_as_letter",
             facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,

@@ -94,7 +94,7 @@ def train(
         print(f"\nIts training text has {count_words(known):,} words of {language!r}; translate warns about others.")
     use = "parse" if settings.is_parser else "translate"
     print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
-    print(f'  vanilla-transformer {use} --model {folder.path} "..."')
+    print(f'  vanilla-transformer {use} --model {shlex.quote(str(folder.path))} "..."')
 
 
 def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:
