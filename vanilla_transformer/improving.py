@@ -19,6 +19,7 @@ import dataclasses
 import gzip
 import json
 import logging
+import shutil
 import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,14 +201,23 @@ def improve(
     for name, languages in (("source_text", (source, target)), ("target_text", (target, source))):
         if (path := getattr(settings, name)) is not None:  # says now if a stage would not take it
             with naming_in_errors(f"improve.{name}"):
-                text_lines(path)
+                if not any(line.strip() for line in text_lines(path)):
+                    raise ValueError(f"{path} has no text: every line is blank")
                 name_of(Path(path), languages)
     for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
         tried, _ = load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
         usable_arguments(RunFolder(output / "first"), tried, device)
     with alone_in(output):
+        is_new = not (output / "plan.json").exists()
         _begin(output, plan, settings)
-        _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
+        try:
+            _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
+        except (OSError, ValueError):
+            if is_new:  # a mistyped path must not bind the folder to it
+                shutil.rmtree(output / "pairs", ignore_errors=True)
+                for name in ("plan.json", "recipe.yaml"):
+                    (output / name).unlink()
+            raise
         stages = list(stages_of(output, plan, settings))
         seconds = _go_through(stages, output / "seconds.json", device, workers)
         return _account(output, plan, settings, seconds, device)
@@ -347,6 +357,8 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     diverse, back = [], []
     if settings.target_text is not None or settings.diversify:
         directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
+        if plan.training.get("floors"):  # of test sets, of which it has none
+            directions["training.floors"] = {}
         files = {"data.train": pairs[::-1], "data.validation": list(map(in_recipe, validation[::-1]))}
         yield training("reverse", directions | files)
     if settings.diversify:

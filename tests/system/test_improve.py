@@ -104,6 +104,11 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
     assert len(trained["student"].data.mixture) == 2
     assert trained["student"].model["decoder_layers"] == 2
     assert trained["first"].model["decoder_layers"] == 1
+    # Floors name test sets, of which the other direction has none.
+    floors = {"training.floors": "{phrasebook: 1.0}", "evaluation.metrics": "[sacrebleu]"}
+    recipe, settings = load_recipe_with(path, floors, improve=ImproveSettings)
+    [reverse] = [stage for stage in stages_of(tmp_path / "out", recipe, settings) if stage.name == "reverse"]
+    assert reverse.words[reverse.words.index("--training.floors") + 1] == "{}"
 
 
 def test_what_is_published_names_no_folder_of_this_machine(tmp_path, monkeypatch):
@@ -174,6 +179,8 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
 def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     path, english = recipe_of(tmp_path), tmp_path / "news.en.txt"
     english.write_text("A dog.\n")
+    blank = tmp_path / "blank.de"
+    blank.write_text("\n \n")
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
         (["--improve.pairs_weight", "-1"], "improve.pairs_weight must be above 0"),
@@ -194,6 +201,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
         (["--improve.teacher", "{training: 3}"], "improve.teacher.training: give the teacher's fields by section"),
         (["--improve.teacher", "{training: {max_step: 2}}"], "training.max_step is unknown; did you mean"),
         (["--improve.target_text", str(english)], "improve.target_text: "),
+        (["--improve.target_text", str(blank)], "blank.de has no text: every line is blank"),
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
         (["--improve.quantization", "int7"], "improve.quantization: choose from float32"),
         (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
@@ -265,6 +273,12 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
     _begin(output, recipe, settings)
     assert run_command(improving(path, output, "--data.folder", str(tmp_path), "--improve.teachers", "3")[3:]) == 1
     assert "was begun with improve.teachers = 2, not 3" in capsys.readouterr().err
+    # What was never begun, because a path was mistyped, binds it to nothing.
+    mistyped = ("--data.train", "[gone.en, gone.de]")
+    for more, said in ((mistyped, "gone.en"), (("--data.validation", "[gone.en, gone.de]"), "gone.en"), (mistyped, "")):
+        assert run_command(improving(path, tmp_path / "new", *more)[3:]) == 1
+        assert said in capsys.readouterr().err
+        assert [*(tmp_path / "new").iterdir()] == []
     # Killed in its first moment, it goes on.
     (output / "recipe.yaml").unlink()
     (output / ".plan.json.0123abcd").touch()

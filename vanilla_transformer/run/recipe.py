@@ -257,6 +257,9 @@ class Recipe:
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
+        for name, argument in {"label_smoothing": "label_smoothing_factor", "r_drop_alpha": "r_drop_alpha"}.items():
+            if self.model.get(name):
+                raise ValueError(f"model.{name} has no effect: set training.{argument}")
 
     @property
     def term_markers(self) -> tuple[str, ...]:
