@@ -190,7 +190,7 @@ MALFORMED = {
         f"JSON that is no object: {line}": ("c.jsonl", line, r"c.jsonl, line 1 has no text for 'en'")
         for line in ("[1]", '"text"', "3", "null", *(f'{{"translation": {value}}}' for value in ('"a"', "null", "[1]")))
     },
-    "too few columns": ("c.tsv", "a\tb\nc\nd\te\n", r"c.tsv, line 2 has 1 columns: expected source TAB target"),
+    "too few columns": ("c.tsv", "a\tb\nc\nd\te\n", r"c.tsv, line 2 has 1 column: expected source TAB target"),
     # Which of the tabs divides the pair? Nobody knows, and the rest would be lost in silence.
     "too many columns": ("c.tsv", "a\tb\nc\td\te\n", r"c.tsv, line 2 has 3 columns: expected source TAB target"),
     "fewer than the header": ("c.tsv", "de\tfr\ten\nc\td\n", r"line 2 has 2 columns: expected de TAB fr TAB en"),

@@ -330,7 +330,7 @@ class TestPublish:
         commit = "0123456789abcdef0123456789abcdef01234567"
         mistakes = {
             ("publish", tmp_path, NAME): (1, "There is no model in"),
-            ("publish", unfinished, NAME): (1, "is not finished, it has no model yet but its checkpoints"),
+            ("publish", unfinished, NAME): (1, "is not finished and has no model yet, only checkpoints"),
             ("publish", bare, NAME): (1, "lacks tokenizer.json"),
             ("publish", other, NAME): (1, "is a model of the kind marian, which our code does not fit"),
             ("publish", run, "small"): (2, "give USER/NAME"),
@@ -340,7 +340,7 @@ class TestPublish:
             ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", commit): (1, "is a commit, which cannot be changed"),
-            ("HF_HUB_OFFLINE=1", "publish", run, NAME): (1, "HF_HUB_OFFLINE is set, so that nothing can be published"),
+            ("HF_HUB_OFFLINE=1", "publish", run, NAME): (1, "HF_HUB_OFFLINE is set, so nothing can be published"),
             ("translate", "--model", NAME, "Hello."): (1, "no such model of the Hub in the cache; HF_HUB_OFFLINE"),
         }
         *results, dry = commands(hub_python, *mistakes, ("publish", run, NAME, "--dry-run"))

@@ -109,7 +109,7 @@ def run_command(line: str, folder: Path) -> None:
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0 or "is left to use" in done.stderr, done.stderr
     elif arguments[0] == "calibrate":  # none of its translations is good
-        assert "none is good of the 5 translations" in refused(*arguments, cwd=folder)
+        assert "none of the 5 translations is good" in refused(*arguments, cwd=folder)
         model = folder / arguments[1]
         found = Calibration(50.0, 0.0, {"mean_surprisal": -1.0}, weights_sha256=sha256_of_weights(model))
         (model / "confidence.json").write_text(json.dumps(found.to_json()), encoding="utf-8")

@@ -184,7 +184,7 @@ def test_calibrating_finds_the_truth_and_measures_it_on_the_rest():
 def test_what_cannot_be_calibrated(model, tokenizer):
     few = invented(200)
     for options, said in (
-        ({"threshold": 80.0}, "none is good of the 100 translations.*their median is"),
+        ({"threshold": 80.0}, "none of the 100 translations is good.*their median is"),
         ({"threshold": 20.0}, "all are good"),
         ({"held_out": 1.0}, "above 0 and below 1, not 1"),
     ):

@@ -195,6 +195,8 @@ class Search:
         try:
             recipe = recipe_of(changes, place.with_suffix(".yaml"))
             metric = (recipe.training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+            if metric in ("bleu", "chrf") and not recipe.training.get("predict_with_generate", True):
+                metric = "loss"  # as the training arguments have it
             sign = -1 if metric.endswith(("loss", "perplexity")) else 1
             train(recipe, place, resume=True, finish=False)
             found = [record.get(f"eval_{metric}") for record in RunFolder(place).log_records()]

@@ -116,7 +116,8 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents
         elif documents and not line.strip():  # it ends a document
             yield "", ""
         elif len(cells) != len(expected):
-            raise ValueError(f"{path}, line {number} has {len(cells)} columns: expected {' TAB '.join(expected)}.")
+            found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            raise ValueError(f"{path}, line {number} has {found}: expected {' TAB '.join(expected)}.")
         else:
             yield tuple(cells[column] for column in columns)
 

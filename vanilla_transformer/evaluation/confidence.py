@@ -30,12 +30,14 @@ def fit_logistic(signals: np.ndarray, good: Sequence[bool]) -> tuple[float, np.n
         good: (sentences,).
 
     Raises:
-        ValueError: All are good, or none is, so there is nothing to tell apart.
+        ValueError: All are good, or none is, so there is nothing to learn.
     """
     signals, good = np.asarray(signals, dtype=np.float64), np.asarray(good, dtype=bool)
     positive, negative = int(good.sum()), int((~good).sum())
     if not positive or not negative:
-        raise ValueError("all are good" if positive else "none is good")
+        raise ValueError(
+            f"{'all' if positive else 'none'} of the {len(good):,} translations {'are' if positive else 'is'} good"
+        )
     targets = np.where(good, (positive + 1) / (positive + 2), 1 / (negative + 2))
     means, deviations = signals.mean(axis=0), signals.std(axis=0)
     varies = deviations > 1e-12 * (1 + np.abs(means))

@@ -165,7 +165,7 @@ def metric_named(name: str) -> MetricRow:
     if name not in METRICS:
         near = difflib.get_close_matches(name, METRICS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown metric {name!r}; {hint}Known are: {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {name!r}; {hint}choose from: {', '.join(METRICS)}")
     return METRICS[name]
 
 

@@ -5,7 +5,7 @@ CTranslate2 runs Transformers from a specification: a tree of named weights and 
 CTranslate2's own converter, `ctranslate2.converters.TransformersConverter`, knows our models once this package is
 imported (see `_registration.py`). As a command, with the package imported, it is
 
-    python -m vanilla_transformer.export.ctranslate2 --model runs/short/averaged --output_dir for_ctranslate2 \\
+    python -m vanilla_transformer.export.ctranslate2 --model runs/phrasebook --output_dir for_ctranslate2 \\
         --copy_files generation_config.json tokenizer.json tokenizer_config.json
 
 Without the copied files, only `ctranslate2.Translator` can use the folder.

@@ -82,7 +82,7 @@ def publish(
     place = {"revision": revision, "tag": tag, "pull_request": pull_request}
     hub.check_names(repository, **place)
     if is_offline_mode() and not dry_run:
-        raise ConnectionError("HF_HUB_OFFLINE is set, so that nothing can be published: unset it.")
+        raise ConnectionError("HF_HUB_OFFLINE is set, so nothing can be published: unset it.")
     model = find_model(path)
     _check_complete(model)
     with _gathered(Path(path), model, repository, title, license, datasets) as files:

@@ -131,8 +131,8 @@ def fitted(
         intercept, weights = fit_logistic(np.array(signals), chrf >= threshold)
     except ValueError as error:
         raise ValueError(
-            f"With a chrF of {threshold:g} as the threshold {error} of the {len(chrf):,} translations, and there is "
-            f"nothing to tell apart. Choose another --threshold: their median is {np.median(chrf):.1f}."
+            f"With a chrF of {threshold:g} as the threshold, {error}, so there is nothing to learn. Choose another "
+            f"--threshold: their median is {np.median(chrf):.1f}."
         ) from error
     return Calibration(threshold, intercept, dict(zip(names, weights.tolist(), strict=True)), dropout_samples, seed)
 
