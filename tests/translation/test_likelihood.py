@@ -185,7 +185,7 @@ def test_what_cannot_be_calibrated(model, tokenizer):
     few = invented(200)
     for options, said in (
         ({"threshold": 80.0}, "none of the 100 translations is good.*their median is"),
-        ({"threshold": 20.0}, "all are good"),
+        ({"threshold": 20.0}, "all of the 100 translations are good"),
         ({"held_out": 1.0}, "above 0 and below 1, not 1"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -72,8 +72,8 @@ def find_model(path: str | Path) -> Path:
         return fetched_model(str(path), ("*.json", "*.safetensors", "*.spm", "recipe.yaml", KNOWN_WORDS))
     if run.checkpoints.is_dir() and run.recipe.is_file():
         raise FileNotFoundError(
-            f"The run in {path} is not finished and has no model yet, only checkpoints: give one of them, or continue it: "
-            f"vanilla-transformer train --resume {path}"
+            f"The run in {path} is not finished and has no model yet, only checkpoints: give one of them, or continue "
+            f"it: vanilla-transformer train --resume {path}"
         )
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 
