@@ -337,7 +337,7 @@ def test_what_is_impossible_is_left_out_of_a_search(tmp_path):
         path.write_text(json.dumps(changes))
         if changes.get("tokenizer.vocab_size") == 16000:
             raise ValueError("asked for too many pieces")
-        return load_recipe("phrasebook", {"training.metric_for_best_model": "null"})
+        return load_recipe("phrasebook", by_loss)
 
     def train(recipe, output, *, resume, finish):
         changes = json.loads(output.with_suffix(".yaml").read_text())
@@ -346,8 +346,14 @@ def test_what_is_impossible_is_left_out_of_a_search(tmp_path):
         output.mkdir(parents=True, exist_ok=True)
         (output / "log.jsonl").write_text('{"step": 1, "elapsed_seconds": 1, "eval_loss": 3.0}\n')
 
-    for impossible in ("smaller_batches", "as_chosen"):
-        search = Search(RunFolder(tmp_path / impossible), "so")
+    no_metric = {"training.metric_for_best_model": "null"}
+    no_texts = {"training.metric_for_best_model": "chrf", "training.predict_with_generate": "false"}
+    for impossible, by_loss in (
+        ("smaller_batches", no_metric),
+        ("smaller_batches", no_texts),
+        ("as_chosen", no_metric),
+    ):
+        search = Search(RunFolder(tmp_path / impossible / f"{len(by_loss)}"), "so")
         search.begin(choices, {})
         if impossible == "as_chosen":
             with pytest.raises(ValueError, match="no such pair"):
