@@ -1,18 +1,18 @@
 """From parallel text to a small fast model: commands of ours, each with a folder of its own.
 
     pairs      the training and validation text as files
-    clean      the training text without what nobody should learn from
-    first      a model of it: what all this is to improve on
-    reverse    a model of the other direction
-    diverse    what these two make of the training text's own sources and targets (Nguyen et al. 2020)
-    back       what `reverse` makes of text in the target language (Sennrich et al. 2016)
-    teacher-N  models of all these pairs, each with another seed; where there are no more, `first` is the first of them
-    distilled  what the teachers, as an ensemble, make of the sources (Kim and Rush 2016)
-    student    a model of that, in the shape that the recipe names
+    clean      the training text, cleaned
+    first      a model trained on it: the baseline
+    reverse    a model for the other direction
+    diverse    the training text's own sources and targets, translated by these two (Nguyen et al. 2020)
+    back       text in the target language, translated by `reverse` (Sennrich et al. 2016)
+    teacher-N  models trained on all these pairs, each with its own seed; without any translations the first is `first`
+    distilled  the sources, translated by the teachers as an ensemble (Kim and Rush 2016)
+    student    a model trained on these translations, in the shape that the recipe names
     export     the student for CTranslate2, in 8 bits
 
-Each command runs in a process of its own, which takes its memory with it. Finished stages are not repeated, and
-interrupted ones go on. At the end the models translate the validation set, and an account says what each has brought.
+Each command runs in its own process, so its memory is free afterwards. Finished stages are not repeated, interrupted
+ones continue. At the end the models translate the validation set, and an account says what each of them gained.
 """
 
 import dataclasses

@@ -110,14 +110,14 @@ def translate(
             in words of six letters or more. Warnings say which.
         repunctuate: Translate lines that end without punctuation with a full stop, and take it off the translations.
         to: With a model of several target languages: the one to translate into, say fr.
-        workers: Processes that translate side by side on a CPU, with one thread each. For ctranslate2 threads; 1 lets
-            it use all cores.
+        workers: Processes that translate side by side on a CPU, with one thread each. With ctranslate2 these are
+            threads, and 1 means all cores.
         batch_tokens: Source tokens translated at a time.
         backend: torch or ctranslate2. The latter takes a folder that `export` has written, which may be quantised; any
             other model is first exported in float32 to a temporary folder. It has no --attention, --confidence,
             --markup, --precision or --quantize, no hard terms and no ensembles. In float32 greedy translations are the
-            same. Its beam search only knows the length penalty |Y|^alpha and stops at a number of finished
-            translations. So it finds twice as many as there are hypotheses, and the best by the model's own penalty are
+            same. Its beam search has only the length penalty |Y|^alpha, and stops as soon as it has found as
+            many translations as it keeps. So it is asked for twice as many, and the best by the model's own penalty are
             written. One in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
         precision: What torch multiplies in: float32; bfloat16, faster on processors made for it, but rounded
