@@ -48,8 +48,8 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
     decoding has a limit close to the usual length, and some forbid repeating three tokens. The best has the highest sum
     of chrF and BLEU: chrF alone favours translations that are too long, and BLEU alone is near 0 for all decodings of a
-    poor model. The choice is written to
-    `chosen.yaml`, and is made only once. No choice is made if the user has set a field of the decoding.
+    poor model. The choice is written to `chosen.yaml`, and is made only once. No choice is made if the user has set a
+    field of the decoding.
 
     Args:
         output: The run folder.
