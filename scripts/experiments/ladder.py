@@ -49,6 +49,7 @@ from vanilla_transformer.files import write_text
 from vanilla_transformer.plots.figures import COLORS, finish_axes, new_figure, save
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
+from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.translation import translate
 
 
@@ -56,14 +57,23 @@ LADDER = Path(__file__).with_suffix(".yaml")
 
 
 def quiet_minutes(folder: RunFolder) -> float:
-    """What training takes if nothing else runs: all updates at the pace of the fastest tenth of the records."""
+    """What training takes if nothing else runs: all updates at the pace of the fastest tenth of the records.
+
+    Updates with R-Drop take twice as long. If it starts late, those before and after have paces of their own.
+    """
     records = [record for record in folder.log_records() if "loss" in record]
-    paces = [
-        (after["elapsed_seconds"] - before["elapsed_seconds"]) / (after["step"] - before["step"])
-        for before, after in pairwise(records)
-        if after["step"] > before["step"]  # a killed run may repeat updates
-    ]
-    return records[-1]["step"] * sorted(paces)[len(paces) // 10] / 60 if paces else training_minutes(folder)
+    start, end = load_recipe(folder.recipe).training.get("r_drop_start", 0), records[-1]["step"]
+    seconds = 0.0
+    for first, last in ((0, min(start, end)), (min(start, end), end)):
+        paces = [
+            (after["elapsed_seconds"] - before["elapsed_seconds"]) / (after["step"] - before["step"])
+            for before, after in pairwise(records)
+            if first <= before["step"] < after["step"] <= last  # a killed run may repeat updates
+        ]
+        if last > first and not paces:
+            return training_minutes(folder)
+        seconds += (last - first) * sorted(paces)[len(paces) // 10] if paces else 0
+    return seconds / 60
 
 
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_training: Callable) -> float:

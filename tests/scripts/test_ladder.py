@@ -61,6 +61,7 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
 
 def test_quiet_minutes_leave_pauses_out(tmp_path):
     folder = ladder.RunFolder(tmp_path)
+    folder.recipe.write_text(load_recipe("phrasebook").to_yaml(), encoding="utf-8")
     times = [number + (600 if number > 7 else 0) for number in range(1, 21)]  # a pause of ten minutes
     records = [
         {"step": 50 * number, "loss": 1.0, "elapsed_seconds": time} for number, time in enumerate(times, start=1)
@@ -68,6 +69,13 @@ def test_quiet_minutes_leave_pauses_out(tmp_path):
     folder.log.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     assert ladder.training_minutes(folder) == pytest.approx(620 / 60)
     assert ladder.quiet_minutes(folder) == pytest.approx(20 / 60)
+    # R-Drop from the 501st update on: ten records of one second, and ten of three.
+    late = load_recipe("phrasebook", {"training.r_drop_alpha": "2.0", "training.r_drop_start": "500"})
+    folder.recipe.write_text(late.to_yaml(), encoding="utf-8")
+    for number, record in enumerate(records, start=1):
+        record["elapsed_seconds"] = number + 2 * max(0, number - 10)
+    folder.log.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    assert ladder.quiet_minutes(folder) == pytest.approx(40 / 60)
 
 
 @pytest.mark.slow
