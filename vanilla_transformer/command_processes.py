@@ -98,8 +98,8 @@ def run_commands(commands: Sequence[Command]) -> None:
     if failed is not None:
         where = f"see {failed.log}" if failed.log else "see above"
         raise ValueError(
-            f"{failed.name}: `{' '.join(failed.words[:2])}` has failed, {where}. Once that is mended, the same command "
-            "continues."
+            f"{failed.name}: `{' '.join(failed.words[:2])}` has failed, {where}. Fix the cause, then give the same "
+            "command again: it continues from there."
         )
 
 

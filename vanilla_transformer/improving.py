@@ -36,7 +36,7 @@ from .cleaning.report import CleaningReport
 from .cleaning.rules import CleaningSettings
 from .cleaning.scoring import Scoring
 from .command_processes import Command, run_commands
-from .data.corpora import load_corpus, naming_in_errors
+from .data.corpora import load_corpus, naming_in_errors, open_stream
 from .data.readers import plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, relative_to, remove_leftovers, replaced_path, text_lines, write_json, write_text
@@ -212,10 +212,13 @@ def improve(
         _begin(output, plan, settings)
         try:
             _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
+            if is_new and settings.clean is not None:  # `clean` reads it, and would find out too late
+                with naming_in_errors("data.train"):
+                    open_stream(plan.data.train, source, target, folder=plan.data.folder)
         except (OSError, ValueError):
             if is_new:  # a mistyped path must not bind the folder to it
                 shutil.rmtree(output / "pairs", ignore_errors=True)
-                for name in ("plan.json", "recipe.yaml"):
+                for name in ("recipe.yaml", "plan.json"):  # killed in between, `_begin` writes the first again
                     (output / name).unlink()
             raise
         stages = list(stages_of(output, plan, settings))

@@ -59,9 +59,11 @@ LADDER = Path(__file__).with_suffix(".yaml")
 def quiet_minutes(folder: RunFolder) -> float:
     """What training takes if nothing else runs: all updates at the pace of the fastest tenth of the records.
 
-    Updates with R-Drop take twice as long. If it starts late, those before and after have paces of their own.
+    Updates with R-Drop take at least twice as long. If it starts late, those before and after have paces of their own.
     """
     records = [record for record in folder.log_records() if "loss" in record]
+    if not records:
+        return training_minutes(folder)
     start, end = load_recipe(folder.recipe).training.get("r_drop_start", 0), records[-1]["step"]
     seconds = 0.0
     for first, last in ((0, min(start, end)), (min(start, end), end)):

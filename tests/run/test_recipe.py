@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import time
+from itertools import product
 
 import pytest
 import yaml
@@ -281,9 +282,9 @@ def test_fields_without_effect_are_refused(write):
         value = {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {}}.get(name, default)
         with pytest.raises(ValueError, match=rf"Recipe mine.yaml: training.{name} has no effect, .*(set|leave|use)"):
             load_recipe(write(training={name: value}))
-    for name in ("label_smoothing", "r_drop_alpha"):
+    for name, value in product(("label_smoothing", "r_drop_alpha"), (0.2, 0)):
         with pytest.raises(ValueError, match=rf"model.{name} has no effect: set training.{name}"):
-            load_recipe(write(model={name: 0.2}))
+            load_recipe(write(model={name: value}))
     settings = {"noam_factor": None, "lr_scheduler_type": "cosine", "learning_rate": 1e-3}
     assert load_recipe(write(training=settings)).training == settings
 

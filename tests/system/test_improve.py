@@ -275,9 +275,10 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
     assert "was begun with improve.teachers = 2, not 3" in capsys.readouterr().err
     # What was never begun, because a path was mistyped, binds it to nothing.
     mistyped = ("--data.train", "[gone.en, gone.de]")
-    for more, said in ((mistyped, "gone.en"), (("--data.validation", "[gone.en, gone.de]"), "gone.en"), (mistyped, "")):
+    cleaned, unvalidated = (*mistyped, "--improve.clean", "{}"), ("--data.validation", "[gone.en, gone.de]")
+    for more in (mistyped, unvalidated, cleaned, mistyped):
         assert run_command(improving(path, tmp_path / "new", *more)[3:]) == 1
-        assert said in capsys.readouterr().err
+        assert "gone.en" in capsys.readouterr().err
         assert [*(tmp_path / "new").iterdir()] == []
     # Killed in its first moment, it goes on.
     (output / "recipe.yaml").unlink()

@@ -180,8 +180,8 @@ def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
     for side, words in zip(("source", "target"), facts.words, strict=True):
         if not words:
             raise ValueError(f"data.train has no words in the {side}: every line is blank.")
-    sources = len({source for source, _ in pairs})
-    if data.validation == _HELD_OUT and sources < _ONE_IN:
+    sources = len({" ".join(source.split()) for source, _ in pairs}) if data.validation == _HELD_OUT else _ONE_IN
+    if sources < _ONE_IN:
         raise ValueError(
             f"data.validation is missing: one in {_ONE_IN} sources is held out, and data.train has only {sources} "
             "different ones."

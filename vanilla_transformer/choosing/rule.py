@@ -29,7 +29,7 @@ SIZES = {128: Size(2, 4, 512, 0.0), 256: Size(4, 4, 1024, 40e6), 512: Size(6, 8,
 _WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
 _TYPES_PER_PIECE = 1.3  # different words of both sides: with fewer there may not be so many pieces
 VOCABULARIES = (260, 500, 1000, 2000, 4000, 8000, 16000, 32000)
-_PIECES_PER_WORD = 1.6  # about, with vocabularies of that size
+_PIECES_PER_WORD = 1.6  # about, but for the smallest, whose pieces are bytes
 _APOSTROPHE = regex.compile(between_letters(APOSTROPHES + APOSTROPHE_LETTER))
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
@@ -133,8 +133,10 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     by_words = max(size for size in VOCABULARIES if size <= max(500, words / _WORDS_PER_PIECE))
     pieces = min(by_words, possible[-1])
     why = f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too"
+    if words < by_words * _WORDS_PER_PIECE:
+        why = f"only {words:,} running words"
     if pieces < by_words:
-        why = f"{sum(facts.types):,} different words, which may not have more pieces"
+        why = f"only {sum(facts.types):,} different words: too few for more pieces"
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}

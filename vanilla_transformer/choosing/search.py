@@ -56,7 +56,7 @@ def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[
     """What a search tries, by name. Fields that the user has typed do not change."""
     chosen = {choice.field: choice.value for choice in choices}
     dropout, pieces = chosen["model.dropout"], chosen["tokenizer.vocab_size"]
-    smaller = [size for size in VOCABULARIES if size < pieces]
+    smaller = [size for size in VOCABULARIES[1:] if size < pieces]  # the first is bytes alone
     larger = [size for size in VOCABULARIES if size > pieces]
     changes = {
         AS_CHOSEN: {},

@@ -164,8 +164,8 @@ def metric_named(name: str) -> MetricRow:
     """The row of a metric; its ValueError lists all names."""
     if name not in METRICS:
         near = difflib.get_close_matches(name, METRICS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown metric {name!r}; {hint}choose from: {', '.join(METRICS)}")
+        hint = f"did you mean {near[0]!r}? Choose" if near else "choose"
+        raise ValueError(f"unknown metric {name!r}; {hint} from: {', '.join(METRICS)}")
     return METRICS[name]
 
 

@@ -1,6 +1,7 @@
 """Models, tokenizers and ensembles: from a run, from any folder, from the Hub."""
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -73,7 +74,7 @@ def find_model(path: str | Path) -> Path:
     if run.checkpoints.is_dir() and run.recipe.is_file():
         raise FileNotFoundError(
             f"The run in {path} is not finished and has no model yet, only checkpoints: give one of them, or continue "
-            f"it: vanilla-transformer train --resume {path}"
+            f"it: {shlex.join(['vanilla-transformer', 'train', '--resume', str(path)])}"
         )
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 

@@ -258,7 +258,7 @@ class Recipe:
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
         for name, argument in {"label_smoothing": "label_smoothing_factor", "r_drop_alpha": "r_drop_alpha"}.items():
-            if self.model.get(name):
+            if name in self.model:  # also 0, which would not turn it off
                 raise ValueError(f"model.{name} has no effect: set training.{argument}")
 
     @property
