@@ -43,7 +43,17 @@ from .files import alone_in, read_json, relative_to, remove_leftovers, replaced_
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, load_engine
-from .run.recipe import Recipe, check_known, differing_fields, load_recipe_with, naming_the_field, of_type, recipe_with
+from .run.recipe import (
+    Recipe,
+    as_typed,
+    check_known,
+    differing_fields,
+    dotted,
+    load_recipe_with,
+    naming_the_field,
+    of_type,
+    recipe_with,
+)
 from .training.run import usable_arguments
 from .translation import translate_lines
 from .translation.lines import one_line
@@ -102,11 +112,6 @@ class ImproveSettings:
     def first_teaches(self) -> bool:
         """Whether the first teacher would be the model `first` once more."""
         return self.target_text is None and not self.diversify and not self.teacher
-
-
-def dotted(sections: Mapping[str, Mapping]) -> dict:
-    """Fields by section as overrides: `{model: {decoder_layers: 2}}` is `model.decoder_layers`."""
-    return {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ def improve(
                     raise ValueError(f"{path} has no text: every line is blank")
                 name_of(Path(path), languages)
     for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
-        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **_typed(dotted(fields))}, improve=ImproveSettings)
+        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
         usable_arguments(RunFolder(output / "first"), tried, device)
     with alone_in(output):
         is_new = not (output / "plan.json").exists()
@@ -329,7 +334,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
             overrides = {**overrides, "training.push_to_hub": False}
             publishes = False
         overrides = {"data.folder": plan.data.folder, **overrides}
-        words = [word for key, value in _typed(overrides).items() for word in (f"--{key}", value)]
+        words = [word for key, value in as_typed(overrides).items() for word in (f"--{key}", value)]
         run = RunFolder(output / name)
         words = ["train", str(output / "recipe.yaml"), "--output", str(run.path), "--resume", *words]
         return Stage(name, words, run.published if publishes else run.scores)
@@ -410,11 +415,6 @@ def _corpus_words(plan: Recipe) -> list[str]:
     words = [corpus] if isinstance(corpus, str) else list(map(str, corpus))
     files = [plain_or_packed(Path(plan.data.folder) / word) for word in words]
     return [str(file) if file.exists() else word for file, word in zip(files, words, strict=True)]
-
-
-def _typed(overrides: Mapping) -> dict[str, str]:
-    """Overrides as they are typed on a command line."""
-    return {name: json.dumps(value) for name, value in overrides.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------ account

@@ -180,8 +180,8 @@ def test_what_best_means(make):
         ({}, "bleu", True),
         ({"predict_with_generate": False}, "loss", False),
         ({"metric_for_best_model": "loss"}, "loss", False),
-        ({"metric_for_best_model": "eval_perplexity"}, "eval_perplexity", False),
-        ({"metric_for_best_model": "eval_bleu"}, "eval_bleu", True),
+        ({"metric_for_best_model": "eval_perplexity"}, "perplexity", False),
+        ({"metric_for_best_model": "eval_bleu"}, "bleu", True),
         ({"metric_for_best_model": "eval_bleu", "predict_with_generate": False}, "loss", False),
         ({"metric_for_best_model": "bleu", "greater_is_better": False}, "bleu", False),
     ):

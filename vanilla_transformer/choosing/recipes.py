@@ -20,7 +20,7 @@ from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
 from ..run.loading import chosen_device
-from ..run.recipe import DataSettings, Recipe, load_recipe, override, recipe_of
+from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of
 from ..training.opening import check_start
 from .decoding import AS_TYPED, MOST_TRIED_ON
 from .rule import SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
@@ -71,7 +71,7 @@ def chosen_recipe(
         raise ValueError(f"minutes must be above 0, not {minutes}")
     if search is not None and not 0 < search < math.inf:
         raise ValueError(f"search must be above 0 minutes, not {search}")
-    folder, overrides = RunFolder(output), _by_field(overrides)
+    folder, overrides = RunFolder(output), by_field(overrides)
     of_data = {name: text for name, text in overrides.items() if name.startswith("data.")}
     rest = {name: text for name, text in overrides.items() if name not in of_data}
     asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
@@ -125,25 +125,6 @@ def chosen_recipe(
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
         return recipe
-
-
-def _by_field(typed: Mapping[str, str]) -> dict[str, str]:
-    """Overrides with a section that is typed as a whole (`--training "{max_tokens: 512}"`) taken apart.
-
-    Otherwise it would take the place of all that is chosen for that section, the time for training among it.
-    """
-    found = {}
-    for name, text in typed.items():
-        content: dict[str, Any] = {}
-        override(content, name, text)
-        value = content.get(name)
-        if isinstance(value, dict):
-            found |= {
-                f"{name}.{field}": json.dumps(each, ensure_ascii=False, default=str) for field, each in value.items()
-            }
-        else:
-            found[name] = text
-    return found
 
 
 def _recipes_to_try(

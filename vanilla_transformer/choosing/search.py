@@ -20,6 +20,7 @@ from ..files import read_json, write_json
 from ..plots import plot_runs
 from ..run.folder import RunFolder
 from ..run.recipe import Recipe
+from ..training.arguments import chosen_by
 from .rule import VOCABULARIES, Choice
 
 
@@ -194,10 +195,9 @@ class Search:
         place = self._place(name)
         try:
             recipe = recipe_of(changes, place.with_suffix(".yaml"))
-            metric = (recipe.training.get("metric_for_best_model") or "loss").removeprefix("eval_")
-            if metric in ("bleu", "chrf") and not recipe.training.get("predict_with_generate", True):
-                metric = "loss"  # as the training arguments have it
-            sign = -1 if metric.endswith(("loss", "perplexity")) else 1
+            asked = recipe.training.get("metric_for_best_model") or "loss"
+            metric, higher_is_better = chosen_by(asked, recipe.training.get("predict_with_generate", True))
+            sign = 1 if higher_is_better else -1
             train(recipe, place, resume=True, finish=False)
             found = [record.get(f"eval_{metric}") for record in RunFolder(place).log_records()]
             score = max((sign * value for value in found if value is not None), default=None)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import json
 import math
 import re
 import reprlib
@@ -414,6 +415,32 @@ def override(content: dict, name: str, text: str) -> None:
         if not isinstance(content, dict):
             raise ValueError(f"{name} is unknown: {section} has no fields")
     content[last] = value
+
+
+def by_field(typed: Mapping[str, str]) -> dict[str, str]:
+    """Overrides with each section that is typed as a whole taken apart: `{"training": "{max_tokens: 512}"}` becomes
+    `{"training.max_tokens": "512"}`.
+
+    So it changes those fields alone, and does not take the place of the whole section. Raises ValueError as `override`
+    does.
+    """
+    found: dict[str, str] = {}
+    for name, text in typed.items():
+        content: dict[str, Any] = {}
+        override(content, name, text)
+        value = content.get(name)
+        found |= as_typed(dotted({name: value})) if isinstance(value, dict) else {name: text}
+    return found
+
+
+def dotted(sections: Mapping[str, Mapping]) -> dict[str, Any]:
+    """Fields by section as overrides: `{model: {decoder_layers: 2}}` is `model.decoder_layers`."""
+    return {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
+
+
+def as_typed(overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Values by dotted name as they are typed on a command line."""
+    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in overrides.items()}
 
 
 def differing_fields(before: Mapping, now: Mapping, sections: Iterable[str]) -> Iterator[tuple[str, Any, Any]]:

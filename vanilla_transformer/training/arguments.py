@@ -39,7 +39,7 @@ UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_
 _WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau", "greedy")
 
 # Validation BLEU; below 0 for a checkpoint that scores less on a set than its floor.
-FLOORED_BLEU = "eval_floored_bleu"
+FLOORED_BLEU = "floored_bleu"
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 
 # What fields of `fsdp_config` must be if they are given, and why.
@@ -260,10 +260,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
         if self.floors:
             self._choose_above_floors()
-        if (self.chooses_by("bleu") or self.chooses_by("chrf")) and not self.predict_with_generate:
-            self.metric_for_best_model = "loss"
-        if self.greater_is_better is None and self.metric_for_best_model is not None:
-            self.greater_is_better = not self.metric_for_best_model.endswith(("loss", "perplexity"))
+        if self.metric_for_best_model is not None:
+            self.metric_for_best_model, higher = chosen_by(self.metric_for_best_model, self.predict_with_generate)
+            if self.greater_is_better is None:
+                self.greater_is_better = higher
         if self.save_total_limit is None:
             self.save_total_limit = max(2, self.average_last + 1)  # the best one and the last one in any case
         if self.save_total_limit < self.average_last:
@@ -338,6 +338,23 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
         self.gradient_accumulation_steps = steps
         self.max_tokens = self.update_tokens // (steps * self.world_size)
+
+
+def chosen_by(metric: str, generates: bool = True) -> tuple[str, bool]:
+    """What the best checkpoint goes by where `metric_for_best_model` is this metric.
+
+    Args:
+        metric: With `eval_` before its name, or without.
+        generates: Whether validation translates (`predict_with_generate`). If it does not, the loss takes the place of
+            BLEU and chrF.
+
+    Returns:
+        The metric without `eval_`, and whether the higher value is the better one.
+    """
+    name = metric.removeprefix("eval_")
+    if name in ("bleu", "chrf") and not generates:
+        name = "loss"
+    return name, not name.endswith(("loss", "perplexity"))
 
 
 def check_sharding(config: dict, processes: int) -> None:

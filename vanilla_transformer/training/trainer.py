@@ -31,7 +31,7 @@ from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
 from ..signals import leave_signals_to_parent
 from ..translation import translate
-from .arguments import VanillaTransformerTrainingArguments, create_noam_scheduler
+from .arguments import FLOORED_BLEU, VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
 from .processes import shard, turn_on_without_gpus, whole
@@ -303,7 +303,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         sets = self.floor_datasets.items()
         found = {name: self._scores(model, rows, generate_options)["bleu"] for name, rows in sets}
         missing = min(found[name] - lowest for name, lowest in self.args.floors.items())
-        return {**{f"{name}_bleu": each for name, each in found.items()}, "floored_bleu": min(missing, 0.0) or bleu}
+        return {**{f"{name}_bleu": each for name, each in found.items()}, FLOORED_BLEU: min(missing, 0.0) or bleu}
 
     def _scores(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> dict[str, float]:
         """BLEU, and chrF if the best checkpoint is chosen by it."""
