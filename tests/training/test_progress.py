@@ -12,6 +12,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from tests.warm_python import PACKAGE
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.arguments import noam
 from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar
 from vanilla_transformer.training.run import train
 
@@ -194,6 +195,31 @@ def test_training_ends_when_its_minutes_are_over(make_trainer, clock, tmp_path):
     longer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options | {"max_minutes": 3})
     longer.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-30"))
     assert longer.state.global_step == 45
+
+
+def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_trainer, clock, tmp_path):
+    """Four seconds an update; 30 updates fill two minutes, and the rate falls in the last 40 seconds of them."""
+
+    class Rates(TrainerCallback):
+        def __init__(self):
+            self.found = []
+
+        def on_pre_optimizer_step(self, args, state, control, optimizer, **kwargs):
+            self.found.append(optimizer.param_groups[0]["lr"])
+
+    options = {"max_minutes": 2, "cooldown_minutes": 2 / 3, "warmup_steps": 5, "max_steps": 1000}
+    options |= {"eval_strategy": "steps", "save_strategy": "steps", "save_total_limit": 100}
+    rates, resumed_rates = Rates(), Rates()
+    trainer = make_trainer(callbacks=[Work(clock, 4), rates], **options)
+    trainer.train()
+    width = trainer.model.config.d_model
+    # Update t has the factor of the moment at which update t - 1 began, after t - 2 updates of four seconds.
+    by_hand = [noam(update, width, 5) * min(1.0, (120 - 4 * max(0, update - 2)) / 40) for update in range(1, 31)]
+    assert rates.found == pytest.approx(by_hand, rel=1e-9)
+
+    resumed = make_trainer(callbacks=[Work(clock, 4), resumed_rates], **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-24"))
+    assert resumed_rates.found == rates.found[24:]
 
 
 def test_evaluations_take_a_tenth_of_the_minutes_at_most(make_trainer, clock):

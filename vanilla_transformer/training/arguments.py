@@ -1,6 +1,7 @@
 """What the paper trains with (section 5): Seq2SeqTrainingArguments with the paper's values, and its learning rate."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -58,9 +59,9 @@ _ONLY_FSDP = {
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
-    `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
-    `r_drop_start`, `floors`, `lora_rank`.
+    New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `cooldown_minutes`,
+    `average_last`, `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`,
+    `r_drop_alpha`, `r_drop_start`, `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -110,6 +111,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         cooldown_steps: Over this many last updates the Noam schedule is multiplied by a factor that falls in a straight
             line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. With `noam_factor:
             null` transformers' `warmup_stable_decay` is similar.
+        cooldown_minutes: The same over the last of `max_minutes`, by the clock. An update has the factor of the moment
+            at which the one before it began. If a resumed run gets more minutes, the rate rises again.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
@@ -154,6 +157,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     max_minutes: float | None = field(default=None, metadata={"help": "minutes after which training ends"})
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
     cooldown_steps: int = field(default=0, metadata={"help": "last updates, in which the Noam schedule falls to 0"})
+    cooldown_minutes: float = field(default=0.0, metadata={"help": "last of max_minutes, in which it falls to 0"})
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
     ema_decay: float | None = field(default=None, metadata={"help": "decay of the weights' moving average"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
@@ -214,8 +218,15 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
             if self.cooldown_steps:
-                raise ValueError("cooldown_steps needs a known last update, and max_minutes has none: set only one.")
+                raise ValueError(
+                    "cooldown_steps needs a known last update, and max_minutes has none: use cooldown_minutes."
+                )
             self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
+        if not 0 <= self.cooldown_minutes <= (self.max_minutes or 0):
+            raise ValueError(
+                f"cooldown_minutes must be at least 0, at most max_minutes, and 0 without max_minutes, not "
+                f"{self.cooldown_minutes}."
+            )
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
         if not 0 <= self.max_grad_norm < math.inf:
@@ -238,6 +249,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 "lr_scheduler_type: warmup_stable_decay with lr_scheduler_kwargs: {num_decay_steps: "
                 f"{self.cooldown_steps}, decay_type: linear}} instead."
             )
+        if self.cooldown_minutes and self.noam_factor is None:
+            raise ValueError("cooldown_minutes has no effect without the Noam schedule: leave it out.")
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
         if self.ema_decay and (self.fsdp or self.deepspeed):
@@ -411,6 +424,7 @@ def create_noam_scheduler(
     *,
     cooldown_steps: int = 0,
     max_steps: int = 0,
+    cooldown_now: Callable[[], float] | None = None,
 ) -> LambdaLR:
     """The Noam schedule for any optimizer whose own learning rate is 1, exact from update 1.
 
@@ -423,15 +437,17 @@ def create_noam_scheduler(
         factor: 1 in the paper.
         cooldown_steps: Last updates of the run, in which the rate falls to 0 in a straight line; the paper has none.
         max_steps: Updates of the run, where there is such a fall.
+        cooldown_now: Gives one more factor, which is asked for at every update and may depend on the clock.
     """
 
     sizes = {"d_model": d_model, "warmup_steps": warmup_steps, "factor": factor}
     end = {"max_steps": max_steps, "cooldown_steps": cooldown_steps}
-    return LambdaLR(optimizer, partial(_rate_after, sizes=sizes, end=end))
+    return LambdaLR(optimizer, partial(_rate_after, sizes=sizes, end=end, cooldown_now=cooldown_now))
 
 
-def _rate_after(updates: int, sizes: dict, end: dict) -> float:
-    return noam(updates + 1, **sizes) * cooldown(updates + 1, **end)
+def _rate_after(updates: int, sizes: dict, end: dict, cooldown_now: Callable[[], float] | None) -> float:
+    rate = noam(updates + 1, **sizes) * cooldown(updates + 1, **end)
+    return rate if cooldown_now is None else rate * cooldown_now()
 
 
 def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, updates: int) -> list[float]:

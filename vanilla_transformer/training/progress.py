@@ -203,6 +203,11 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.evaluation = metrics["eval_runtime"]
         self.evaluated_at = time.perf_counter() - self.since
 
+    def cooldown(self, args) -> float:
+        """The factor of the rate, by `cooldown_minutes`: 1 until these last minutes begin, 0 when time is up."""
+        left = 60 * args.max_minutes - self.seconds
+        return min(1.0, max(0.0, left / (60 * args.cooldown_minutes)))
+
     def state(self) -> dict:
         kept = ("seconds", "evaluated_at", "evaluation")
         return {"args": {}, "attributes": {name: getattr(self, name) for name in kept}}

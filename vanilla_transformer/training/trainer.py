@@ -215,11 +215,18 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if self.lr_scheduler is None:
             d_model, warmup = self.model.config.d_model, self.args.get_warmup_steps(num_training_steps)
             end = {"cooldown_steps": self.args.cooldown_steps, "max_steps": num_training_steps}
+            if self.args.cooldown_minutes:
+                end["cooldown_now"] = self._cooldown_now
             self.lr_scheduler = create_noam_scheduler(
                 optimizer or self.optimizer, d_model, warmup, self.args.noam_factor, **end
             )
             self._created_lr_scheduler = True  # so that a second train() begins its schedule anew
         return self.lr_scheduler
+
+    def _cooldown_now(self) -> float:
+        # Looked up each time: on resuming, transformers puts a new budget in the place of the old one.
+        [budget] = (each for each in self.callback_handler.callbacks if isinstance(each, TimeBudget))
+        return budget.cooldown(self.args)
 
     # ---------------------------------------------------------------------------------------------- updates
 
