@@ -31,6 +31,7 @@ _TYPES_PER_PIECE = 1.3  # different words of both sides: with fewer there may no
 VOCABULARIES = (260, 500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, but for the smallest, whose pieces are bytes
 _APOSTROPHE = regex.compile(between_letters(APOSTROPHES + APOSTROPHE_LETTER))
+_COOLDOWN = 0.25  # of the time
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
 
@@ -168,6 +169,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("model.dropout", dropout, f"about {passes:.0f} passes: the more often it reads a sentence, the more"),
         Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
         Choice("training.max_minutes", minutes, "the time there is"),
+        Choice("training.cooldown_minutes", round(_COOLDOWN * minutes, 3), "the rate falls to 0 in the last quarter"),
         Choice("training.max_steps", 1_000_000, "the clock ends it"),
         Choice("training.max_tokens", batch, f"about {tokens / batch:,.0f} updates; larger batches train faster"),
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
