@@ -133,23 +133,27 @@ def translate(
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, precision, device)
-    if keep_numbers and not markup:
-        raise UsageError("--keep-numbers needs --markup.")
-    if recase and (markup or attention):
-        raise UsageError("--recase changes the words that --markup and --attention align: leave them out.")
-    if repunctuate and (markup or attention):
-        raise UsageError("--repunctuate adds a sign that --markup and --attention would align: leave them out.")
-    if respell and markup:
-        raise UsageError("--respell would change markup, too: leave out --markup or --respell.")
-    if markup not in (None, "xml", "html", "placeholders"):
-        raise UsageError(f"There is no markup {markup!r}: choose xml, html or placeholders.")
-    if terms not in ("hard", "soft"):
-        raise UsageError(f"--terms are hard or soft, not {terms!r}.")
-    if terms == "soft" and not glossary:
-        raise UsageError("--terms soft needs a --glossary.")
-    if glossary and terms == "hard" and (backend != "torch" or sample or num_beams == 1):
-        remedy = "no --backend, no --sample, no --num-beams 1; or --terms soft, if the model was trained so."
-        raise UsageError(f"--glossary needs a beam search by torch: {remedy}")
+    aligns, beam_search = markup or attention, backend == "torch" and not sample and num_beams != 1
+    _refuse(
+        (keep_numbers and not markup, "--keep-numbers needs --markup."),
+        (recase and aligns, "--recase changes the words that --markup and --attention align: leave them out."),
+        (
+            repunctuate and aligns,
+            "--repunctuate adds a sign that --markup and --attention would align: leave them out.",
+        ),
+        (respell and markup, "--respell would change markup, too: leave out --markup or --respell."),
+        (
+            markup not in (None, "xml", "html", "placeholders"),
+            f"There is no markup {markup!r}: choose xml, html or placeholders.",
+        ),
+        (terms not in ("hard", "soft"), f"--terms are hard or soft, not {terms!r}."),
+        (terms == "soft" and not glossary, "--terms soft needs a --glossary."),
+        (
+            glossary and terms == "hard" and not beam_search,
+            "--glossary needs a beam search by torch: no --backend, no --sample, no --num-beams 1; or --terms soft, if "
+            "the model was trained so.",
+        ),
+    )
     check_positive(longest=longest)
     import_models()
     from ..translation import load_glossary
@@ -298,31 +302,41 @@ def translations_of(
 def _check_backend(
     backend, models: list[Path], attention, confidence, markup, workers: int, seed, quantize, precision, device: str
 ) -> None:
-    if quantize not in (None, "int8"):
-        raise UsageError(f"There is no quantization {quantize!r} to translate with: choose int8.")
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise UsageError(f"There is no precision {precision!r} to translate in: choose auto, float32 or bfloat16.")
-    if precision != "float32" and quantize is not None:
-        raise UsageError("--quantize int8 has a precision of its own: leave out --precision.")
+    rounds = precision != "float32"
+    _refuse(
+        (
+            quantize not in (None, "int8"),
+            f"There is no quantization {quantize!r} to translate with: choose int8.",
+        ),
+        (
+            precision not in ("auto", "float32", "bfloat16"),
+            f"There is no precision {precision!r} to translate in: choose auto, float32 or bfloat16.",
+        ),
+        (rounds and quantize, "--quantize int8 has a precision of its own: leave out --precision."),
+    )
     check_backend(backend)
     if backend == "torch":
-        if quantize is not None and device not in ("auto", "cpu"):
-            raise UsageError("--quantize is for a CPU: leave out --device.")
+        _refuse((quantize and device not in ("auto", "cpu"), "--quantize is for a CPU: leave out --device."))
         return
-    if len(models) > 1:
-        raise UsageError("CTranslate2 has no ensembles: give --backend ctranslate2 one --model.")
-    if quantize is not None:
-        raise UsageError("--quantize is for --backend torch: for the other, `export --quantization int8`.")
-    if precision != "float32":
-        raise UsageError("--precision is for --backend torch: for the other, `export --quantization bfloat16`.")
-    if attention:
-        raise UsageError("CTranslate2 does not say which words were looked at: --attention is for --backend torch.")
-    if confidence:
-        raise UsageError("CTranslate2 does not say how likely each token is: --confidence is for --backend torch.")
-    if markup:
-        raise UsageError("CTranslate2 does not align words, as markup needs it: --markup is for --backend torch.")
-    if seed is not None and workers > 1:
-        raise UsageError("With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.")
+    _refuse(
+        (len(models) > 1, "CTranslate2 has no ensembles: give --backend ctranslate2 one --model."),
+        (quantize, "--quantize is for --backend torch: for the other, `export --quantization int8`."),
+        (rounds, "--precision is for --backend torch: for the other, `export --quantization bfloat16`."),
+        (attention, "CTranslate2 does not say which words were looked at: --attention is for --backend torch."),
+        (confidence, "CTranslate2 does not say how likely each token is: --confidence is for --backend torch."),
+        (markup, "CTranslate2 does not align words, as markup needs it: --markup is for --backend torch."),
+        (
+            seed is not None and workers > 1,
+            "With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.",
+        ),
+    )
+
+
+def _refuse(*cases: tuple[Any, str]) -> None:
+    """Raises the message of the first case that holds."""
+    for holds, message in cases:
+        if holds:
+            raise UsageError(message)
 
 
 def search_options(
