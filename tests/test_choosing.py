@@ -159,16 +159,16 @@ def test_a_section_that_is_typed_as_a_whole_sets_its_fields_and_no_others(data, 
     assert "  # as typed\n  num_beams: 1\n" in text
 
 
-def test_the_rate_falls_by_the_clock_unless_its_end_is_typed(data, tmp_path):
+def test_the_rate_falls_in_the_last_quarter_under_the_noam_schedule(data, tmp_path):
     for number, (typed, expected) in enumerate((
-        ({}, 2),
-        ({"training.cooldown_minutes": "1"}, 1),
-        ({"training.max_minutes": "1"}, None),
-        ({"training.max_minutes": "null", "training.max_steps": "90", "training.cooldown_steps": "30"}, None),
+        ({}, 0.25),
+        ({"training.max_minutes": "1"}, 0.25),
+        ({"training.max_minutes": "null", "training.max_steps": "90"}, 0.25),
+        ({"training.max_minutes": "null", "training.cooldown_steps": "30"}, 30),
         ({"training": "{noam_factor: null, learning_rate: 0.001, warmup_steps: 100}"}, None),
     )):  # fmt: skip
         recipe = chosen_recipe(tmp_path / str(number), {**data, **typed}, minutes=8, speeds=SPEEDS)
-        assert recipe.training.get("cooldown_minutes") == expected
+        assert recipe.training.get("cooldown_steps") == expected
         options = {name: value for name, value in recipe.training.items() if name != "bf16"}
         VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
 
@@ -304,7 +304,7 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
         name = output.name.replace("_", " ")
         score = scores[name][sum(each == name for each, _ in done)]
         changes = json.loads(output.with_suffix(".yaml").read_text())
-        assert changes["training.cooldown_minutes"] == 0  # no candidate that goes on has lost its rate
+        assert changes["training.cooldown_steps"] == 0  # no candidate that goes on has lost its rate
         done.append((name, changes["training.max_minutes"]))
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
         if score is None:

@@ -207,7 +207,7 @@ def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_train
         def on_pre_optimizer_step(self, args, state, control, optimizer, **kwargs):
             self.found.append(optimizer.param_groups[0]["lr"])
 
-    options = {"max_minutes": 2, "cooldown_minutes": 2 / 3, "warmup_steps": 5, "max_steps": 1000}
+    options = {"max_minutes": 2, "cooldown_steps": 1 / 3, "warmup_steps": 5, "max_steps": 1000}
     options |= {"eval_strategy": "steps", "save_strategy": "steps", "save_total_limit": 100}
     rates, resumed_rates = Rates(), Rates()
     trainer = make_trainer(callbacks=[Work(clock, 4), rates], **options)

@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
 _HELD_OUT = "held out"
-# Who sets one of these says how the rate ends: a fall by the clock would contradict some of their values.
-_END_OF_THE_RATE = {f"training.{name}" for name in ("max_minutes", "max_steps", "noam_factor", "cooldown_steps")}
 _ONE_IN = 20  # sources are held out, with all of their pairs
 
 
@@ -109,8 +107,8 @@ def chosen_recipe(
                 logger.info("Measuring the speed of this machine ...")
                 speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
             choices = choose(facts, minutes, speeds, bf16=bf16)
-            if rest.keys() & _END_OF_THE_RATE:
-                choices = [each for each in choices if each.field != "training.cooldown_minutes"]
+            if "training.noam_factor" in rest:  # null turns the Noam schedule off, and with it this fall
+                choices = [each for each in choices if each.field != "training.cooldown_steps"]
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
         comments = [asked, f"# The text: {facts}."]

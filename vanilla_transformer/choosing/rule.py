@@ -169,7 +169,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("model.dropout", dropout, f"about {passes:.0f} passes: the more often it reads a sentence, the more"),
         Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
         Choice("training.max_minutes", minutes, "the time there is"),
-        Choice("training.cooldown_minutes", round(_COOLDOWN * minutes, 3), "the rate falls to 0 in the last quarter"),
+        Choice("training.cooldown_steps", _COOLDOWN, "the rate falls to 0 in the last quarter of the time"),
         Choice("training.max_steps", 1_000_000, "the clock ends it"),
         Choice("training.max_tokens", batch, f"about {tokens / batch:,.0f} updates; larger batches train faster"),
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),

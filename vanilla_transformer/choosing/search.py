@@ -187,7 +187,7 @@ class Search:
         shorter = min(warmup, max(50, round(warmup * longest / chosen["training.max_minutes"])))
         changes = candidate.changes | {
             "training.max_minutes": minutes,
-            "training.cooldown_minutes": 0.0,  # the next round goes on from here
+            "training.cooldown_steps": 0,  # the next round goes on from here
             "training.warmup_steps": shorter,
             "training.noam_factor": chosen["training.noam_factor"] * math.sqrt(shorter / warmup),
             "training.average_last": 1,

@@ -59,9 +59,9 @@ _ONLY_FSDP = {
 class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     """All of transformers' training arguments, with the paper's values where it gives any.
 
-    New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `cooldown_minutes`,
-    `average_last`, `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`,
-    `r_drop_alpha`, `r_drop_start`, `floors`, `lora_rank`.
+    New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
+    `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
+    `r_drop_start`, `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -109,10 +109,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         noam_factor: Multiplies the Noam schedule (equation 3); None leaves the learning rate to `learning_rate` and
             `lr_scheduler_type`.
         cooldown_steps: Over this many last updates the Noam schedule is multiplied by a factor that falls in a straight
-            line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. With `noam_factor:
-            null` transformers' `warmup_stable_decay` is similar.
-        cooldown_minutes: The same over the last of `max_minutes`, by the clock. An update has the factor of the moment
-            at which the one before it began. If a resumed run gets more minutes, the rate rises again.
+            line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. A number below 1 is a
+            share of the run, as with `warmup_steps`: of its updates and, with `max_minutes`, of its time, whichever
+            comes first. By the clock, an update has the factor of the moment at which the one before it began, and the
+            rate rises again if a resumed run gets more minutes. With `noam_factor: null` transformers'
+            `warmup_stable_decay` is similar.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
@@ -156,8 +157,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     update_tokens: int | None = field(default=None, metadata={"help": "padded tokens of an update, on either side"})
     max_minutes: float | None = field(default=None, metadata={"help": "minutes after which training ends"})
     noam_factor: float | None = field(default=1.0, metadata={"help": "factor of the Noam schedule; null turns it off"})
-    cooldown_steps: int = field(default=0, metadata={"help": "last updates, in which the Noam schedule falls to 0"})
-    cooldown_minutes: float = field(default=0.0, metadata={"help": "last of max_minutes, in which it falls to 0"})
+    cooldown_steps: float = field(
+        default=0, metadata={"help": "last updates, or share of the run, in which the Noam schedule falls to 0"}
+    )
     average_last: int = field(default=5, metadata={"help": "checkpoints to average at the end"})
     ema_decay: float | None = field(default=None, metadata={"help": "decay of the weights' moving average"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a better score"})
@@ -217,16 +219,12 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if self.max_minutes is not None:
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
-            if self.cooldown_steps:
+            if self.cooldown_steps >= 1:
                 raise ValueError(
-                    "cooldown_steps needs a known last update, and max_minutes has none: use cooldown_minutes."
+                    f"cooldown_steps {self.cooldown_steps} needs a known last update, and max_minutes has none: give "
+                    "the share of the time in which the rate is to fall, say 0.2."
                 )
             self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
-        if not 0 <= self.cooldown_minutes <= (self.max_minutes or 0):
-            raise ValueError(
-                f"cooldown_minutes must be at least 0, at most max_minutes, and 0 without max_minutes, not "
-                f"{self.cooldown_minutes}."
-            )
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
         if not 0 <= self.max_grad_norm < math.inf:
@@ -238,19 +236,17 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "
                 f"and {self.noam_factor}; noam_factor: null turns it off."
             )
-        if not 0 <= self.cooldown_steps <= self.max_steps:
+        if not 0 <= self.cooldown_steps <= self.max_steps or (self.cooldown_steps > 1 and self.cooldown_steps % 1):
             raise ValueError(
-                f"cooldown_steps must be at least 0, and at most the {self.max_steps} of max_steps, not "
-                f"{self.cooldown_steps}."
+                f"cooldown_steps must be a share of the run from 0 to below 1, or a whole number of updates up to the "
+                f"{self.max_steps} of max_steps, not {self.cooldown_steps}."
             )
         if self.cooldown_steps and self.noam_factor is None:
             raise ValueError(
-                f"cooldown_steps {self.cooldown_steps} has no effect without the Noam schedule: leave it out, and set "
+                f"cooldown_steps {self.cooldown_steps} has no effect without the Noam schedule: set it to 0, and set "
                 "lr_scheduler_type: warmup_stable_decay with lr_scheduler_kwargs: {num_decay_steps: "
-                f"{self.cooldown_steps}, decay_type: linear}} instead."
+                f"{self.get_cooldown_steps(self.max_steps)}, decay_type: linear}} instead."
             )
-        if self.cooldown_minutes and self.noam_factor is None:
-            raise ValueError("cooldown_minutes has no effect without the Noam schedule: leave it out.")
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
         if self.ema_decay and (self.fsdp or self.deepspeed):
@@ -295,6 +291,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self._share_out_update()
         if self.noam_factor is None:
             self._check_room_to_fall()
+
+    def get_cooldown_steps(self, max_steps: int) -> int:
+        """Updates of the cooldown in a run of so many, as transformers' `get_warmup_steps` has those of the warm-up."""
+        return math.ceil(max_steps * self.cooldown_steps) if self.cooldown_steps < 1 else int(self.cooldown_steps)
 
     def chooses_by(self, metric: str) -> bool:
         """Whether the best checkpoint is the one with the best value of this metric on the validation set."""
@@ -437,7 +437,7 @@ def create_noam_scheduler(
         factor: 1 in the paper.
         cooldown_steps: Last updates of the run, in which the rate falls to 0 in a straight line; the paper has none.
         max_steps: Updates of the run, where there is such a fall.
-        cooldown_now: Gives one more factor, which is asked for at every update and may depend on the clock.
+        cooldown_now: Gives another such factor by the clock, and is asked at every update; the lower one counts.
     """
 
     sizes = {"d_model": d_model, "warmup_steps": warmup_steps, "factor": factor}
@@ -446,8 +446,8 @@ def create_noam_scheduler(
 
 
 def _rate_after(updates: int, sizes: dict, end: dict, cooldown_now: Callable[[], float] | None) -> float:
-    rate = noam(updates + 1, **sizes) * cooldown(updates + 1, **end)
-    return rate if cooldown_now is None else rate * cooldown_now()
+    factor = cooldown(updates + 1, **end)
+    return noam(updates + 1, **sizes) * (factor if cooldown_now is None else min(factor, cooldown_now()))
 
 
 def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, updates: int) -> list[float]:
@@ -457,7 +457,7 @@ def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, upda
     by measurements has none.
     """
     if args.noam_factor is not None:
-        return [cooldown(step, max_steps, args.cooldown_steps) for step in range(1, updates + 1)]
+        return [cooldown(step, max_steps, args.get_cooldown_steps(max_steps)) for step in range(1, updates + 1)]
     scheduler = get_scheduler(
         args.lr_scheduler_type,
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0),

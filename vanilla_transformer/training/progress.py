@@ -204,9 +204,9 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.evaluated_at = time.perf_counter() - self.since
 
     def cooldown(self, args) -> float:
-        """The factor of the rate, by `cooldown_minutes`: 1 until these last minutes begin, 0 when time is up."""
-        left = 60 * args.max_minutes - self.seconds
-        return min(1.0, max(0.0, left / (60 * args.cooldown_minutes)))
+        """Factor of the rate: 1 until the last share of the time, `cooldown_steps`, begins, and 0 when time is up."""
+        whole = 60 * args.max_minutes
+        return min(1.0, max(0.0, (whole - self.seconds) / (whole * args.cooldown_steps)))
 
     def state(self) -> dict:
         kept = ("seconds", "evaluated_at", "evaluation")

@@ -214,8 +214,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return super().create_scheduler(num_training_steps, optimizer)
         if self.lr_scheduler is None:
             d_model, warmup = self.model.config.d_model, self.args.get_warmup_steps(num_training_steps)
-            end = {"cooldown_steps": self.args.cooldown_steps, "max_steps": num_training_steps}
-            if self.args.cooldown_minutes:
+            falling = self.args.get_cooldown_steps(num_training_steps)
+            end = {"cooldown_steps": falling, "max_steps": num_training_steps}
+            if falling and self.args.max_minutes is not None:
                 end["cooldown_now"] = self._cooldown_now
             self.lr_scheduler = create_noam_scheduler(
                 optimizer or self.optimizer, d_model, warmup, self.args.noam_factor, **end
