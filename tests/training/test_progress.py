@@ -10,7 +10,7 @@ import pytest
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from tests.warm_python import PACKAGE
+from tests.warm_python import PACKAGE, all_completed
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.arguments import noam
 from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar
@@ -195,6 +195,39 @@ def test_training_ends_when_its_minutes_are_over(make_trainer, clock, tmp_path):
     longer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options | {"max_minutes": 3})
     longer.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-30"))
     assert longer.state.global_step == 45
+
+
+BUDGET = """
+import sys
+from types import SimpleNamespace
+import torch
+from vanilla_transformer.training import progress
+
+torch.distributed.init_process_group("gloo")
+rank, now = torch.distributed.get_rank(), SimpleNamespace(seconds=0.0)
+progress.time = SimpleNamespace(perf_counter=lambda: now.seconds)
+args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu")
+budget = progress.TimeBudget()
+budget.on_train_begin(args, None, None)
+while not budget.seconds >= 120:
+    now.seconds += 4 + 0.1 * rank
+    control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
+    budget.on_step_end(args, None, control)
+    print(control.should_save, control.should_evaluate, control.should_training_stop)
+    if control.should_evaluate:
+        now.seconds += 0.5 + 2 * rank  # a tenth of the time for one process, and less for the other
+        budget.on_evaluate(args, None, None, {"eval_runtime": 0.5 + 2 * rank})
+"""
+
+
+def test_processes_with_unequal_clocks_and_evaluations_decide_the_same():
+    """One that evaluated while the other saved would wait for ever."""
+    with PACKAGE.together(2, BUDGET) as running:
+        done = all_completed(running)
+    assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
+    decided = [each.stdout.splitlines() for each in done]
+    assert decided[0] == decided[1]
+    assert {line.split()[1] for line in decided[0] if line.startswith("True")} == {"True", "False"}
 
 
 def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_trainer, clock, tmp_path):

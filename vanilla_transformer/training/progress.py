@@ -186,10 +186,13 @@ class TimeBudget(TrainerCallback, ExportableState):
 
     def on_step_end(self, args, state, control, **kwargs):
         before, self.seconds = self.seconds, time.perf_counter() - self.since
-        if args.world_size > 1:  # the clocks of processes differ, and all must do the same
-            agreed = torch.tensor(self.seconds, device=args.device)
+        if args.world_size > 1:
+            # The clocks of processes differ, and so do their evaluations; all must do the same: one that evaluated
+            # alone would wait for ever.
+            own = [self.seconds, self.evaluated_at, self.evaluation]
+            agreed = torch.tensor(own, device=args.device)
             torch.distributed.all_reduce(agreed, torch.distributed.ReduceOp.MAX)
-            self.seconds = agreed.item()
+            self.seconds, self.evaluated_at, self.evaluation = agreed.tolist()
         part = 60 * args.max_minutes / self.PARTS
         if is_over(self.state(), args.max_minutes):
             control.should_training_stop = True
