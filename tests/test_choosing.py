@@ -165,6 +165,7 @@ def test_the_rate_falls_in_the_last_quarter_under_the_noam_schedule(data, tmp_pa
         ({"training.max_minutes": "1"}, 0.25),
         ({"training.max_minutes": "null", "training.max_steps": "90"}, 0.25),
         ({"training.max_minutes": "null", "training.cooldown_steps": "30"}, 30),
+        ({"training.noam_factor": "0.5"}, 0.25),
         ({"training": "{noam_factor: null, learning_rate: 0.001, warmup_steps: 100}"}, None),
     )):  # fmt: skip
         recipe = chosen_recipe(tmp_path / str(number), {**data, **typed}, minutes=8, speeds=SPEEDS)
@@ -347,6 +348,24 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
     search.file.write_text("{}")
     with pytest.raises(ValueError, match="begun for something else"):
         searched()
+
+
+def test_what_is_typed_of_the_end_waits_until_a_search_is_over(data, tmp_path):
+    """A candidate goes on in the next round, and its time ends each round."""
+    tried = []
+
+    def train(recipe, output, *, resume, finish):
+        tried.append(recipe.training)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "log.jsonl").write_text('{"step": 1, "elapsed_seconds": 1, "eval_loss": 3.0, "eval_chrf": 9.0}\n')
+
+    typed = {"training.max_minutes": "null", "training.max_steps": "90", "training.cooldown_steps": "30"}
+    recipe = chosen_recipe(tmp_path / "run", {**data, **typed}, minutes=1, speeds=SPEEDS, search=1, train=train)
+    assert {each["cooldown_steps"] for each in tried} == {0}
+    assert {each["max_steps"] for each in tried} == {90}
+    assert all(each["max_minutes"] < 1 for each in tried)
+    ends = [recipe.training[name] for name in ("max_minutes", "max_steps", "cooldown_steps")]
+    assert ends == [None, 90, 30]
 
 
 def test_what_is_impossible_is_left_out_of_a_search(tmp_path):

@@ -107,7 +107,7 @@ def chosen_recipe(
                 logger.info("Measuring the speed of this machine ...")
                 speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
             choices = choose(facts, minutes, speeds, bf16=bf16)
-            if "training.noam_factor" in rest:  # null turns the Noam schedule off, and with it this fall
+            if _turns_noam_off(rest):
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
@@ -129,12 +129,18 @@ def chosen_recipe(
         return recipe
 
 
+def _turns_noam_off(typed: Mapping[str, str]) -> bool:
+    content: dict[str, Any] = {"training": {"noam_factor": 1.0}}
+    override(content, "training.noam_factor", typed.get("training.noam_factor", "1.0"))
+    return content["training"]["noam_factor"] is None
+
+
 def _recipes_to_try(
     section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
 ) -> Callable[[Mapping[str, Any], Path], Recipe]:
     """What makes a recipe from changes to the choices, for a search."""
-    # Each round has its own time, and no candidate is published.
-    without = ("training.max_minutes", "training.push_to_hub", "training.hub_")
+    # Each round has its own time and no end of its own, and no candidate is published.
+    without = ("training.max_minutes", "training.cooldown_steps", "training.push_to_hub", "training.hub_")
     typed = {name: text for name, text in rest.items() if not name.startswith(without)}
 
     def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:

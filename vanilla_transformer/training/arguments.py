@@ -111,8 +111,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         cooldown_steps: Over this many last updates the Noam schedule is multiplied by a factor that falls in a straight
             line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. A number below 1 is a
             share of the run, as with `warmup_steps`: of its updates and, with `max_minutes`, of its time, whichever
-            comes first. By the clock, an update has the factor of the moment at which the one before it began, and the
-            rate rises again if a resumed run gets more minutes. With `noam_factor: null` transformers'
+            comes first. By the clock, the factor lags an update behind, and the rate rises again if a resumed run gets
+            more minutes. With `noam_factor: null` transformers'
             `warmup_stable_decay` is similar.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
