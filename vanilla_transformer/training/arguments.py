@@ -112,8 +112,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. A number below 1 is a
             share of the run, as with `warmup_steps`: of its updates and, with `max_minutes`, of its time, whichever
             comes first. By the clock, the factor lags an update behind, and the rate rises again if a resumed run gets
-            more minutes. With `noam_factor: null` transformers'
-            `warmup_stable_decay` is similar.
+            more minutes. With `noam_factor: null` transformers' `warmup_stable_decay` is similar.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
