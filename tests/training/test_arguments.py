@@ -20,6 +20,7 @@ NEW = {
     "r_drop_start", "floors", "lora_rank",
 }  # fmt: skip
 # What follows from other arguments is no default of its own.
+_COOLDOWN = "cooldown_steps must be a share of the run from 0 to below 1, or a whole number of updates up to the "
 DERIVED = {"greater_is_better", "do_eval"}
 
 
@@ -131,16 +132,20 @@ def test_what_cannot_be_meant_is_refused(make):
         ({"ema_decay": -0.1}, "ema_decay must be .* not -0.1"),
         ({"ema_decay": float("nan")}, "ema_decay must be .* not nan"),
         ({"ema_decay": 0.9, "fsdp": True}, "ema_decay needs all weights .* leave it out, and average checkpoints"),
-        ({"cooldown_steps": -1}, "cooldown_steps must be a share .* up to the 100000 of max_steps, not -1"),
-        ({"cooldown_steps": 51, "max_steps": 50}, "up to the 50 of max_steps, not 51"),
+        ({"cooldown_steps": -1}, _COOLDOWN + "100000 of max_steps, not -1"),
+        ({"cooldown_steps": 51, "max_steps": 50}, _COOLDOWN + "50 of max_steps, not 51"),
         (
             {"cooldown_steps": 20, "noam_factor": None},
             "cooldown_steps 20 has no effect without .* warmup_stable_decay "
             r"with lr_scheduler_kwargs: {num_decay_steps: 20, decay_type: linear}",
         ),
-        ({"cooldown_steps": 2.5}, "cooldown_steps must be a share .* or a whole number of updates .* not 2.5"),
-        ({"cooldown_steps": float("nan")}, "cooldown_steps must be .* not nan"),
-        ({"cooldown_steps": 1, "max_minutes": 2}, "max_minutes has none: give the share of the time .* say 0.2"),
+        ({"cooldown_steps": 2.5}, _COOLDOWN + "100000 of max_steps, not 2.5"),
+        ({"cooldown_steps": float("nan")}, _COOLDOWN + "100000 of max_steps, not nan"),
+        (
+            {"cooldown_steps": 1, "max_minutes": 2},
+            "cooldown_steps 1 needs a known last update, and max_minutes has none: give the share of the time in which "
+            "the rate is to fall, say 0.2",
+        ),
         (
             {"cooldown_steps": 0.2, "max_steps": 50, "noam_factor": None},
             r"cooldown_steps 0.2 has no effect .* {num_decay_steps: 10, decay_type: linear}",
@@ -228,6 +233,11 @@ def test_equation_3_by_hand():
     for warmup in (1, 7, 4000):
         around = range(max(1, warmup - 3), warmup + 4)
         assert max(around, key=lambda step: noam(step, 512, warmup)) == warmup
+
+
+def test_a_cooldown_is_a_number_of_updates_or_a_share_of_the_run(make):
+    for given, updates, expected in ((0, 90, 0), (30, 90, 30), (0.25, 90, 23), (0.25, 8, 2), (1, 90, 1)):
+        assert make(cooldown_steps=given).get_cooldown_steps(updates) == expected
 
 
 def sgd(rate=1.0):

@@ -107,7 +107,7 @@ def chosen_recipe(
                 logger.info("Measuring the speed of this machine ...")
                 speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
             choices = choose(facts, minutes, speeds, bf16=bf16)
-            if _turns_noam_off(rest):
+            if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
@@ -127,12 +127,6 @@ def chosen_recipe(
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
         return recipe
-
-
-def _turns_noam_off(typed: Mapping[str, str]) -> bool:
-    content: dict[str, Any] = {"training": {"noam_factor": 1.0}}
-    override(content, "training.noam_factor", typed.get("training.noam_factor", "1.0"))
-    return content["training"]["noam_factor"] is None
 
 
 def _recipes_to_try(
