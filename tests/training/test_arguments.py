@@ -10,7 +10,7 @@ import torch
 from transformers import Seq2SeqTrainingArguments, get_wsd_schedule
 
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments as Arguments
-from vanilla_transformer.training.arguments import check_sharding, cooldown, create_noam_scheduler, noam
+from vanilla_transformer.training.arguments import check_sharding, cooldown, create_noam_scheduler, noam, rate_factors
 
 
 NEW = {
@@ -238,6 +238,9 @@ def test_equation_3_by_hand():
 def test_a_cooldown_is_a_number_of_updates_or_a_share_of_the_run(make):
     for given, updates, expected in ((0, 90, 0), (30, 90, 30), (0.25, 90, 23), (0.25, 8, 2), (1, 90, 1)):
         assert make(cooldown_steps=given).get_cooldown_steps(updates) == expected
+    # By these a resumed run with another max_steps is compared with what it was.
+    assert rate_factors(make(cooldown_steps=0.25), 16, 16) == [1] * 13 + [3 / 4, 2 / 4, 1 / 4]
+    assert rate_factors(make(cooldown_steps=0.25), 32, 16) == [1] * 16
 
 
 def sgd(rate=1.0):
