@@ -208,7 +208,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
     """Token ids of all pairs of two text files, or of the phrasebook."""
     if source is None:
         pairs = [(pair["en"], pair["de"]) for pair in itertools.islice(phrasebook("train"), 30_000)]
-        vocabulary = min(2_000, vocabulary)  # it has no more pieces to learn
+        vocabulary = min(1_500, vocabulary)  # it has hardly more pieces to learn
     else:
         pairs = list(zip(text_lines(source), text_lines(target), strict=True))
     tokenizer = learn_tokenizer((text for pair in pairs for text in pair), TokenizerSettings(vocab_size=vocabulary))
@@ -235,10 +235,15 @@ def measured(
         contextlib.ExitStack() as all_at_once,
         tqdm(total=rounds * len(starts), desc=f"{task.shape} {'bf16' if task.bf16 else 'float32'}") as bar,
     ):
+        # All processes start before any trains, so that many cores start them together.
         turns = {} if fresh else {name: all_at_once.enter_context(start()) for name, start in starts.items()}
+        for warm_up in turns.values():
+            warm_up()
         for _ in range(rounds):
             for name, start in starts.items():
                 with start() if fresh else contextlib.nullcontext(turns[name]) as turn:
+                    if fresh:
+                        turn()  # to warm up
                     results[name].append(turn())
                 bar.update()
     return results
@@ -246,7 +251,7 @@ def measured(
 
 @contextlib.contextmanager
 def started(name: str, function: Callable, *arguments) -> Iterator[Callable[[], tuple[float, float]]]:
-    """A process that has had a turn to warm up; the yielded function gives it another."""
+    """A process; the yielded function gives it a turn. The first one should not count: it warms up."""
     context = get_context("spawn")
     connection, theirs = context.Pipe()
     process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
@@ -263,7 +268,6 @@ def started(name: str, function: Callable, *arguments) -> Iterator[Callable[[], 
     process.start()
     theirs.close()
     try:
-        turn()
         yield turn
     finally:
         connection.close()
