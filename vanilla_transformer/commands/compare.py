@@ -2,7 +2,8 @@
 
 import json as json_format
 import logging
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from .translate import search_options
 
 
 if TYPE_CHECKING:
+    from ..evaluation.comparison import Group
+    from ..evaluation.domain import Domain
+    from ..evaluation.scores import Comparison, Score
     from .test_sets import ScoredSet
 
 
@@ -65,7 +69,7 @@ def compare(
     from ..hub import is_of_the_hub
     from ..plots import plot_score_groups
     from ..plots.figures import check_picture
-    from .test_sets import Languages, add_system, domains_of, model_languages, read_set, read_systems, translate_set
+    from .test_sets import Languages, domains_of, model_languages, read_set
 
     if len(systems) < 2:
         raise UsageError("Give two systems or more to compare.")
@@ -88,55 +92,98 @@ def compare(
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
     if plot is not None:
         check_picture(plot)
-    options, translations = search_options(num_beams), {}
-
-    def towards(model: str) -> "ScoredSet":
-        return replace(scored_set, languages=replace(scored_set.languages, to=asked_for[model]))
-
-    for system in systems:
-        if system in models:
-            add_system(translations, system, translate_set([Path(system)], towards(system), **options))
-            continue
-        for name, segments in read_systems([Path(system)], scored_set).items():
-            add_system(translations, name, segments)
+    sets = {
+        model: replace(scored_set, languages=replace(scored_set.languages, to=to)) for model, to in asked_for.items()
+    }
+    translations = _translations(systems, sets, scored_set, search_options(num_beams))
     lists, language = scored_set.reference_lists, scored_set.language_argument
-    language_and_sources = language | scored_set.sources_argument
+    scoring = language | scored_set.sources_argument
     scores = {
-        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **language_and_sources)
+        name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **scoring)
         for name, texts in translations.items()
     }
-    tests = compare_systems(translations, lists, chosen, **language_and_sources)
-    groups = _groups(translations, scored_set, chosen[0], training_lines)
     differences = {
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
     }
-    domains = {model: domains_of(Path(model), towards(model)) for model in models} if domain else {}
+    found = _Findings(
+        scores,
+        compare_systems(translations, lists, chosen, **scoring),
+        _groups(translations, scored_set, chosen[0], training_lines),
+        differences,
+        {model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
+    )
     if plot is not None:
-        plot_score_groups(groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
+        plot_score_groups(found.groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
         logger.info("Drew %s.", plot)
-    if json:
-        content = {
-            "scores": [{"system": name, **asdict(score)} for name, found in scores.items() for score in found],
-            "comparisons": [asdict(each) for each in tests],
-            "groups": {heading: [asdict(each) for each in found] for heading, found in groups.items()},
-            "differences": differences,
-            **domain_records(domains),
+    text = json_format.dumps(found.content(), indent=2, ensure_ascii=False) if json else found.text(chosen[0])
+    print(text)
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What the comparison shows.
+
+    Attributes:
+        scores: Of each system.
+        comparisons: Of each system with the first.
+        groups: Scores of groups of sentences, by the heading of the groups.
+        differences: For each system but the first, the sentences where it differs most from that one.
+        domains: How far the test set lies outside what each model has seen.
+    """
+
+    scores: dict[str, list["Score"]]
+    comparisons: list["Comparison"]
+    groups: dict[str, list["Group"]]
+    differences: dict[str, list[dict]]
+    domains: dict[str, list["Domain"]]
+
+    def content(self) -> dict:
+        """As JSON has it."""
+        return {
+            "scores": [{"system": name, **asdict(score)} for name, found in self.scores.items() for score in found],
+            "comparisons": [asdict(each) for each in self.comparisons],
+            "groups": {heading: [asdict(each) for each in found] for heading, found in self.groups.items()},
+            "differences": self.differences,
+            **domain_records(self.domains),
         }
-        print(json_format.dumps(content, indent=2, ensure_ascii=False))
-        return
-    print(systems_table(scores, tests), *domain_lines(domains), sep="\n")
-    for heading, found in groups.items():
-        rows = [["", "segments", *found[0].values]]
-        rows += [
-            [each.label, f"{each.segments}", *(f"{value:.2f}" for value in each.values.values())] for each in found
-        ]
-        print(f"\n{chosen[0]} by {heading}:", *aligned_columns(rows), sep="\n")
-    for name, found in differences.items():
-        first = next(iter(translations))
-        print(f"\nWhere {name} differs most from {first}:" if found else f"\n{name} differs nowhere from {first}.")
-        for each in found:
-            print(f"segment {each['segment']}", *_difference_lines(each), sep="\n")
+
+    def text(self, metric: str) -> str:
+        """The same for people; `metric` is that of sentences and groups."""
+        return "\n".join(self._lines(metric))
+
+    def _lines(self, metric: str) -> Iterator[str]:
+        yield systems_table(self.scores, self.comparisons)
+        yield from domain_lines(self.domains)
+        for heading, found in self.groups.items():
+            rows = [["", "segments", *found[0].values]]
+            rows += [
+                [each.label, f"{each.segments}", *(f"{value:.2f}" for value in each.values.values())] for each in found
+            ]
+            yield f"\n{metric} by {heading}:"
+            yield from aligned_columns(rows)
+        first = next(iter(self.scores))
+        for name, found in self.differences.items():
+            yield f"\nWhere {name} differs most from {first}:" if found else f"\n{name} differs nowhere from {first}."
+            for each in found:
+                yield f"segment {each['segment']}"
+                yield from _difference_lines(each)
+
+
+def _translations(
+    systems: list[str], sets: dict[str, "ScoredSet"], scored_set: "ScoredSet", options: dict
+) -> dict[str, list[str]]:
+    """Translations by system: those of a model, which has a set of its own, or those that a file holds."""
+    from .test_sets import add_system, read_systems, translate_set
+
+    translations: dict[str, list[str]] = {}
+    for system in systems:
+        if system in sets:
+            add_system(translations, system, translate_set([Path(system)], sets[system], **options))
+            continue
+        for name, segments in read_systems([Path(system)], scored_set).items():
+            add_system(translations, name, segments)
+    return translations
 
 
 def _difference_lines(difference: dict) -> list[str]:
