@@ -7,12 +7,15 @@ that is not the CPU. On a CPU every look is counted, and where it is.
 import traceback
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
+from vanilla_transformer.model import modeling_vanilla_transformer, steps_vanilla_transformer
+from vanilla_transformer.model.masks_vanilla_transformer import _cudnn_turned_off, without_cudnn
 from vanilla_transformer.model.search_vanilla_transformer import exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import translate
@@ -68,6 +71,37 @@ def test_a_step_of_the_search_asks_for_no_value(make_model):
         decoder.keep(torch.ones(2, dtype=torch.long, device="meta"))
         assert decoder.scores(tokens[:2]).shape == (2, 4, model.config.vocab_size)
     assert exact_top_k(torch.empty(3, 8000, device="meta"), 8)[0].shape == values.shape == (3, 8)
+
+
+class CuDNN(TorchFunctionMode):
+    """Notes for each sdpa whether torch may choose cuDNN's."""
+
+    def __init__(self):
+        super().__init__()
+        self.allowed: list[bool] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            self.allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return func(*args, **(kwargs or {}))
+
+
+def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
+    """Everywhere in the model and in the search; what it does on a GPU is done on the CPU here."""
+    with without_cudnn(SimpleNamespace(device=torch.device("cuda"))):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
+        monkeypatch.setattr(module, "without_cudnn", lambda query: _cudnn_turned_off())
+    model = make_model(attn_implementation="sdpa", dropout=0.0, encoder_layers=2, decoder_layers=2)
+    ids = torch.arange(70, 88).view(2, 9)
+    for run, count in (
+        (lambda: model.train()(input_ids=ids, labels=ids).loss.backward(), 6),
+        (lambda: model.eval().generate(input_ids=ids, max_new_tokens=1, num_beams=2), 2 + 4),
+    ):
+        with CuDNN() as cudnn:
+            run()
+        assert cudnn.allowed == [False] * count
+        assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 # Where values are looked at on a CPU alone.
@@ -201,6 +235,18 @@ def test_a_gpu_resumes_exactly(make_trainer, make_model, bf16):
     trained(5, save_strategy="steps", save_steps=5)
     assert trained(8, True) == whole
     assert updates == [6, 7, 8]
+
+
+@on_a_gpu
+def test_a_gpu_compiles_no_attention_for_a_new_shape(make_model):
+    model = make_model(attn_implementation="sdpa").to("cuda", torch.bfloat16).train()
+    ids = torch.arange(70, 88, device="cuda").view(2, 9)
+    with torch.profiler.profile() as profile:
+        model(input_ids=ids, labels=ids).loss.backward()
+        model.eval().generate(input_ids=ids, max_new_tokens=3, num_beams=2)
+    names = {event.name for event in profile.events()}
+    assert any("attention" in name for name in names)
+    assert not any("cudnn_attention" in name for name in names)
 
 
 @on_a_gpu

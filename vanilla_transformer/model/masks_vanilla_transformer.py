@@ -5,6 +5,9 @@ transformers' own are (batch, 1, target, source): they cost more than attention 
 memory in long ones.
 """
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
 import torch
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
@@ -20,6 +23,7 @@ logger = logging.get_logger(__name__)
 _BROADCASTING = ("eager", "sdpa")
 # Up to this many query-key pairs per head, the plain formula holds little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
+_NOTHING = nullcontext()
 
 
 def padding_mask(
@@ -99,3 +103,27 @@ def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
         "sdpa is slow in 16 bits on a CPU: short sentences get the plain formula, whose results are the same."
     )
     return True
+
+
+def without_cudnn(query: torch.Tensor) -> AbstractContextManager:
+    """A context in which sdpa takes another kernel than cuDNN's, which is compiled anew for every shape of a batch.
+
+    In bfloat16 torch 2.11 prefers cuDNN's on an H200. There a training step on a new shape took 339 ms with it, and 36
+    ms without; on known shapes they are alike (`scripts/benchmarks/new_shapes.py`).
+
+    Args:
+        query: (batch, heads, target, head_dim). On a CPU, and in a recorded graph, the context does nothing.
+    """
+    return _NOTHING if query.device.type != "cuda" or is_recorded() else _cudnn_turned_off()
+
+
+@contextmanager
+def _cudnn_turned_off() -> Iterator[None]:
+    was_on = torch.backends.cuda.cudnn_sdp_enabled()
+    if was_on:  # else it stays off: the user or another thread has turned it off
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        if was_on:
+            torch.backends.cuda.enable_cudnn_sdp(True)

@@ -39,7 +39,7 @@ from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .linear_vanilla_transformer import is_hooked, is_its_weights, projected
 from .loss_vanilla_transformer import cross_entropy, linear_cross_entropy, twice
-from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask
+from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask, without_cudnn
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -170,9 +170,10 @@ class VanillaTransformerAttention(nn.Module):
             if wants_weights or is_better_plain(query, key):
                 attend = eager_attention_forward
         p = self.dropout if self.training else 0.0
-        attended, weights = attend(
-            self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
-        )  # (batch, target, heads, value_head_dim)
+        with without_cudnn(query):
+            attended, weights = attend(
+                self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
+            )  # (batch, target, heads, value_head_dim)
         (output,) = projected(attended.flatten(2), self.out_proj)
         return output, weights
 

@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from transformers.modeling_outputs import BaseModelOutput
 
 from .linear_vanilla_transformer import is_hooked, is_its_weights
-from .masks_vanilla_transformer import additive_mask, is_better_plain
+from .masks_vanilla_transformer import additive_mask, is_better_plain, without_cudnn
 
 
 class StepwiseDecoder:
@@ -332,7 +332,8 @@ def _attended(
     if mask is not None:
         mask = additive_mask(mask, query.dtype)
     if attention.config._attn_implementation == "sdpa" and not is_better_plain(query, keys):
-        found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=attention.scaling)
+        with without_cudnn(query):
+            found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=attention.scaling)
     else:
         scores = torch.matmul(query * attention.scaling, keys.transpose(2, 3))  # (batch, heads, beams, positions)
         if mask is not None:
