@@ -336,7 +336,7 @@ class TestFolders:
 
     @pytest.mark.parametrize("finished", [True, False])
     @pytest.mark.parametrize("what", ["corpus", "vocabulary", "limits", "shard_pairs"])
-    def test_begun_with_something_else(self, corpus, tokenizer, tmp_path, what, finished):
+    def test_begun_with_something_else(self, corpus, tokenizer, tmp_path, tmp_path_factory, what, finished):
         arguments = {"limits": LIMITS, "shard_pairs": 1_000}
         if finished:
             prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
@@ -344,8 +344,7 @@ class TestFolders:
             with pytest.raises(Stop):
                 prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=stop_after(1))
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
-        other = tmp_path.parent / f"{tmp_path.name}_other"
-        other.mkdir()
+        other = tmp_path_factory.mktemp("other")
         for language in ("en", "de"):  # the same names, in another folder
             (other / f"c.{language}").write_text(f"{language}\n")
         stream = text_stream(other if what == "corpus" else corpus)

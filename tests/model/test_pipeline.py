@@ -119,7 +119,10 @@ def test_several_translations_and_their_scores(translator, model, tokenizer):
         scores = [record["score"] for record in records]
         assert scores == sorted(scores, reverse=True)
         output = model.generate(
-            **tokenizer(text, return_tensors="pt"), **options, max_length_offset=3, return_dict_in_generate=True
+            **tokenizer(text, return_tensors="pt").to(model.device),
+            **options,
+            max_length_offset=3,
+            return_dict_in_generate=True,
         )
         assert scores == pytest.approx(output.sequences_scores.tolist())
         assert [record["translation_text"] for record in records] == tokenizer.batch_decode(
@@ -174,6 +177,6 @@ def test_any_translation_model_will_do(tokenizer):
     translator = pipeline("translation", model=model, tokenizer=tokenizer)
     found = translator(TEXTS, max_length=9, num_beams=2, return_scores=True)
     for text, record in zip(TEXTS, found, strict=True):
-        output = model.generate(**tokenizer(text, return_tensors="pt"), max_length=9, num_beams=2)
+        output = model.generate(**tokenizer(text, return_tensors="pt").to(model.device), max_length=9, num_beams=2)
         assert record["translation_text"] == tokenizer.decode(output[0], skip_special_tokens=True)
         assert record["score"] < 0

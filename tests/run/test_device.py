@@ -8,7 +8,10 @@ import torch
 
 from vanilla_transformer.command_line import COMMANDS
 from vanilla_transformer.environment import has_bfloat16
+from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import chosen_device
+from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.run import usable_arguments
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,16 @@ def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
                 chosen_device(name)
     with pytest.raises(ValueError, match="There is no device 'tpu': choose auto, cpu, cuda or mps"):
         chosen_device("tpu")
+
+
+def test_every_process_needs_a_gpu_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    recipe = load_recipe("multi30k_en_de")
+    with pytest.raises(ValueError, match=r"2 processes .* has GPUs for 1: start 1 .* or train on the CPU"):
+        usable_arguments(RunFolder(tmp_path), recipe)
+    assert usable_arguments(RunFolder(tmp_path), recipe, "cpu").use_cpu
 
 
 def test_the_commands_that_run_a_model_have_the_option():

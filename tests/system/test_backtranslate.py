@@ -108,7 +108,8 @@ def test_pairs_are_those_that_the_model_alone_would_make(models, text, tmp_path)
 def test_killed_again_and_again_the_files_are_the_same(models, text, tmp_path, how):
     options = ["--chunk-lines", "30"]
     if how == "sample":  # with an ensemble
-        options += ["--model", models[1], "--sample", "--top-k", "50", "--seed", "3", "--workers", "2"]
+        options += ["--model", models[1], "--sample", "--top-k", "50", "--seed", "3", "--device", "cpu"]
+        options += ["--workers", "2"]
     finished(*words(models[0], text, tmp_path / "unbroken", *options))
     unbroken = contents(tmp_path / "unbroken")
     assert unbroken[2]["kept"] > 100

@@ -47,14 +47,16 @@ def test_scores_are_the_same(before, expected):
     )  # fmt: skip
     found = {each["metric"]: each["value"] for each in json.loads(printed)["scores"]}
     averaged = [each for each in expected["scores"] if (each["model"], each["test_set"]) == ("averaged", "small")]
-    assert {each["metric"]: each["value"] for each in averaged}.items() <= found.items()
+    for each in averaged:
+        assert found[each["metric"]] == pytest.approx(each["value"], rel=1e-9)  # the logarithm is that of the system
 
 
 def test_a_stopped_run_goes_on(before, expected, tmp_path):
     run = shutil.copytree(before / "stopped", tmp_path / "run")
     done = command(
-        "train", before / "corpus" / "recipe.yaml", "--data.folder", before / "corpus", "--output", run, "--resume"
-    )
+        "train", before / "corpus" / "recipe.yaml", "--data.folder", before / "corpus", "--output", run, "--resume",
+        "--device", "cpu",  # where it began: a GPU has other random numbers
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     losses = {str(record["step"]): record["loss"] for record in records if "loss" in record}

@@ -43,7 +43,7 @@ def until(condition, process) -> None:
 
 def translating(run: Path, output: Path) -> WarmProcess:
     """A `translate` in the middle of its work, with two workers and a file that is not complete."""
-    words = ["translate", "--model", run, "--workers", "2", "--output", output]
+    words = ["translate", "--model", run, "--workers", "2", "--device", "cpu", "--output", output]
     process = PACKAGE.start(CLI, *words, stdin=PIPE, new_session=True)
     process.stdin.write("The dog is old.\n")
     process.stdin.flush()
@@ -87,7 +87,7 @@ def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp
         "exported": ["export", run],
         "model": ["average", run, "--last", "2"],
         "curves.png": ["plot", "curves", run],
-        "trees": ["translate", "--model", run, "--input", corpus / "test.en", "--workers", "2"],
+        "trees": ["translate", "--model", run, "--input", corpus / "test.en", "--workers", "2", "--device", "cpu"],
     }
     for name, words in commands.items():
         place = tmp_path / name

@@ -74,8 +74,9 @@ def test_arguments_files_standard_input_and_workers_agree(run, corpus, sentences
     assert output_of(*words, input="\n".join(sentences)) == alone
     output_of(*words, "--input", corpus / "test.en", "--output", tmp_path / "out")
     assert (tmp_path / "out").read_text(encoding="utf-8") == alone
-    assert output_of(*words, *sentences, "--workers", "2") == alone
-    assert output_of(*words, "--workers", "2", input="\n".join(sentences)) == alone
+    two = ("--workers", "2", "--device", "cpu")
+    assert output_of(*words, *sentences, *two) == alone
+    assert output_of(*words, *two, input="\n".join(sentences)) == alone
     kept = map(json.loads, lines_of(run / "translations" / "small.jsonl"))
     assert alone.splitlines() == [each["hypothesis"] for each in kept]
 
@@ -242,7 +243,7 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
     assert warnings[1].startswith('Line 5: the model has not learned "Hello"')
     assert len(warnings) == 22
     assert warnings[-1].startswith("31 of 34 lines have words that the model has not learned")
-    assert translated("--workers", "2") == (out, warnings)
+    assert translated("--workers", "2", "--device", "cpu") == (out, warnings)
     output_of("export", model, "--output", tmp_path / "exported")
     by_ctranslate2 = command(
         "translate", *lines[:2], "--model", tmp_path / "exported", "--backend", "ctranslate2", "--num-beams", "1"
@@ -263,9 +264,10 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
 
 
 def test_weights_of_8_bits(run, sentences):
-    model, tokenizer = load_model(run)
+    model, tokenizer = load_model(run, "cpu")
     quantize_int8(model)
-    found = output_of("translate", *sentences, "--model", run, "--quantize", "int8", "--workers", "2")
+    options = ("--quantize", "int8", "--workers", "2", "--device", "cpu")
+    found = output_of("translate", *sentences, "--model", run, *options)
     assert found.splitlines() == translate(model, tokenizer, sentences)
 
 

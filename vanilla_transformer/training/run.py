@@ -2,11 +2,13 @@
 
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError
 
+import torch
 from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
@@ -126,6 +128,12 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
     on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
     training = {"disable_tqdm": True, "ddp_timeout": timeout, **on_cpu, **recipe.training}
     training |= on_cpu if device != "auto" else {}  # what is typed comes before the recipe's `use_cpu`
+    here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if 0 < gpus < here and not training["use_cpu"]:
+        raise ValueError(
+            f"{here} processes of this run are on this machine, which has GPUs for {gpus}: start {gpus} "
+            "(--nproc_per_node), or train on the CPU (--device cpu)."
+        )
     begun_in = folder.began().get("precision") if folder.good_checkpoints() else None
     training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]), begun_in=begun_in)
     arguments = tried_arguments(str(folder.checkpoints), recipe.model, training)

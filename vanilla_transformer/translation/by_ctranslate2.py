@@ -97,7 +97,7 @@ class ExportedModel:
         if threads is None:
             threads = torch_threads if device == "cpu" else 1
         if threads > 1 and device != "cpu":
-            raise ValueError("Several workers are for a CPU.")
+            raise ValueError("Several workers are for a CPU: choose the device cpu, or one worker.")
         # Each thread has sentences of its own. Threads that share products, as by CTranslate2's default, wait for each
         # other so often that two of them can be slower than one.
         translator = ctranslate2.Translator(str(self.folder), device, inter_threads=threads, intra_threads=1)

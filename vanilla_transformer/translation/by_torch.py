@@ -35,8 +35,13 @@ class TorchEngine:
         if workers == 1:
             yield
             return
-        if self.model.device.type != "cpu" or "fork" not in get_all_start_methods():
-            raise ValueError("Several workers are for a CPU, on a system where processes fork (Linux, macOS).")
+        if self.model.device.type != "cpu":
+            raise ValueError(
+                f"Several workers are for a CPU, and this model is on {self.model.device.type}: choose the device cpu, "
+                "or one worker."
+            )
+        if "fork" not in get_all_start_methods():
+            raise ValueError("Several workers are for systems where processes fork (Linux, macOS): choose one worker.")
         # Forked processes share the weights, which are never written. They all fork now: later a thread reads standard
         # input, and they would inherit its lock.
         with worker_processes(self._translate, workers, begin=_one_thread, start_method="fork") as self._submit:
