@@ -175,8 +175,8 @@ class TestEvaluate:
             files = ("--sources", changed[0], "--references", changed[1] if form == "upper" else references)
             by_hand = evaluated(*options, *files)["scores"][0]
             assert found["value"] == by_hand["value"]
-            kept = clean["value"] and pytest.approx(100 * found["value"] / clean["value"])
-            assert found["kept"] == (kept or None)
+            kept = 100 * found["value"] / clean["value"] if clean["value"] else None
+            assert found["kept"] == pytest.approx(kept)
             assert found["signature"] == f"{by_hand['signature']}|form:{form}|form_seed:12345"
             assert found["test_set"] == f"test.de ({form})"
         spelling = Spelling(load_its_tokenizer(run), word_counts_of([run]))
