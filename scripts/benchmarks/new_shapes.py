@@ -2,43 +2,73 @@
 
     python scripts/benchmarks/new_shapes.py
 
-cuDNN compiles its attention for every shape of a batch. The small model trains in bfloat16 on 50 shapes, and base with
-random weights translates 256 sources to 30 tokens each, with a beam of 4. The first pass is what a user waits for, and
-the second shows that only new shapes cost. Each way begins with shapes that it has not seen.
+cuDNN compiles its attention for every shape of a batch, and torch prefers it for bfloat16. Base with random weights
+translates 256 sources to 30 tokens each, round after round: only in the first are the shapes new. Then a small model
+trains in bfloat16 for 50 steps, nearly each of another shape. Both are told whether cuDNN may be used: True or False.
 """
 
 import contextlib
+import copy
 import statistics
 import time
+from itertools import product
 
 import torch
 
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.model import modeling_vanilla_transformer, steps_vanilla_transformer
-from vanilla_transformer.model.masks_vanilla_transformer import without_cudnn
+from vanilla_transformer.translation.precision import in_precision
 
 
-SMALL = {"vocab_size": 8000, "d_model": 192, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 4,
+SMALL = {"d_model": 192, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 4,
          "decoder_attention_heads": 4, "encoder_ffn_dim": 384, "decoder_ffn_dim": 384, "dropout": 0.3}  # fmt: skip
-TOKENS = 4096  # of a batch
-LENGTHS = range(9, 59)
+ROUNDS = 6
+STEPS, WARM_UP = 60, 10
 
 
-def seconds_of(action) -> float:
+def allow_cudnn(allowed: bool) -> None:
+    """What the model would decide by itself is decided here."""
+    torch.backends.cuda.enable_cudnn_sdp(allowed)
+    for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
+        module.without_cudnn = lambda query: contextlib.nullcontext()
+
+
+def now() -> float:
     torch.cuda.synchronize()
-    begun = time.perf_counter()
-    action()
-    torch.cuda.synchronize()
-    return time.perf_counter() - begun
+    return time.perf_counter()
 
 
-def training() -> list[float]:
-    """Seconds of a step on each shape, the median of each pass over them."""
-    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**SMALL)).cuda().train()
+def translate() -> None:
+    base = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(vocab_size=37_000)).eval()
+    models = {dtype: in_precision(copy.deepcopy(base).cuda(), dtype) for dtype in ("float32", "bfloat16")}
+    lengths = torch.randint(9, 26, (256,)).sort(descending=True).values
+    mask = (torch.arange(int(lengths[0])) < lengths[:, None]).long().cuda()
+    ids = torch.randint(4, 37_000, mask.shape, device="cuda") * mask
+    seconds = {case: [] for case in product((4, 1), models, (True, False))}
+    for _ in range(ROUNDS):
+        for (beams, dtype, cudnn), taken in seconds.items():
+            allow_cudnn(cudnn)
+            begun = now()
+            models[dtype].generate(
+                input_ids=ids, attention_mask=mask, num_beams=beams, max_new_tokens=30, eos_token_id=None
+            )
+            taken.append(now() - begun)
+    for (beams, dtype, cudnn), taken in seconds.items():
+        speed = len(ids) / statistics.median(taken[1:])
+        print(f"{dtype}, beam {beams}, cuDNN {cudnn}: {[round(each, 3) for each in taken]} s, then {speed:.1f}/s")
+
+
+def train(cudnn: bool) -> None:
+    allow_cudnn(cudnn)
+    torch.manual_seed(0)
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(vocab_size=8000, **SMALL))
+    model = model.cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
-
-    def step(length: int) -> None:
-        ids = torch.randint(4, 8000, (TOKENS // length, length), device="cuda")
+    for step in range(STEPS):
+        if step == WARM_UP:
+            begun = now()
+        length = 9 + step % (STEPS - WARM_UP)
+        ids = torch.randint(4, 8000, (4096 // length, length)).cuda()
         mask = torch.ones_like(ids)
         mask[0, -1] = 0
         with torch.autocast("cuda", torch.bfloat16):
@@ -46,31 +76,14 @@ def training() -> list[float]:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-
-    step(LENGTHS[0] - 1)  # what is made at the first step does not count
-    return [statistics.median(seconds_of(lambda each=length: step(each)) for length in LENGTHS) for _ in range(2)]
-
-
-def translating() -> list[float]:
-    """Seconds of the same search, the first time and again."""
-    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(vocab_size=37_000))
-    model = model.eval().to("cuda", torch.bfloat16)
-    ids = torch.randint(4, 37_000, (256, 24), device="cuda")
-    mask = (torch.arange(24, device="cuda") < torch.randint(8, 25, (256, 1), device="cuda")).long()
-    options = {"num_beams": 4, "max_new_tokens": 30, "eos_token_id": None}
-    return [seconds_of(lambda: model.generate(input_ids=ids, attention_mask=mask, **options)) for _ in range(2)]
+    print(f"training, cuDNN {cudnn}: {1000 * (now() - begun) / (STEPS - WARM_UP):.2f} ms a step", flush=True)
 
 
 def main() -> None:
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, milliseconds\n")
-    print("| | cuDNN | new shapes | known shapes |\n| --- | --- | ---: | ---: |")
-    for name, measure in (("a training step", training), ("a search", translating)):
-        for cudnn in (False, True):
-            torch.manual_seed(0)
-            for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
-                module.without_cudnn = (lambda query: contextlib.nullcontext()) if cudnn else without_cudnn
-            new, known = (1000 * seconds for seconds in measure())
-            print(f"| {name} | {'on' if cudnn else 'off'} | {new:.1f} | {known:.1f} |", flush=True)
+    torch.manual_seed(0)
+    translate()
+    train(True)
+    train(False)
 
 
 if __name__ == "__main__":
