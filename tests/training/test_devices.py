@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
@@ -90,6 +91,8 @@ def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
     """Everywhere in the model and in the search; what it does on a GPU is done on the CPU here."""
     with without_cudnn(SimpleNamespace(device=torch.device("cuda"))):
         assert not torch.backends.cuda.cudnn_sdp_enabled()
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), without_cudnn(SimpleNamespace(device=torch.device("cuda"))):
+        assert torch.backends.cuda.cudnn_sdp_enabled()  # the user has left torch nothing else
     for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
         monkeypatch.setattr(module, "without_cudnn", lambda query: _cudnn_turned_off())
     model = make_model(attn_implementation="sdpa", dropout=0.0, encoder_layers=2, decoder_layers=2)

@@ -119,11 +119,13 @@ def without_cudnn(query: torch.Tensor) -> AbstractContextManager:
 
 @contextmanager
 def _cudnn_turned_off() -> Iterator[None]:
-    was_on = torch.backends.cuda.cudnn_sdp_enabled()
-    if was_on:  # else it stays off: the user or another thread has turned it off
+    # Not if it is off already, by the user or by another thread; nor if the user has turned off torch's formula, which
+    # serves where no kernel does.
+    off = torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.math_sdp_enabled()
+    if off:
         torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
-        if was_on:
+        if off:
             torch.backends.cuda.enable_cudnn_sdp(True)
