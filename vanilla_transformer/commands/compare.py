@@ -1,6 +1,5 @@
 """Where systems differ."""
 
-import json as json_format
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -8,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..evaluation.metrics import METRICS
-from .evaluate import aligned_columns, domain_lines, domain_records, systems_table
+from .evaluate import Findings, aligned_columns
 from .process import UsageError
 from .translate import search_options
 
 
 if TYPE_CHECKING:
     from ..evaluation.comparison import Group
-    from ..evaluation.domain import Domain
-    from ..evaluation.scores import Comparison, Score
     from .test_sets import ScoredSet
 
 
@@ -106,64 +103,51 @@ def compare(
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
     }
-    found = _Findings(
+    found = _Differences(
         scores,
         compare_systems(translations, lists, chosen, **scoring),
+        {model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
         _groups(translations, scored_set, chosen[0], training_lines),
         differences,
-        {model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
+        chosen[0],
     )
     if plot is not None:
         plot_score_groups(found.groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
         logger.info("Drew %s.", plot)
-    text = json_format.dumps(found.content(), indent=2, ensure_ascii=False) if json else found.text(chosen[0])
-    print(text)
+    print(found.as_json() if json else found.as_text())
 
 
 @dataclass(frozen=True)
-class _Findings:
-    """What the comparison shows.
+class _Differences(Findings):
+    """What is known of systems, and where they differ.
 
     Attributes:
-        scores: Of each system.
-        comparisons: Of each system with the first.
         groups: Scores of groups of sentences, by the heading of the groups.
-        differences: For each system but the first, the sentences where it differs most from that one.
-        domains: How far the test set lies outside what each model has seen.
+        examples: For each system but the first, the sentences where it differs most from that one.
+        metric: What groups and sentences are scored by.
     """
 
-    scores: dict[str, list["Score"]]
-    comparisons: list["Comparison"]
     groups: dict[str, list["Group"]]
-    differences: dict[str, list[dict]]
-    domains: dict[str, list["Domain"]]
+    examples: dict[str, list[dict]]
+    metric: str
 
     def content(self) -> dict:
-        """As JSON has it."""
-        return {
-            "scores": [{"system": name, **asdict(score)} for name, found in self.scores.items() for score in found],
-            "comparisons": [asdict(each) for each in self.comparisons],
-            "groups": {heading: [asdict(each) for each in found] for heading, found in self.groups.items()},
-            "differences": self.differences,
-            **domain_records(self.domains),
-        }
+        groups = {heading: [asdict(each) for each in found] for heading, found in self.groups.items()}
+        return {**super().content(), "groups": groups, "differences": self.examples}
 
-    def text(self, metric: str) -> str:
-        """The same for people; `metric` is that of sentences and groups."""
-        return "\n".join(self._lines(metric))
+    def as_text(self, verbose: bool = False) -> str:
+        return "\n".join([super().as_text(verbose), *self._lines()])
 
-    def _lines(self, metric: str) -> Iterator[str]:
-        yield systems_table(self.scores, self.comparisons)
-        yield from domain_lines(self.domains)
+    def _lines(self) -> Iterator[str]:
         for heading, found in self.groups.items():
             rows = [["", "segments", *found[0].values]]
             rows += [
                 [each.label, f"{each.segments}", *(f"{value:.2f}" for value in each.values.values())] for each in found
             ]
-            yield f"\n{metric} by {heading}:"
+            yield f"\n{self.metric} by {heading}:"
             yield from aligned_columns(rows)
         first = next(iter(self.scores))
-        for name, found in self.differences.items():
+        for name, found in self.examples.items():
             yield f"\nWhere {name} differs most from {first}:" if found else f"\n{name} differs nowhere from {first}."
             for each in found:
                 yield f"segment {each['segment']}"

@@ -3,7 +3,7 @@
 import json as json_format
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,16 +126,12 @@ def evaluate(
     if model is not None:
         for found in scores.values():
             found += perplexity_of(model, scored_set, device)
-    domains = {str(model[0]): domains_of(model[0], scored_set, device)} if domain else {}
     comparisons = []
     if len(systems) > 1 and resamples:
         comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language_and_sources)
-    if json:
-        records = [{"system": name, **asdict(score)} for name, found in scores.items() for score in found]
-        content = {"scores": records, "comparisons": [asdict(each) for each in comparisons], **domain_records(domains)}
-        print(json_format.dumps(content, indent=2, ensure_ascii=False))
-    else:
-        print(systems_table(scores, comparisons, verbose=verbose), *domain_lines(domains), sep="\n")
+    domains = {str(model[0]): domains_of(model[0], scored_set, device)} if domain else {}
+    found = Findings(scores, comparisons, domains)
+    print(found.as_json() if json else found.as_text(verbose))
 
 
 evaluate.__doc__ = (
@@ -184,6 +180,35 @@ def _report_forms(found: Sequence["FormScore"], picture: Path | None, json: bool
     print(f"Scores on {found[0].score.test_set}, as it is and in other forms:", *aligned_columns(rows), sep="\n")
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What is known of systems on one test set.
+
+    Attributes:
+        scores: Of each system.
+        comparisons: Of each system with the first.
+        domains: How far the test set lies outside what each model has seen; empty if nobody asked.
+    """
+
+    scores: Mapping[str, Sequence["Score"]]
+    comparisons: Sequence["Comparison"]
+    domains: Mapping[str, Sequence["Domain"]]
+
+    def as_json(self) -> str:
+        return json_format.dumps(self.content(), indent=2, ensure_ascii=False)
+
+    def content(self) -> dict:
+        """As JSON has it."""
+        scores = [{"system": name, **asdict(score)} for name, found in self.scores.items() for score in found]
+        domain = [{"system": name, **asdict(each)} for name, found in self.domains.items() for each in found]
+        comparisons = [asdict(each) for each in self.comparisons]
+        return {"scores": scores, "comparisons": comparisons, **({"domain": domain} if domain else {})}
+
+    def as_text(self, verbose: bool = False) -> str:
+        """The same for people. `verbose` is that of `systems_table`."""
+        return "\n".join([systems_table(self.scores, self.comparisons, verbose=verbose), *domain_lines(self.domains)])
+
+
 def systems_table(
     scores: Mapping[str, Sequence["Score"]], comparisons: Sequence["Comparison"] = (), *, verbose: bool = False
 ) -> str:
@@ -210,14 +235,8 @@ def systems_table(
     return "\n".join(lines)
 
 
-def domain_records(domains: Mapping[str, Sequence["Domain"]]) -> dict:
-    """A check of the domain as JSON has it; empty if there was none."""
-    records = [{"system": name, **asdict(each)} for name, found in domains.items() for each in found]
-    return {"domain": records} if records else {}
-
-
 def domain_lines(domains: Mapping[str, Sequence["Domain"]]) -> list[str]:
-    """The same for people."""
+    """How far a test set lies outside what each model has seen, for people."""
     lines = []
     for name, found in domains.items():
         rows = [["text", "words", "unknown", "rare", "perplexity per token"]]
