@@ -199,6 +199,35 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         for name in ("max_tokens", "max_skipped_updates", "gradient_accumulation_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
+        if not 0 <= self.max_grad_norm < math.inf:
+            raise ValueError(f"max_grad_norm must be finite, 0 for no clipping, not {self.max_grad_norm}.")
+        if self.ddp_timeout < 1:
+            raise ValueError(f"ddp_timeout must be at least 1 second, not {self.ddp_timeout}.")
+        if self.lora_rank < 0 or (self.lora_rank and (self.fsdp or self.deepspeed)):
+            raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp and deepspeed, not {self.lora_rank}.")
+        if self.lora_rank and self.weight_decay:
+            raise ValueError(
+                "weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0."
+            )
+        self._check_regularisation()
+        self._settle_schedule()
+        self._settle_what_is_kept()
+        if isinstance(self.accelerator_config, dict):
+            self.accelerator_config = {"even_batches": False, **self.accelerator_config}
+        if isinstance(self.fsdp_config, dict):
+            self.fsdp_config = dict(self.fsdp_config)  # transformers fills it in
+        super().__post_init__()
+        if self.fsdp:
+            check_sharding(self.fsdp_config, self.world_size)
+        if self.update_tokens is not None:
+            self._share_out_update()
+        if self.noam_factor is None:
+            self._check_room_to_fall()
+
+    def _check_regularisation(self):
+        """Raises ValueError for regularisation that is out of range."""
         if not 0 <= self.label_smoothing_factor < 1:
             raise ValueError(
                 f"label_smoothing_factor must be at least 0 and below 1, not {self.label_smoothing_factor}."
@@ -213,8 +242,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 "r_drop_start must be at least 0, at most max_steps, and 0 without r_drop_alpha, not "
                 f"{self.r_drop_start}."
             )
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
+
+    def _settle_schedule(self):
+        """Completes the learning rate and the end of the run; raises ValueError if they do not fit together."""
         if self.max_minutes is not None:
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
@@ -224,12 +254,6 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                     "the share of the time in which the rate is to fall, say 0.2."
                 )
             self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
-        if self.average_last < 0:
-            raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
-        if not 0 <= self.max_grad_norm < math.inf:
-            raise ValueError(f"max_grad_norm must be finite, 0 for no clipping, not {self.max_grad_norm}.")
-        if self.ddp_timeout < 1:
-            raise ValueError(f"ddp_timeout must be at least 1 second, not {self.ddp_timeout}.")
         if self.noam_factor is not None and not (self.warmup_steps >= 1 and self.noam_factor > 0):
             raise ValueError(
                 f"The Noam schedule needs warmup_steps of at least 1 and a factor above 0, not {self.warmup_steps} "
@@ -246,13 +270,6 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 "lr_scheduler_type: warmup_stable_decay with lr_scheduler_kwargs: {num_decay_steps: "
                 f"{self.get_cooldown_steps(self.max_steps)}, decay_type: linear}} instead."
             )
-        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
-            raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
-        if self.ema_decay and (self.fsdp or self.deepspeed):
-            raise ValueError(
-                "ema_decay needs all weights in every process, which fsdp and deepspeed share out: leave it out, and "
-                "average checkpoints (average_last)."
-            )
         if self.noam_factor is not None:
             if self.learning_rate not in (_UNSET_LEARNING_RATE, 1.0):
                 raise ValueError(
@@ -260,12 +277,18 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                     "instead, or noam_factor: null to use learning_rate and lr_scheduler_type."
                 )
             self.learning_rate = 1.0  # what the schedule multiplies
-        if self.lora_rank < 0 or (self.lora_rank and (self.fsdp or self.deepspeed)):
-            raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp and deepspeed, not {self.lora_rank}.")
-        if self.lora_rank and self.weight_decay:
+
+    def _settle_what_is_kept(self):
+        """Completes how checkpoints are chosen, averaged and kept; raises ValueError if that does not fit together."""
+        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
+            raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
+        if self.ema_decay and (self.fsdp or self.deepspeed):
             raise ValueError(
-                "weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0."
+                "ema_decay needs all weights in every process, which fsdp and deepspeed share out: leave it out, and "
+                "average checkpoints (average_last)."
             )
+        if self.average_last < 0:
+            raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")
         if self.floors:
             self._choose_above_floors()
         if self.metric_for_best_model is not None:
@@ -279,17 +302,6 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 f"save_total_limit {self.save_total_limit} keeps fewer checkpoints than the {self.average_last} of "
                 "average_last: raise the one or lower the other."
             )
-        if isinstance(self.accelerator_config, dict):
-            self.accelerator_config = {"even_batches": False, **self.accelerator_config}
-        if isinstance(self.fsdp_config, dict):
-            self.fsdp_config = dict(self.fsdp_config)  # transformers fills it in
-        super().__post_init__()
-        if self.fsdp:
-            check_sharding(self.fsdp_config, self.world_size)
-        if self.update_tokens is not None:
-            self._share_out_update()
-        if self.noam_factor is None:
-            self._check_room_to_fall()
 
     def get_cooldown_steps(self, max_steps: int) -> int:
         """Updates of the cooldown in a run of so many, as transformers' `get_warmup_steps` has those of the warm-up."""
