@@ -208,7 +208,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
     """Token ids of all pairs of two text files, or of the phrasebook."""
     if source is None:
         pairs = [(pair["en"], pair["de"]) for pair in itertools.islice(phrasebook("train"), 30_000)]
-        vocabulary = min(1_500, vocabulary)  # it has hardly more pieces to learn
+        vocabulary = min(1_500, vocabulary)  # it has few more pieces to learn
     else:
         pairs = list(zip(text_lines(source), text_lines(target), strict=True))
     tokenizer = learn_tokenizer((text for pair in pairs for text in pair), TokenizerSettings(vocab_size=vocabulary))
@@ -251,7 +251,7 @@ def measured(
 
 @contextlib.contextmanager
 def started(name: str, function: Callable, *arguments) -> Iterator[Callable[[], tuple[float, float]]]:
-    """A process; the yielded function gives it a turn. The first one should not count: it warms up."""
+    """A process; the yielded function gives it a turn. The first is a warm-up and should not count."""
     context = get_context("spawn")
     connection, theirs = context.Pipe()
     process = context.Process(target=function, args=(*arguments, theirs), daemon=True)

@@ -37,9 +37,10 @@ def test_every_process_needs_a_gpu_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     recipe = load_recipe("multi30k_en_de")
-    with pytest.raises(ValueError, match=r"2 processes .* has GPUs for 1: start 1 .* or train on the CPU"):
-        usable_arguments(RunFolder(tmp_path), recipe)
     assert usable_arguments(RunFolder(tmp_path), recipe, "cpu").use_cpu
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(ValueError, match=r"2 processes .* only 1 GPU: .*--nproc_per_node 1.* or train on the CPU"):
+        usable_arguments(RunFolder(tmp_path), recipe)
 
 
 def test_the_commands_that_run_a_model_have_the_option():

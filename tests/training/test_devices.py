@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
 from vanilla_transformer.model import modeling_vanilla_transformer, steps_vanilla_transformer
-from vanilla_transformer.model.masks_vanilla_transformer import _cudnn_turned_off, without_cudnn
+from vanilla_transformer.model.masks_vanilla_transformer import without_cudnn
 from vanilla_transformer.model.search_vanilla_transformer import exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import translate
@@ -74,6 +74,9 @@ def test_a_step_of_the_search_asks_for_no_value(make_model):
     assert exact_top_k(torch.empty(3, 8000, device="meta"), 8)[0].shape == values.shape == (3, 8)
 
 
+ON_A_GPU = SimpleNamespace(device=torch.device("cuda"))
+
+
 class CuDNN(TorchFunctionMode):
     """Notes for each sdpa whether torch may choose cuDNN's."""
 
@@ -89,12 +92,8 @@ class CuDNN(TorchFunctionMode):
 
 def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
     """Everywhere in the model and in the search; what it does on a GPU is done on the CPU here."""
-    with without_cudnn(SimpleNamespace(device=torch.device("cuda"))):
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), without_cudnn(SimpleNamespace(device=torch.device("cuda"))):
-        assert torch.backends.cuda.cudnn_sdp_enabled()  # the user has left torch nothing else
     for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
-        monkeypatch.setattr(module, "without_cudnn", lambda query: _cudnn_turned_off())
+        monkeypatch.setattr(module, "without_cudnn", lambda query: without_cudnn(ON_A_GPU))
     model = make_model(attn_implementation="sdpa", dropout=0.0, encoder_layers=2, decoder_layers=2)
     ids = torch.arange(70, 88).view(2, 9)
     for run, count in (
@@ -105,6 +104,31 @@ def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
             run()
         assert cudnn.allowed == [False] * count
         assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_cudnn_is_back_when_the_last_one_has_left():
+    def fails():
+        with without_cudnn(ON_A_GPU):
+            with without_cudnn(ON_A_GPU):
+                assert not torch.backends.cuda.cudnn_sdp_enabled()
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [[SDPBackend.CUDNN_ATTENTION], [SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH], [SDPBackend.EFFICIENT_ATTENTION]],
+)
+def test_kernels_that_the_user_has_chosen_stay(chosen):
+    with sdpa_kernel(chosen):
+        for _ in range(2):
+            with without_cudnn(ON_A_GPU):
+                assert torch.backends.cuda.cudnn_sdp_enabled() == (SDPBackend.CUDNN_ATTENTION in chosen)
+        assert torch.backends.cuda.cudnn_sdp_enabled() == (SDPBackend.CUDNN_ATTENTION in chosen)
 
 
 # Where values are looked at on a CPU alone.
@@ -241,15 +265,19 @@ def test_a_gpu_resumes_exactly(make_trainer, make_model, bf16):
 
 
 @on_a_gpu
-def test_a_gpu_compiles_no_attention_for_a_new_shape(make_model):
-    model = make_model(attn_implementation="sdpa").to("cuda", torch.bfloat16).train()
+def test_a_gpu_attends_without_cudnn(make_model):
+    model = make_model(attn_implementation="sdpa").to("cuda", torch.bfloat16)
     ids = torch.arange(70, 88, device="cuda").view(2, 9)
-    with torch.profiler.profile() as profile:
-        model(input_ids=ids, labels=ids).loss.backward()
-        model.eval().generate(input_ids=ids, max_new_tokens=3, num_beams=2)
-    names = {event.name for event in profile.events()}
-    assert any("attention" in name for name in names)
-    assert not any("cudnn_attention" in name for name in names)
+
+    def takes_cudnn() -> bool:
+        with torch.profiler.profile() as profile:
+            model.train()(input_ids=ids, labels=ids).loss.backward()
+            model.eval().generate(input_ids=ids, max_new_tokens=3, num_beams=2)
+        return any("cudnn_attention" in event.name for event in profile.events())
+
+    assert not takes_cudnn()
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH], set_priority=True):
+        assert takes_cudnn()
 
 
 @on_a_gpu

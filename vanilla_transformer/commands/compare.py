@@ -99,20 +99,21 @@ def compare(
         name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **scoring)
         for name, texts in translations.items()
     }
+    groups = _groups(translations, scored_set, chosen[0], training_lines)
     differences = {
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
     }
     found = _Differences(
-        scores,
-        compare_systems(translations, lists, chosen, **scoring),
-        {model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
-        _groups(translations, scored_set, chosen[0], training_lines),
-        differences,
-        chosen[0],
+        scores=scores,
+        comparisons=compare_systems(translations, lists, chosen, **scoring),
+        domains={model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
+        groups=groups,
+        examples=differences,
+        metric=chosen[0],
     )
     if plot is not None:
-        plot_score_groups(found.groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
+        plot_score_groups(groups, plot, metric=chosen[0], title=f"Translations of {scored_set.name}")
         logger.info("Drew %s.", plot)
     print(found.as_json() if json else found.as_text())
 

@@ -5,8 +5,8 @@ transformers' own are (batch, 1, target, source): they cost more than attention 
 memory in long ones.
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 
 import torch
 from transformers.cache_utils import Cache
@@ -23,7 +23,6 @@ logger = logging.get_logger(__name__)
 _BROADCASTING = ("eager", "sdpa")
 # Up to this many query-key pairs per head, the plain formula holds little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
-_NOTHING = nullcontext()
 
 
 def padding_mask(
@@ -105,27 +104,44 @@ def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
     return True
 
 
+class _WithoutCuDNN(AbstractContextManager):
+    """Turns cuDNN's attention off, in all threads, until the last of those within has left."""
+
+    def __init__(self):
+        self.lock, self.within, self.turned_off = Lock(), 0, False
+
+    def __enter__(self):
+        with self.lock:
+            if not self.within:
+                backends = torch.backends.cuda
+                # torch's default is everything. What the user has chosen instead (`sdpa_kernel`) stays.
+                self.turned_off = (
+                    backends.cudnn_sdp_enabled()
+                    and backends.flash_sdp_enabled()
+                    and backends.mem_efficient_sdp_enabled()
+                    and backends.math_sdp_enabled()
+                )
+                if self.turned_off:
+                    backends.enable_cudnn_sdp(False)
+            self.within += 1
+
+    def __exit__(self, *exception):
+        with self.lock:
+            self.within -= 1
+            if not self.within and self.turned_off:
+                torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+_NOTHING, _WITHOUT_CUDNN = nullcontext(), _WithoutCuDNN()
+
+
 def without_cudnn(query: torch.Tensor) -> AbstractContextManager:
     """A context in which sdpa takes another kernel than cuDNN's, which is compiled anew for every shape of a batch.
 
     In bfloat16 torch 2.11 prefers cuDNN's on an H200. There a training step on a new shape took 339 ms with it, and 36
-    ms without; on known shapes they are alike (`scripts/benchmarks/new_shapes.py`).
+    ms without. Translating, known shapes were about as fast either way (`scripts/benchmarks/new_shapes.py`).
 
     Args:
         query: (batch, heads, target, head_dim). On a CPU, and in a recorded graph, the context does nothing.
     """
-    return _NOTHING if query.device.type != "cuda" or is_recorded() else _cudnn_turned_off()
-
-
-@contextmanager
-def _cudnn_turned_off() -> Iterator[None]:
-    # Not if it is off already, by the user or by another thread; nor if the user has turned off torch's formula, which
-    # serves where no kernel does.
-    off = torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.math_sdp_enabled()
-    if off:
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        yield
-    finally:
-        if off:
-            torch.backends.cuda.enable_cudnn_sdp(True)
+    return _NOTHING if query.device.type != "cuda" or is_recorded() else _WITHOUT_CUDNN

@@ -244,7 +244,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
 
     def _settle_schedule(self):
-        """Completes the learning rate and the end of the run; raises ValueError if they do not fit together."""
+        """Completes the schedule and, with `max_minutes`, when to validate and save; raises ValueError for a misfit."""
         if self.max_minutes is not None:
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")

@@ -128,12 +128,8 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
     on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
     training = {"disable_tqdm": True, "ddp_timeout": timeout, **on_cpu, **recipe.training}
     training |= on_cpu if device != "auto" else {}  # what is typed comes before the recipe's `use_cpu`
-    here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
-    if 0 < gpus < here and not training["use_cpu"]:
-        raise ValueError(
-            f"{here} processes of this run are on this machine, which has GPUs for {gpus}: start {gpus} "
-            "(--nproc_per_node), or train on the CPU (--device cpu)."
-        )
+    if not training["use_cpu"] and training.get("ddp_backend") in (None, "nccl"):
+        _check_gpus()
     begun_in = folder.began().get("precision") if folder.good_checkpoints() else None
     training = with_usable_precision(training, has_bfloat16=has_bfloat16(training["use_cpu"]), begun_in=begun_in)
     arguments = tried_arguments(str(folder.checkpoints), recipe.model, training)
@@ -145,6 +141,17 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
     for metric in recipe.evaluation.metrics:
         build_metric(metric, recipe.data.target_language)
     return arguments
+
+
+def _check_gpus() -> None:
+    """Raises ValueError if this process has no GPU of its own, which NCCL says at length and late."""
+    gpus = torch.cuda.device_count()
+    if 0 < gpus <= int(os.environ.get("LOCAL_RANK", "0")):
+        raise ValueError(
+            f"{os.environ.get('LOCAL_WORLD_SIZE', 'Several')} processes were started on this machine, but torch sees "
+            f"only {gpus} GPU{'s' * (gpus > 1)}: start one process for each (--nproc_per_node {gpus}), or train on the "
+            "CPU (--device cpu)."
+        )
 
 
 def _make_trainer(
