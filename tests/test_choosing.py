@@ -72,6 +72,7 @@ def test_more_text_never_gets_a_smaller_vocabulary_nor_more_time_a_smaller_model
     sizes = [chosen(facts(pairs), 15, SPEEDS)["tokenizer.vocab_size"] for pairs in (300, 3_000, 30_000, 300_000, 10**7)]
     assert sizes == sorted(sizes)
     assert sizes[0] == 500
+    assert sizes[2] == 8_000
     assert sizes[-1] == 32_000
     widths = [chosen(facts(30_000), minutes, SPEEDS)["model.d_model"] for minutes in (1, 15, 480, 10**5)]
     assert widths == sorted(widths)
@@ -94,7 +95,7 @@ def test_the_text_allows_as_many_pieces_as_are_chosen():
     [why] = [each.reason for each in choose(facts_of(pairs), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
     assert why == "only 40 different words: too few for more pieces"
     [why] = [each.reason for each in choose(facts(30_000), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
-    assert re.fullmatch(r"[\d,]+ running words: at least 125 for each piece, so that rare pieces are learned too", why)
+    assert re.fullmatch(r"[\d,]+ running words: at least 30 for each piece, so that rare pieces are learned too", why)
 
 
 def test_every_choice_is_a_recipe(tmp_path):

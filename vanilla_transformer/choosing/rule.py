@@ -26,7 +26,8 @@ class Size(NamedTuple):
 
 
 SIZES = {128: Size(2, 4, 512, 0.0), 256: Size(4, 4, 1024, 40e6), 512: Size(6, 8, 2048, 300e6)}  # by width
-_WORDS_PER_PIECE = 125  # of running text, both sides, for each piece of the vocabulary
+# Running words, both sides, for each piece of the vocabulary: measured for up to 8,000 pieces. More cost time.
+_WORDS_PER_PIECE, _SMALL, _WORDS_PER_PIECE_BEYOND = 30, 8000, 125
 _TYPES_PER_PIECE = 1.3  # different words of both sides: with fewer there may not be so many pieces
 VOCABULARIES = (260, 500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, but for the smallest, whose pieces are bytes
@@ -131,10 +132,11 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     """
     words = sum(facts.words)
     possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
-    by_words = max(size for size in VOCABULARIES if size <= max(500, words / _WORDS_PER_PIECE))
+    needed = {size: _WORDS_PER_PIECE if size <= _SMALL else _WORDS_PER_PIECE_BEYOND for size in VOCABULARIES}
+    by_words = max(size for size in VOCABULARIES if size <= max(500, words / needed[size]))
     pieces = min(by_words, possible[-1])
-    why = f"{words:,} running words: at least {_WORDS_PER_PIECE} for each piece, so that rare pieces are learned too"
-    if words < by_words * _WORDS_PER_PIECE:
+    why = f"{words:,} running words: at least {needed[by_words]} for each piece, so that rare pieces are learned too"
+    if words < by_words * needed[by_words]:
         why = f"only {words:,} running words"
     if pieces < by_words:
         why = f"only {sum(facts.types):,} different words: too few for more pieces"
