@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures that all tests share."""
 
 import gc
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 
-# The clients must not look for the Hub, whatever a test asks them for.
+# The clients must never contact the Hub, whatever a test asks of them.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share the cores better than their threads do
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share the cores better than threads would
 
-# A shell's background jobs ignore Ctrl-C, and so would all that tests start and send it to.
+# A shell's background jobs ignore Ctrl-C, and so would every process that tests start and send it to.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -23,9 +23,9 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items):
-    """Marks whole folders; and what takes longest begins first, else the others wait for it at the end."""
+    """Marks whole folders, and starts the slowest files first so that nothing waits for them at the end."""
     for item in items:
         if item.path.parent.name in ("system", "hub", "serving", "scripts"):
             item.add_marker("system")
@@ -34,13 +34,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What all tests have imported stays: to look through it for garbage again and again is a fifth of the work."""
+    """Exempts all that is imported from garbage collection: scanning it again and again is a fifth of the work."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish(session):
-    """In continuous integration a skipped test fails the run, unless the data or the program it needs is not there."""
+    """In continuous integration a skipped test fails the run, unless the data, program or GPU it needs is missing."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter is not None:
         reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", [])]

@@ -1,4 +1,4 @@
-"""The paper's Transformer once more, in float64 numpy with loops over heads: what the model is measured against."""
+"""The paper's Transformer again, in float64 numpy with loops over heads: the reference for the model."""
 
 import math
 
@@ -14,7 +14,7 @@ ACTIVATIONS = {
 
 
 def sinusoid(position: int, d_model: int, layout: str) -> np.ndarray:
-    """Section 3.5, one number after the other."""
+    """Section 3.5, one number at a time."""
     sines = [np.sin(position / 10000 ** (2 * i / d_model)) for i in range(d_model // 2)]
     cosines = [np.cos(position / 10000 ** (2 * i / d_model)) for i in range(d_model // 2)]
     if layout == "halves":
@@ -28,7 +28,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def attention(query, key, value, allowed) -> np.ndarray:
-    """Equation 1 for one head; `allowed` (target, source) says what may be looked at."""
+    """Equation 1 for one head; `allowed` (target, source) says which positions may be attended to."""
     scores = query @ key.T / np.sqrt(query.shape[-1])
     return softmax(np.where(allowed, scores, -np.inf)) @ value
 

@@ -1,4 +1,4 @@
-"""What `train auto` sees in a text, what it chooses, and what it holds out."""
+"""`train auto`: the facts it finds in a text, the recipe it chooses, and the pairs it holds out."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
 
 
-# As one thread and two of an ordinary processor have them.
+# Typical of one or two threads of an ordinary processor.
 SPEEDS = {128: 6000.0, 256: 2500.0, 512: 500.0}
 
 
@@ -41,7 +41,7 @@ def chosen(*arguments, **options) -> dict:
 
 @pytest.fixture
 def corpus(tmp_path):
-    """600 different pairs of which every third stands there twice, and every source has two targets."""
+    """600 different pairs, every third of them twice, with two targets for every source."""
     pairs = [(f"the number {n // 2} is here", f"aquí está {n}") for n in range(600)]
     pairs += pairs[::3]
     for side, name in enumerate(("train.en", "train.es")):
@@ -68,7 +68,7 @@ def test_facts_are_counted(caplog):
     assert facts_of([("1", "2")]).scripts == ("no letters", "no letters")
 
 
-def test_more_text_never_gets_a_smaller_vocabulary_nor_more_time_a_smaller_model():
+def test_vocabulary_grows_with_text_and_model_with_time():
     sizes = [chosen(facts(pairs), 15, SPEEDS)["tokenizer.vocab_size"] for pairs in (300, 3_000, 30_000, 300_000, 10**7)]
     assert sizes == sorted(sizes)
     assert sizes[0] == 500
@@ -83,7 +83,7 @@ def test_more_text_never_gets_a_smaller_vocabulary_nor_more_time_a_smaller_model
     assert dropouts[0] > dropouts[-1]
 
 
-def test_the_text_allows_as_many_pieces_as_are_chosen():
+def test_chosen_vocabulary_size_can_be_learned():
     numbers = [str(number) for number in range(20)]
     for pairs in (
         [(row["en"], row["de"]) for row in islice(phrasebook("train"), 40_000)],  # many sentences of few words
@@ -98,7 +98,7 @@ def test_the_text_allows_as_many_pieces_as_are_chosen():
     assert re.fullmatch(r"[\d,]+ running words: at least 30 for each piece, so that rare pieces are learned too", why)
 
 
-def test_every_choice_is_a_recipe(tmp_path):
+def test_every_choice_loads_as_a_recipe(tmp_path):
     for minutes in (0.1, 15, 600):
         for pairs in (200, 40_000, 5_000_000):
             content = {
@@ -111,7 +111,7 @@ def test_every_choice_is_a_recipe(tmp_path):
             assert load_recipe(tmp_path / "recipe.yaml").training["max_minutes"] == minutes
 
 
-def test_no_source_is_held_out_and_trained_on(data, tmp_path):
+def test_held_out_sources_are_not_trained_on(data, tmp_path):
     recipe = chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
     text = {name: (tmp_path / "run" / "text" / name).read_text().splitlines() for name in
             ("train.en", "train.es", "validation.en", "validation.es")}  # fmt: skip
@@ -128,7 +128,7 @@ def test_no_source_is_held_out_and_trained_on(data, tmp_path):
     assert again.tokenizer == recipe.tokenizer
 
 
-def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_path, caplog):
+def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.weight_decay": "1e-5"}
     own |= {"tokenizer.forms.upper": "0.1", "evaluation.metrics": "[chrf]", "initial_model": "'runs/größer: 2'"}
@@ -148,7 +148,7 @@ def test_what_is_typed_is_not_chosen_and_reasons_stand_in_the_file(data, tmp_pat
     assert "model.dropout" not in caplog.text
 
 
-def test_a_section_that_is_typed_as_a_whole_sets_its_fields_and_no_others(data, tmp_path):
+def test_typed_section_sets_only_its_own_fields(data, tmp_path):
     whole = {"training": "{max_tokens: 512, weight_decay: 1.0e-5}", "decoding": "{num_beams: 1}"}
     recipe = chosen_recipe(tmp_path / "run", {**data, **whole}, minutes=2, speeds=SPEEDS)
     assert recipe == load_recipe(tmp_path / "run" / "chosen.yaml")
@@ -160,7 +160,7 @@ def test_a_section_that_is_typed_as_a_whole_sets_its_fields_and_no_others(data, 
     assert "  # as typed\n  num_beams: 1\n" in text
 
 
-def test_the_rate_falls_in_the_last_quarter_under_the_noam_schedule(data, tmp_path):
+def test_cooldown_is_chosen_only_for_noam_schedule(data, tmp_path):
     for number, (typed, expected) in enumerate((
         ({}, 0.25),
         ({"training.max_minutes": "1"}, 0.25),
@@ -175,7 +175,7 @@ def test_the_rate_falls_in_the_last_quarter_under_the_noam_schedule(data, tmp_pa
         VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
 
 
-def test_too_few_sources_to_hold_any_out(data, corpus, tmp_path):
+def test_too_few_sources_to_hold_out_raises(data, corpus, tmp_path):
     (corpus / "train.en").write_text("".join(f"the number{' ' * (1 + n % 2)}{n % 19} is here\n" for n in range(800)))
     with pytest.raises(ValueError, match=r"data\.validation is missing: .* has only 19 different ones"):
         chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
@@ -192,20 +192,20 @@ def test_too_few_sources_to_hold_any_out(data, corpus, tmp_path):
         ({"data.train": "phrasebook:train:100", "data.target_language": "de"}, "at least 200 are needed"),
     ],
 )
-def test_one_clear_error(change, said, data, tmp_path):
+def test_invalid_settings_raise_without_making_a_folder(change, said, data, tmp_path):
     asked = {name: value for name, value in {**data, **change}.items() if value is not None}
     with pytest.raises((ValueError, OSError), match=said):
         chosen_recipe(tmp_path / "run", asked, minutes=1, speeds=SPEEDS)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_side_without_words_is_named(corpus, data, tmp_path):
+def test_error_names_the_side_without_words(corpus, data, tmp_path):
     (corpus / "train.es").write_text("\n" * 800)
     with pytest.raises(ValueError, match="no words in the target"):
         chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
 
 
-def test_a_folder_of_something_else_stays_as_it_is(data, tmp_path):
+def test_foreign_folder_is_rejected_and_kept(data, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(FileExistsError, match=r"is not a run folder, it holds thesis\.txt"):
@@ -217,7 +217,7 @@ def test_a_folder_of_something_else_stays_as_it_is(data, tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoints"]
 
 
-def test_a_linked_data_folder_finds_the_pairs_held_out(corpus, data, tmp_path, monkeypatch):
+def test_linked_data_folder_finds_held_out_pairs(corpus, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "deep" / "real").mkdir(parents=True)
     for name in ("train.en", "train.es"):
@@ -228,22 +228,22 @@ def test_a_linked_data_folder_finds_the_pairs_held_out(corpus, data, tmp_path, m
         assert read_corpus(where, "en", "es", folder=recipe.data.folder).pairs
 
 
-def test_what_is_typed_of_the_decoding_stays(data, tmp_path):
-    """Also where it is what would be chosen."""
+def test_typed_decoding_is_kept(data, tmp_path):
+    """Even where it equals the value that would be chosen."""
     recipe = chosen_recipe(tmp_path / "run", {**data, "decoding.num_beams": "5"}, minutes=1, speeds=SPEEDS)
     assert recipe.decoding["num_beams"] == 5
     assert choose_decoding(tmp_path / "run", recipe) is recipe
-    with pytest.raises(FileNotFoundError, match="There is no model in"):  # it would try decodings, with a model
+    with pytest.raises(FileNotFoundError, match="There is no model in"):  # it would try decodings, which needs a model
         choose_decoding(tmp_path / "other", chosen_recipe(tmp_path / "other", data, minutes=1, speeds=SPEEDS))
 
 
-def test_the_speed_of_this_machine_is_measured_no_further_than_needed():
+def test_speed_is_measured_no_further_than_needed():
     [(width, speed)] = measure_speeds("cpu", least=10.0**9, seconds=0.1).items()
     assert width == 128
     assert 10 < speed < 10**6
 
 
-def test_several_processes_are_told_to_let_one_choose(data, tmp_path, monkeypatch):
+def test_several_processes_are_told_to_choose_first(data, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="--only-choose"):
         chosen_recipe(tmp_path / "run", data)
@@ -252,7 +252,7 @@ def test_several_processes_are_told_to_let_one_choose(data, tmp_path, monkeypatc
 # ------------------------------------------------------------------------------------------------------------ a search
 
 
-def test_the_rounds_take_all_of_the_time():
+def test_search_rounds_use_all_the_time():
     assert shares(8) == [(8, 1 / 16), (4, 1 / 8), (2, 1 / 4)]
     for candidates in range(2, 12):
         rounds = [(0, 0.0), *shares(candidates)]
@@ -262,7 +262,7 @@ def test_the_rounds_take_all_of_the_time():
         assert rounds[-1][0] >= 2
 
 
-def test_what_is_tried_differs_from_what_was_chosen_and_what_is_typed_stays():
+def test_candidates_differ_from_choices_and_keep_typed_values():
     for pairs, minutes in ((300, 1), (30_000, 15), (10**7, 1000)):
         choices = choose(facts(pairs), minutes, SPEEDS, bf16=True)
         values = {choice.field: choice.value for choice in choices}
@@ -276,7 +276,7 @@ def test_what_is_tried_differs_from_what_was_chosen_and_what_is_typed_stays():
     assert "BPE-dropout" not in candidates_for(choices, {"tokenizer.kind": "wordpiece"})
 
 
-def test_changes_stand_in_their_sections():
+def test_changes_are_placed_in_their_sections():
     choices = [Choice("model.a", 1, "one"), Choice("training.b", 2, "two"), Choice("decoding.c", 3, "three")]
     assert with_changes(choices, {"training.d": 4, "model.a": 5}, "better") == [
         Choice("model.a", 5, "better"),
@@ -286,8 +286,8 @@ def test_changes_stand_in_their_sections():
     ]
 
 
-def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
-    """With scores by a table, which show what runs in which round. (Real runs: tests/system.)"""
+def test_search_halves_candidates_and_resumes(tmp_path):
+    """Scores come from a table, which shows what runs in which round. (Real runs: tests/system.)"""
     scores = {
         "as chosen": [5, 6, 20], "more dropout": [9, 30, 31], "less dropout": [1], "smaller vocabulary": [8, 8],
         "larger vocabulary": [7, 32, 19], "smaller batches": [6.5], "lower rate": [None], "BPE-dropout": [4],
@@ -306,7 +306,7 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
         name = output.name.replace("_", " ")
         score = scores[name][sum(each == name for each, _ in done)]
         changes = json.loads(output.with_suffix(".yaml").read_text())
-        assert changes["training.cooldown_steps"] == 0  # no candidate that goes on has lost its rate
+        assert changes["training.cooldown_steps"] == 0  # a candidate that continues must not have cooled down
         done.append((name, changes["training.max_minutes"]))
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
         if score is None:
@@ -330,7 +330,7 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
     assert rounds[1] == {"as chosen", "more dropout", "smaller vocabulary", "larger vocabulary"}
     assert rounds[2] == {"as chosen", "larger vocabulary"}
     assert len(done) == 14
-    # In the end it is worse than what was chosen.
+    # In the end the best candidate is worse than the original choice.
     assert found == {choice.field: choice for choice in choices}
     assert not list(tmp_path.glob("search/*/checkpoints"))
     assert (tmp_path / "search" / "search.png").is_file()
@@ -351,8 +351,8 @@ def test_the_better_half_goes_on_and_what_is_done_is_not_done_again(tmp_path):
         searched()
 
 
-def test_what_is_typed_of_the_end_waits_until_a_search_is_over(data, tmp_path):
-    """A candidate goes on in the next round, and its time ends each round."""
+def test_typed_minutes_and_cooldown_apply_after_search(data, tmp_path):
+    """Until then each round has its own time limit, and a candidate may continue in the next round."""
     tried = []
 
     def train(recipe, output, *, resume, finish):
@@ -369,7 +369,7 @@ def test_what_is_typed_of_the_end_waits_until_a_search_is_over(data, tmp_path):
     assert ends == [None, 90, 30]
 
 
-def test_what_is_impossible_is_left_out_of_a_search(tmp_path):
+def test_impossible_candidates_are_skipped(tmp_path):
     choices = choose(facts(30_000), 15, SPEEDS, bf16=True)
 
     def recipe_of(changes, path):

@@ -1,4 +1,4 @@
-"""What a run, and a bug report, say of the machine and of what is installed."""
+"""The report on the machine and the installed packages, for runs and bug reports."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ def lines_of(capsys) -> dict[str, str]:
     return dict(line.removeprefix("- ").split(": ", 1) for line in lines)
 
 
-def test_the_report_has_what_the_libraries_say_of_themselves(capsys):
+def test_report_has_library_versions_and_threads(capsys):
     lines = lines_of(capsys)
     for library in (vanilla_transformer, torch, transformers):
         assert lines[library.__name__.replace("_", "-")] == library.__version__
@@ -31,13 +31,13 @@ def test_the_report_has_what_the_libraries_say_of_themselves(capsys):
     assert lines["threads"] == str(torch.get_num_threads())
 
 
-def test_programs_get_the_same_as_json(capsys):
+def test_json_report_contains_every_part(capsys):
     env(json=True)
     found = json.loads(capsys.readouterr().out)
     assert found == {**versions(), "extras": extras(), **machine(), "nvidia_driver": nvidia_driver(), **seen_by_torch()}
 
 
-def test_the_machine_is_the_one_that_psutil_finds(tmp_path, monkeypatch):
+def test_cores_and_memory_match_psutil_and_limits(tmp_path, monkeypatch):
     found = machine()
     assert found["cpu_cores"] == len(psutil.Process().cpu_affinity())
     assert found["memory"] <= psutil.virtual_memory().total
@@ -47,7 +47,7 @@ def test_the_machine_is_the_one_that_psutil_finds(tmp_path, monkeypatch):
         assert machine()["memory"] == expected
 
 
-def test_instructions_are_those_that_the_processor_lists(tmp_path, monkeypatch):
+def test_processor_and_instructions_are_read_from_cpuinfo(tmp_path, monkeypatch):
     x86 = "processor\t: 0\nmodel name\t: A Processor\nflags\t\t: fpu avx avx2 avx512f amx_bf16 amx_tile\n"
     arm = "processor\t: 0\nFeatures\t: fp asimd sve bf16\n"
     for text, name, instructions in (
@@ -62,7 +62,7 @@ def test_instructions_are_those_that_the_processor_lists(tmp_path, monkeypatch):
         assert (found["processor"], found["instructions"]) == (name, instructions)
 
 
-def test_an_extra_lacks_what_is_not_here_and_what_is_too_old(capsys, monkeypatch):
+def test_extras_with_unmet_requirements_are_reported(capsys, monkeypatch):
     class Metadata:
         def get_all(self, field, otherwise):
             return {
@@ -89,7 +89,7 @@ def test_an_extra_lacks_what_is_not_here_and_what_is_too_old(capsys, monkeypatch
     assert extras() == {}
 
 
-def test_the_driver_is_told_even_where_torch_has_no_cuda(tmp_path, capsys, monkeypatch):
+def test_nvidia_driver_version_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(environment, "_DRIVER", tmp_path / "version")
     assert nvidia_driver() is None
     for kind in ("x86_64 Kernel Module", "Open Kernel Module for x86_64"):
@@ -110,7 +110,7 @@ def test_every_gpu_has_a_line(capsys, monkeypatch):
     assert capsys.readouterr().out.count("- GPU: A GPU, 80.0 GiB, compute capability 9.0\n") == 2
 
 
-def test_a_torch_that_cannot_be_imported_is_reported(capsys, monkeypatch):
+def test_unimportable_torch_is_reported(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     lines = lines_of(capsys)
     assert "torch" in lines["torch cannot be imported"]

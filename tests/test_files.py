@@ -1,4 +1,4 @@
-"""Text is read line by line and checked; nothing that is written is ever half there."""
+"""Text is read line by line and checked; writing is all or nothing."""
 
 import gzip
 import hashlib
@@ -29,7 +29,7 @@ def names(folder):
 
 
 def fail(writing, error, begin):
-    """Begins to write something, and fails."""
+    """Starts to write something, and fails."""
     with writing as begun:
         begin(begun)
         raise error
@@ -37,7 +37,7 @@ def fail(writing, error, begin):
 
 @pytest.fixture
 def old(tmp_path):
-    """A folder that something else is to take the place of, with a file in it."""
+    """A folder with a file in it, to be replaced."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").touch()
     return tmp_path / "old"
@@ -59,7 +59,7 @@ def test_only_newlines_end_a_line(tmp_path):
     assert list(text_lines()) == []
 
 
-def test_invalid_utf8_is_named_by_file_and_line(tmp_path):
+def test_invalid_utf8_error_names_file_and_line(tmp_path):
     content = b"fine\nalso fine\nL\xe4uft\n"
     for name, packed in (("bad.txt", content), ("bad.gz", gzip.compress(content))):
         (tmp_path / name).write_bytes(packed)
@@ -80,7 +80,7 @@ def test_files_are_hashed_as_they_are_read(tmp_path):
         assert digests == {tmp_path / name: hashlib.sha256(content).hexdigest()}
 
 
-def test_a_missing_file_is_noticed_before_reading_and_damaged_gzip_is_named(tmp_path):
+def test_missing_files_and_damaged_gzip_raise(tmp_path):
     (tmp_path / "there").write_text("text")
     with pytest.raises(FileNotFoundError, match=r"no text file .*missing\.de"):
         text_lines(tmp_path / "there", tmp_path / "missing.de")
@@ -92,14 +92,14 @@ def test_a_missing_file_is_noticed_before_reading_and_damaged_gzip_is_named(tmp_
             list(text_lines(tmp_path / name))
 
 
-def test_a_packed_name_gets_packed_text(tmp_path):
+def test_gz_files_are_written_compressed(tmp_path):
     with replaced_file(tmp_path / "x.gz") as file:
         file.write("Hallo\nWelt\n")
     assert list(text_lines(tmp_path / "x.gz")) == ["Hallo", "Welt"]
     assert gzip.decompress((tmp_path / "x.gz").read_bytes()) == b"Hallo\nWelt\n"
 
 
-def test_what_is_written_is_there_alone_and_a_failure_leaves_the_old_file(tmp_path):
+def test_text_and_json_are_written_atomically(tmp_path):
     content = {"b": [1, 2.5, None], "a": "größer"}
     write_text(tmp_path / "a.txt", "größer\n")
     write_json(tmp_path / "a.json", content)
@@ -125,7 +125,7 @@ def test_folder_appears_only_when_it_is_complete(tmp_path):
     assert names(tmp_path / "new") == ["file"]
 
 
-def test_failed_folder_vanishes_and_an_existing_one_is_not_touched(old, tmp_path):
+def test_failed_folder_vanishes_and_existing_one_stays(old, tmp_path):
     for error in (RuntimeError, KeyboardInterrupt):
         with pytest.raises(error):
             fail(written_beside(tmp_path / "new"), error, lambda beside: (beside / "file").write_text("x"))
@@ -139,7 +139,7 @@ def test_failed_folder_vanishes_and_an_existing_one_is_not_touched(old, tmp_path
     assert_alone(old)
 
 
-def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
+def test_folder_replaces_the_old_one_completely(tmp_path):
     for content in ("first", "second"):
         with replaced_folder(tmp_path / "model") as beside:
             beside.mkdir()
@@ -148,7 +148,7 @@ def test_folder_takes_the_place_of_the_old_one_whole(tmp_path):
         assert names(tmp_path / "model") == [content]
 
 
-def test_what_cannot_be_replaced_is_written_to(tmp_path):
+def test_pipe_is_written_to_in_place(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as pool:
         read = pool.submit((tmp_path / "pipe").read_text)
@@ -165,14 +165,14 @@ def test_failed_file_vanishes_and_the_old_one_stays(old):
     assert_alone(old)
 
 
-def test_place_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path):
+def test_unwritable_place_is_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"There is no folder .*missing to write a\.txt to"):
         replaced_file(tmp_path / "missing" / "a.txt").__enter__()
     with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
         replaced_file(tmp_path).__enter__()
 
 
-def test_leftovers_of_a_killed_process_go_and_nothing_else(tmp_path):
+def test_only_leftovers_are_removed(tmp_path):
     hexadecimal = "0123456789abcdef" * 2
     (tmp_path / f".best.{hexadecimal}").mkdir()
     (tmp_path / f".best.{hexadecimal}" / "model.safetensors").touch()
@@ -183,7 +183,7 @@ def test_leftovers_of_a_killed_process_go_and_nothing_else(tmp_path):
     assert names(tmp_path) == sorted([".hidden", "scores.json", f"best.{hexadecimal}"])
 
 
-# Writes something beside its place and says so; then forks a child that outlives it, and waits.
+# Leaves writing unfinished in several places, forks a child that outlives it, and waits.
 UNFINISHED = """
 import os, sys, time
 from contextlib import ExitStack
@@ -196,13 +196,13 @@ with ExitStack() as stack:
     stack.enter_context(files.written_beside(stack.enter_context(files.replaced_folder(place / "best"))))
     stack.enter_context(files.temporary_folder())
     if os.fork() == 0:
-        print(os.getpid(), flush=True)  # the child, once it has let go of what is its parent's
+        print(os.getpid(), flush=True)  # the child, once it has released its parent's claims
     time.sleep(600)
 """
 
 
 def written_again(place, monkeypatch):
-    """Makes all that UNFINISHED makes."""
+    """Writes what UNFINISHED leaves unfinished, except `best`."""
     monkeypatch.setattr("tempfile.tempdir", str(place))
     with replaced_file(place / "out.txt"), written_beside(place / "model"), temporary_folder():
         pass
@@ -210,10 +210,8 @@ def written_again(place, monkeypatch):
     (place / "out.txt").unlink()
 
 
-def test_what_a_killed_process_left_goes_when_it_is_made_again_and_what_a_running_one_writes_stays(
-    tmp_path, monkeypatch
-):
-    theirs = tmp_path / f".notes.txt.{'0123456789abcdef' * 2}"  # of something else
+def test_rewriting_removes_leftovers_of_killed_processes_only(tmp_path, monkeypatch):
+    theirs = tmp_path / f".notes.txt.{'0123456789abcdef' * 2}"  # of another file
     theirs.touch()
     words = [sys.executable, "-c", UNFINISHED, tmp_path]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}) as one:
@@ -229,16 +227,16 @@ def test_what_a_killed_process_left_goes_when_it_is_made_again_and_what_a_runnin
             theirs.touch()
             one.kill()
             one.wait()
-            written_again(tmp_path, monkeypatch)  # although its child, which knows the files too, is still there
+            written_again(tmp_path, monkeypatch)  # although its child, which inherited the files, still runs
             assert [name.strip(".").partition(".")[0] for name in names(tmp_path)] == ["best", "notes"]
-            with replaced_path(tmp_path / "best"):  # a place beside a place beside it
+            with replaced_path(tmp_path / "best"):  # its leftover has a leftover of its own
                 pass
             assert names(tmp_path) == sorted([theirs.name, "best"])
         finally:
             os.kill(child, 9)
 
 
-def test_a_folder_that_cannot_be_listed_may_be_written_to(tmp_path):
+def test_unlistable_folder_can_be_written_to(tmp_path):
     (tmp_path / "drop").mkdir()
     (tmp_path / "drop").chmod(0o300)
     write_text(tmp_path / "drop" / "a.txt", "x")
@@ -246,7 +244,7 @@ def test_a_folder_that_cannot_be_listed_may_be_written_to(tmp_path):
     assert names(tmp_path / "drop") == ["a.txt"]
 
 
-def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(old, monkeypatch):
+def test_old_folder_is_restored_if_replacing_fails(old, monkeypatch):
     rename = Path.rename
 
     def interrupted(path, target):

@@ -17,7 +17,7 @@ from .warm_python import LIBRARIES, WarmPython
 
 
 ROOT = Path(vanilla_transformer.__file__).parent
-# What no command imports to show its help. (sys.modules has many more; these import all that is large.)
+# No command imports these to show its help. (sys.modules has many more; these import everything large.)
 HEAVIEST = {
     "torch",
     "transformers",
@@ -29,7 +29,7 @@ HEAVIEST = {
     "regex",
     "requests",
 }
-# What the package can use, or transformers imports for its model classes, and translating does not.
+# Used by parts of the package, or imported by transformers for its model classes, but not needed to translate.
 HEAVY = {
     "ctranslate2", "datasets", "evaluate", "fsspec", "matplotlib", "multiprocess", "numexpr", "onnx", "onnxruntime",
     "pandas", "peft", "pyarrow", "rapidfuzz", "sacrebleu", "sacremoses", "scipy", "sentencex", "sklearn", "sympy",
@@ -69,7 +69,7 @@ print(*sys.modules, file=sys.stderr)
 
 
 def test_help_and_recipes_need_neither_torch_nor_transformers():
-    """They answer in a tenth of a second, where an import of both takes several."""
+    """They answer in a tenth of a second; importing both takes several seconds."""
     helps = [[function.__name__, "--help"] for function in COMMANDS]
     bare = WarmPython()  # a Python that has imported nothing
     for arguments in (["--help"], ["--version"], ["recipes"], ["recipes", "phrasebook"], *helps):
@@ -84,19 +84,19 @@ def test_help_and_recipes_need_neither_torch_nor_transformers():
 
 
 def test_cleaning_needs_neither_torch_nor_transformers():
-    """Its worker processes would take 300 MB and some seconds each for them."""
+    """They would cost each worker process 300 MB and some seconds."""
     done = WarmPython().run("import sys, vanilla_transformer.cleaning; print(*sys.modules)")
     assert {"torch", "transformers"}.isdisjoint(done.stdout.split())
 
 
-def test_the_package_is_a_program():
+def test_package_runs_as_a_module():
     command = [sys.executable, "-m", "vanilla_transformer", "recipes", "phrasebook"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert yaml.safe_load(done.stdout)["data"]["target_language"] == "de"
 
 
-def test_links_in_what_is_installed_lead_somewhere():
-    """The wheel has the package's own pages and not the repository: none of their links leaves it."""
+def test_links_in_installed_pages_resolve():
+    """The wheel has the package's own pages but not the repository, so relative links must stay in the package."""
     settings = (ROOT.parent / "pyproject.toml").read_text(encoding="utf-8")
     [readme] = re.findall(r'^readme = "(.+?)"', settings, flags=re.MULTILINE)
     pages = sorted(ROOT.rglob("*.md"))
@@ -115,20 +115,20 @@ def test_import_loads_no_other_package():
     assert strangers == []
 
 
-def test_every_public_name_is_there_and_documented_and_listed():
+def test_public_names_exist_are_documented_and_listed():
     for name in vanilla_transformer._HOME_OF:
         assert getattr(vanilla_transformer, name).__doc__, name
     assert {*vanilla_transformer.__all__, "OnnxTranslator", "to_ctranslate2"} <= set(dir(vanilla_transformer))
 
 
-def test_everything_is_imported_where_no_extra_is_installed():
+def test_star_import_works_without_extras():
     code = (
         f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))\nfrom vanilla_transformer import *\nassert translate"
     )
     LIBRARIES.run(code).check_returncode()
 
 
-def test_translating_loads_only_what_translates(tmp_path):
+def test_translating_loads_no_unused_modules(tmp_path):
     texts = ["A man sees the dog."]
     for part in (build_model(vocab_size=280), learn_tokenizer(texts, TokenizerSettings(vocab_size=265))):
         part.save_pretrained(tmp_path)
@@ -148,8 +148,8 @@ def test_translating_loads_only_what_translates(tmp_path):
     assert [name for name in own if name.startswith(unused)] == []
 
 
-# Rooms from the top floor to the ground: a module imports of its own room and of floors below. Within a floor a room
-# imports what stands before it.
+# Rooms from the top floor to the ground: a module imports from its own room and from floors below. Within a floor, a
+# room may import those listed after it.
 FLOORS = [
     ["__main__", "cli", "command_line"],
     ["commands"],
@@ -161,7 +161,7 @@ FLOORS = [
     ["evaluation", "data"],
     ["environment", "worker_processes", "device", "resuming", "files", "signals", "hub", "model"],
 ]
-# A stair that goes up, and why.
+# Imports that go up, and why.
 UPWARDS = {
     (
         "run",
@@ -175,9 +175,9 @@ UPWARDS = {
 
 
 def imports_of(path: Path, *, at_run_time: bool = False) -> set[str]:
-    """Modules of the package that a module of it imports, by dotted name without the package's.
+    """Modules of the package that one of them imports, by dotted name without the package's.
 
-    At run time: what is imported when the module is, not in functions and not for type checkers.
+    At run time: only imports that happen with the module's own, not those in functions or for type checkers.
     """
     folder, found = path.relative_to(ROOT.parent).parent.parts, set()
     nodes = [ast.parse(path.read_text(encoding="utf-8"))]
@@ -196,7 +196,7 @@ def imports_of(path: Path, *, at_run_time: bool = False) -> set[str]:
     return found - {""}
 
 
-def test_arrows_run_down():
+def test_imports_never_go_up_a_floor():
     floor = {room: (number, place) for number, rooms in enumerate(FLOORS) for place, room in enumerate(rooms)}
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
@@ -210,7 +210,7 @@ def test_arrows_run_down():
     assert wrong == []
 
 
-def test_no_imports_go_round():
+def test_imports_have_no_cycles():
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items() if name != "__init__"}
     left = {name: imports_of(path, at_run_time=True) & modules.keys() - {name} for name, path in modules.items()}
@@ -219,7 +219,7 @@ def test_no_imports_go_round():
     assert left == {}
 
 
-def test_type_checkers_see_what_is_exported():
+def test_stub_matches_the_exported_names():
     stub = Path(vanilla_transformer.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
     imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     assert {alias.name: node.module for node in imports for alias in node.names} == vanilla_transformer._HOME_OF

@@ -1,4 +1,4 @@
-"""What is imported lazily is imported when it is used, and then it is what it would have been."""
+"""Lazy imports happen on first use, and then behave like ordinary ones."""
 
 import importlib
 import sys
@@ -62,13 +62,13 @@ def is_loaded() -> bool:
     return hasattr(sys.modules.get("heavy_package.inner"), "__file__")
 
 
-def test_what_is_stored_and_asked_for_instances_is_not_imported(user):
+def test_storing_and_isinstance_do_not_import(user):
     assert user.is_one(3) is False
     assert user.STORED["kind"] != 3
     assert not is_loaded()
 
 
-def test_use_imports_it(user):
+def test_first_use_imports_the_module(user):
     made = user.STORED["made"]
     assert not is_loaded()
     assert made.value == 3
@@ -83,14 +83,14 @@ def test_use_imports_it(user):
     assert typing.get_type_hints(user.is_one)["expected"] == sys.modules["heavy_package.inner"].Other | None
 
 
-def test_a_class_can_descend_from_it(user):
+def test_class_can_inherit_from_a_lazy_class(user):
     heir = importlib.import_module("heir").Heir(4)
     assert is_loaded()
     assert heir.value == 4
     assert user.is_one(heir)
 
 
-def test_what_imported_a_module_below_one_that_is_not_lazy_finds_it_there(tmp_path, monkeypatch):
+def test_lazy_submodule_of_eager_package_is_found(tmp_path, monkeypatch):
     (tmp_path / "half_heavy").mkdir()
     (tmp_path / "half_heavy" / "__init__.py").write_text("")
     (tmp_path / "half_heavy" / "inner.py").write_text("here = 1")
@@ -105,7 +105,7 @@ def test_what_imported_a_module_below_one_that_is_not_lazy_finds_it_there(tmp_pa
         del sys.modules[name]
 
 
-def test_afterwards_imports_are_as_ever(tmp_path, monkeypatch):
+def test_imports_are_ordinary_afterwards(tmp_path, monkeypatch):
     (tmp_path / "heavy_module.py").write_text("here = 1")
     monkeypatch.syspath_prepend(tmp_path)
     with lazy_imports("heavy_module"):

@@ -30,7 +30,7 @@ def pointers() -> set[tuple[str, str]]:
 
 @cache
 def definitions(path: Path) -> set[str]:
-    """Functions, classes, methods and assigned names of a Python file, "Class.method" for what a class has."""
+    """Functions, classes, assigned names and methods ("Class.method") of a Python file."""
     names = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -61,7 +61,7 @@ def is_there(path: Path, name: str) -> bool:
     return True
 
 
-def test_everything_that_is_pointed_to_exists():
+def test_every_pointer_resolves():
     assert set(PLACES) == {label for label, _ in pointers()}
     paths = {label: (PAPER.parent / place).resolve() for label, place in PLACES.items()}
     assert [(PLACES[label], name) for label, name in sorted(pointers()) if not is_there(paths[label], name)] == []
@@ -76,7 +76,7 @@ def test_every_proof_is_a_test_or_an_experiment():
         assert re.search(r"`test_\w+|`Test\w+|\[paper_questions\]", proof) or code.startswith(" not here"), row
 
 
-def test_nothing_numbered_in_the_paper_is_forgotten():
+def test_every_numbered_part_of_the_paper_is_covered():
     sections = re.findall(r"^#+ (.*)", TEXT, flags=re.MULTILINE)
     assert [heading[0] for heading in sections[1:]] == list("13333456")
     wanted = [f"**Table {number}**" for number in range(1, 5)] + [f"**equation {number}**" for number in range(1, 4)]
@@ -87,10 +87,10 @@ def test_nothing_numbered_in_the_paper_is_forgotten():
     assert '"PAPER.md"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # it is part of the package
 
 
-def test_every_promise_of_the_contract_names_tests_that_exist():
+def test_contract_names_only_existing_tests():
     """`test_file::test_name`, or `…rest_of_a_name` of the file named before."""
     missing = []
-    for row in re.findall(r"^\| +\d* \|.*\| (.+) \|$", CONTRACT.read_text(encoding="utf-8"), flags=re.MULTILINE):
+    for row in re.findall(r"^\| *\d* *\|.*\| (.+) \|$", CONTRACT.read_text(encoding="utf-8"), flags=re.MULTILINE):
         names: set[str] = set()
         for folder, file, name in re.findall(r"`(?:tests/)?(?:(\w+)/)?(?:(test_\w+)::)?(…?\w+)`", row):
             if file:

@@ -1,4 +1,4 @@
-"""docs/explanation/private-hooks.md names every private name of another library that the package uses, and no more."""
+"""docs/explanation/private-hooks.md lists every private name of other libraries that the package uses, and no more."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ def is_private(name: str) -> bool:
 
 
 def names_in_code() -> set[str]:
-    """Private names that the package reads and does not define, and those of others' classes that its own define."""
+    """Private names that the package reads but does not define, and those of foreign classes that it overrides."""
     used, defined, overridden = set(), set(), set()
     theirs = {name for kind in FOREIGN for name in dir(kind) if is_private(name)}
     for path in PACKAGE.rglob("*.py"):
@@ -47,7 +47,7 @@ def names_in_code() -> set[str]:
     return (used - defined | overridden) - NOT_LIBRARIES
 
 
-def test_the_page_has_what_the_code_has():
+def test_page_lists_exactly_the_private_names_used():
     page = (ROOT / "docs" / "explanation" / "private-hooks.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
     listed = [name for names, _, _ in rows for name in re.findall(r"`(_\w+)`", names)]

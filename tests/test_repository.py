@@ -1,4 +1,4 @@
-"""What stands beside the package says what the package says: its version, needs and rooms."""
+"""The files beside the package agree with it on its version, requirements and folders."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_citation_is_of_this_version():
+def test_citation_matches_this_version():
     citation = yaml.safe_load(text_of("CITATION.cff"))
     assert {"cff-version", "message", "title", "authors", "abstract", "references"} <= citation.keys()
     assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
@@ -28,8 +28,8 @@ def test_the_citation_is_of_this_version():
     assert (paper["title"], paper["year"], len(paper["authors"])) == ("Attention Is All You Need", 2017, 8)
 
 
-def test_the_changelog_is_kept():
-    """As Keep a Changelog has it: the newest version first, this one's among them, and six kinds of change."""
+def test_changelog_follows_keep_a_changelog():
+    """This version comes first, each version has a date or is unreleased, and changes are of six kinds."""
     versions = re.findall(r"^## \[(.+?)\] - (unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert versions[0][0] == vanilla_transformer.__version__
     kinds = re.findall(r"^### (.+)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
@@ -37,7 +37,7 @@ def test_the_changelog_is_kept():
     assert len(re.findall(r"^## ", text_of("CHANGELOG.md"), flags=re.MULTILINE)) == len(versions)
 
 
-def test_who_contributes_is_told_every_room():
+def test_contributing_lists_every_folder():
     [table] = re.findall(r"^\| folder \|.*\n((?:\|.*\n)+)", text_of("CONTRIBUTING.md"), flags=re.MULTILINE)
     named = {name for row in table.splitlines()[1:] for name in re.findall(r"`([\w.]+)/?`", row.split("|")[1])}
     package = ROOT / "vanilla_transformer"
@@ -45,15 +45,15 @@ def test_who_contributes_is_told_every_room():
     assert [name for name in named if not (package / name).exists() and not (ROOT / name).exists()] == []
 
 
-def test_what_contributors_are_to_run_is_there():
+def test_paths_in_contributing_exist():
     typed = re.findall(r"(?<![./\w-])((?:scripts|tests|docs)/[\w./-]*\w)", text_of("CONTRIBUTING.md"))
     assert {"scripts/test.sh", "tests/test_import.py"} <= set(typed)
     assert [name for name in typed if not (ROOT / name).exists()] == []
 
 
-def test_what_is_imported_is_asked_for():
-    """By name, though another library may bring it: that may end with any version of the other."""
-    asked, _, _ = text_of("pyproject.toml").partition("\ntest = [")  # what tests need is no need of the package
+def test_every_imported_package_is_declared():
+    """By name, even if another library brings it: any new version of that library may stop doing so."""
+    asked, _, _ = text_of("pyproject.toml").partition("\ntest = [")  # not what only the tests need
     names = {name.lower() for name in re.findall(r'"([\w-]+)(?:\[\w+\])?>=', asked)}
     imported = set()
     for path in (ROOT / "vanilla_transformer").rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The first SIGINT or SIGTERM is handled, a second one ends a process at once; what is unfinished goes either way."""
+"""The first SIGINT or SIGTERM is handled, a second one ends the process at once, and clean-up runs once."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from vanilla_transformer import signals
 
 
-# Waits for signals; each action says so. `busy` is a call in which the interpreter has no turn.
+# Waits for signals and prints each action. `busy` makes one long call in which the interpreter gets no turn.
 WAIT = """
 import sys, time
 from vanilla_transformer.signals import first_signal
@@ -39,14 +39,14 @@ with cleared_up(lambda: print("cleared up", os.getpid(), flush=True)), first_sig
 
 
 def started(code: str, *arguments) -> subprocess.Popen:
-    # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
+    # Shells start background jobs with SIGINT ignored, and children inherit that.
     heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed)
 
 
 @pytest.mark.parametrize("number", signals.ENDING)
-def test_one_that_comes_twice_at_once_is_one_and_a_second_one_ends_the_process(number):
+def test_signal_burst_counts_once_and_later_signal_kills(number):
     with started(WAIT) as process:
         assert process.stdout.readline() == "ready\n"
         for _ in range(3):  # as `timeout` and torchrun send it
@@ -59,18 +59,18 @@ def test_one_that_comes_twice_at_once_is_one_and_a_second_one_ends_the_process(n
         assert process.stdout.read() == ""
 
 
-def test_a_second_one_ends_a_process_that_is_busy_elsewhere():
+def test_second_signal_ends_a_busy_process():
     code = WAIT.replace("time.sleep(0.01)", "time.sleep(1)")
     with started(code, "busy") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == f"first {signal.SIGINT}\n"
-        time.sleep(1.2)  # by now it sums
+        time.sleep(1.2)  # by now it is in the call
         process.send_signal(signal.SIGINT)
         assert process.wait(5) == -signal.SIGINT
 
 
-def test_what_was_ignored_stays_ignored_and_what_was_handled_is_handled_again():
+def test_ignored_signals_stay_ignored_and_handlers_are_restored():
     before = [signal.getsignal(each) for each in signals.ENDING]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
@@ -82,13 +82,13 @@ def test_what_was_ignored_stays_ignored_and_what_was_handled_is_handled_again():
         signal.signal(signal.SIGTERM, before[1])
 
 
-def test_what_is_the_parents_is_not_a_forked_childs():
+def test_forked_child_ignores_signals_and_parents_clean_up():
     with started(FORK) as process:
         output = process.stdout.read()
     assert output == f"7\ncleared up {process.pid}\n"
 
 
-def test_what_is_to_be_cleared_up_is_cleared_up_once(tmp_path):
+def test_clean_up_runs_once_in_reverse_order(tmp_path):
     order = []
     with signals.cleared_up(lambda: order.append("outer")), signals.cleared_up(lambda: order.append("inner")):
         assert order == []
@@ -98,7 +98,7 @@ def test_what_is_to_be_cleared_up_is_cleared_up_once(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
-def test_signals_are_held_back_from_a_process_that_starts():
+def test_signals_are_blocked_while_a_process_starts():
     with signals.held_back():
         status = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
     [blocked] = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigBlk")]

@@ -1,4 +1,4 @@
-"""Worker processes do what they are given, and neither hang nor stay when something is killed."""
+"""Worker processes do their work, and neither hang nor stay behind when something is killed."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ import pytest
 from vanilla_transformer.worker_processes import worker_processes
 
 
-# Workers evaluate Python expressions here: a function that every start method can hand on.
+# Workers run `eval` here, a function that every start method can hand on.
 STAY = """
 import sys
 from vanilla_transformer.worker_processes import worker_processes
@@ -37,7 +37,7 @@ def test_results_come_from_other_processes(start_method):
         assert submit("__import__('os').getpid()").result() != os.getpid()
 
 
-def test_an_error_is_the_callers_and_says_where_it_was():
+def test_worker_error_is_raised_with_its_traceback():
     with worker_processes(eval, 1) as submit:
         with pytest.raises(ZeroDivisionError) as caught:
             submit("1 / 0").result()
@@ -47,7 +47,7 @@ def test_an_error_is_the_callers_and_says_where_it_was():
 
 
 def half_a_result(size):
-    """Ends this process when it has sent half of its result."""
+    """Kills this process once it has sent half of its result."""
 
     def send_half(self, data):
         os.write(self.fileno(), data[: len(data) // 2])
@@ -58,7 +58,7 @@ def half_a_result(size):
 
 
 @pytest.mark.parametrize("size", [10, 10**5, 10**7])
-def test_no_one_waits_for_a_worker_that_is_killed_while_it_writes(size):
+def test_worker_killed_while_writing_raises(size):
     for workers in (1, 2):
         with worker_processes(half_a_result, workers, start_method="fork") as submit:
             futures = [submit(size) for _ in range(3)]
@@ -67,7 +67,7 @@ def test_no_one_waits_for_a_worker_that_is_killed_while_it_writes(size):
         assert not multiprocessing.active_children()
 
 
-def test_leaving_ends_what_is_being_done():
+def test_leaving_the_context_ends_running_work():
     started = time.monotonic()
     with worker_processes(time.sleep, 2) as submit:
         futures = [submit(1000) for _ in range(5)]
@@ -77,7 +77,7 @@ def test_leaving_ends_what_is_being_done():
 
 
 @START_METHODS
-def test_none_outlives_its_parent(start_method):
+def test_workers_do_not_outlive_their_parent(start_method):
     with subprocess.Popen([sys.executable, "-c", STAY, start_method], stdout=subprocess.PIPE, text=True) as parent:
         workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
         parent.kill()
@@ -86,8 +86,8 @@ def test_none_outlives_its_parent(start_method):
 
 
 @START_METHODS
-def test_signals_are_the_parents_to_handle(start_method):
-    """From their first moment on: they wait for work, and do it, although all processes are told to end."""
+def test_workers_leave_signals_to_the_parent(start_method):
+    """From the start: they keep waiting for work and doing it although all processes are told to end."""
     code = """
 import os, signal, sys
 from vanilla_transformer.signals import ENDING, first_signal
@@ -105,7 +105,7 @@ with worker_processes(eval, 2, start_method=sys.argv[1]) as submit:
     assert (done.stdout, done.stderr, done.returncode) == ("42\n42\n", "", 0)
 
 
-def test_a_process_ends_without_leaving_its_workers():
+def test_process_with_open_workers_exits_cleanly():
     code = """
 import os, signal
 from vanilla_transformer.worker_processes import worker_processes

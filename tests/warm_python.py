@@ -1,4 +1,4 @@
-"""Processes that need not import torch and transformers each: forks of one that has imported them and done no more."""
+"""Processes that need not import torch and transformers: forks of one that has done so, and nothing else."""
 
 import json
 import os
@@ -21,8 +21,8 @@ from typing import TextIO
 
 CLI = "import sys; from vanilla_transformer.cli import main; sys.exit(main())"
 
-# What is forked from. A second process waits for each fork and tells its status. The code is run at the top, by nothing
-# that could handle what it raises: that ends the fork as it ends `python -c`.
+# The program that is forked. A second process waits for each fork and reports its status. The code runs at the top
+# level, where nothing catches its exceptions: they end the fork as they end `python -c`.
 _PROGRAM = """
 import gc, importlib, json, os, resource, signal, socket, struct, sys, tempfile
 
@@ -73,10 +73,10 @@ exec(compile(forked(socket.socket(fileno=int(sys.argv[1]))), "<string>", "exec")
 
 
 class WarmProcess:
-    """What `subprocess.Popen` is, with text in UTF-8 in which no line end is turned into another.
+    """Like `subprocess.Popen`, with text in UTF-8 and line ends left as they are.
 
     Attributes:
-        stdin, stdout, stderr: This side of what was to be a pipe, None of what was not.
+        stdin, stdout, stderr: This side of each stream that is a pipe, None for the others.
     """
 
     def __init__(self, arguments: list[str], status: socket.socket, streams: tuple[TextIO | None, ...]):
@@ -88,7 +88,7 @@ class WarmProcess:
         return self
 
     def __exit__(self, kind, *error) -> None:
-        if kind is not None:  # what it was to do is of no interest any more
+        if kind is not None:  # its result no longer matters
             self.kill()
         for stream in filter(None, (self.stdin, self.stdout, self.stderr)):
             stream.close()
@@ -111,7 +111,7 @@ class WarmProcess:
         return self.returncode
 
     def until(self, condition: Callable[[], object], timeout: float = 200) -> None:
-        """Waits until something is so, while the process goes on."""
+        """Waits for a condition while the process runs."""
         end = time.monotonic() + timeout
         while not condition():
             assert self.poll() is None, self.communicate()
@@ -120,7 +120,7 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it may have ended, and its status be on the way
+            with suppress(ProcessLookupError):  # it may have ended, with its status still on the way
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -130,10 +130,10 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, input: str = "", timeout: float = 300) -> tuple[str | None, str | None]:
-        """Its output and its errors, once it has ended.
+        """Waits for the process to end; returns its output and errors.
 
         Raises:
-            subprocess.TimeoutExpired: It goes on.
+            subprocess.TimeoutExpired: It is still running.
         """
         found = {}
 
@@ -160,7 +160,7 @@ class WarmProcess:
         return found.get("stdout"), found.get("stderr")
 
     def completed(self, input: str = "", timeout: float = 300) -> CompletedProcess:
-        """What `subprocess.run` returns; whatever happens, the process has ended then."""
+        """Returns what `subprocess.run` would; the process has ended then, whatever happens."""
         try:
             out, errors = self.communicate(input, timeout)
         finally:
@@ -169,13 +169,13 @@ class WarmProcess:
 
 
 class WarmPython:
-    """Python that has imported modules, and starts processes that have."""
+    """A Python that has imported modules, and starts processes that have them too."""
 
     def __init__(self, *modules: str):
         self._modules, self._connection = modules, None
 
     def _launch(self) -> None:
-        self._connection, theirs = socket.socketpair()  # it ends when this end is closed
+        self._connection, theirs = socket.socketpair()  # it exits when this end is closed
         with theirs:
             words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), *self._modules]
             subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
@@ -196,10 +196,10 @@ class WarmPython:
         """Starts `python -c CODE ARGUMENT...`.
 
         Args:
-            stdin, stdout, stderr: `PIPE`, or None for that of this process, or a file.
-            environment: What the process knows beside, or instead of, what this one does.
-            largest_file: How many bytes a file that it writes may have.
-            open_files: How many files it may have open.
+            stdin, stdout, stderr: `PIPE`, a file, or None for this process's own.
+            environment: Variables that are added to this process's own, or replace them.
+            largest_file: The most bytes it may write to one file.
+            open_files: The most files it may have open.
         """
         if self._connection is None:
             self._launch()
@@ -221,13 +221,13 @@ class WarmPython:
         return WarmProcess(["python", "-c", code, *words], status, ours)
 
     def run(self, code: str, *arguments, input: str = "", timeout: float = 300, **options) -> CompletedProcess:
-        """What `subprocess.run` returns for `python -c CODE ARGUMENT...`."""
+        """Returns what `subprocess.run` would for `python -c CODE ARGUMENT...`."""
         with self.start(code, *arguments, stdin=PIPE, **options) as process:
             return process.completed(input, timeout)
 
     @contextmanager
     def together(self, count: int, code: str, *arguments, **options) -> Iterator[list[WarmProcess]]:
-        """Starts so many processes that are to meet, as torchrun would; at the end none is left."""
+        """Starts processes that form one distributed group, as torchrun would; all are killed at the end."""
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         meeting |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
         with ExitStack() as stack:
@@ -247,13 +247,13 @@ def free_port() -> int:
 
 
 def all_completed(running: list[WarmProcess], timeout: float = 300) -> list[CompletedProcess]:
-    """Waits for all of them at once: one whose output nobody reads would wait, and the others for it."""
+    """Waits for all of them at once: one with unread output would block, and the others would wait for it."""
     with ThreadPoolExecutor(len(running)) as threads:
         return list(threads.map(lambda each: each.completed(timeout=timeout), running))
 
 
 def _stream(kind: int | TextIO | None, number: int) -> tuple[TextIO | None, int]:
-    """This side of a standard stream, if it is a pipe, and the other one."""
+    """This side of a standard stream, if it is a pipe, and the process's side."""
     if kind != PIPE:
         return None, os.dup(number if kind is None else kind.fileno())
     read, write = os.pipe()
@@ -274,7 +274,7 @@ PACKAGE = WarmPython(
     "transformers.models.marian.tokenization_marian",
     "transformers.utils.logging",
 )
-# Without those that read at import where the Hub is.
+# Without libraries that read the Hub's address at import.
 LIBRARIES = WarmPython(
     "torch._dynamo",
     "torch.distributed.tensor",

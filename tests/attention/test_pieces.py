@@ -1,4 +1,4 @@
-"""Pieces as people read them, and attention between words instead of pieces."""
+"""Readable labels for pieces, and attention between words instead of pieces."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_bytes_of_a_character_are_shown_as_the_character(tokenizer):
     assert "␣" in labels(tokenizer, "a  日")
 
 
-def test_bytes_of_no_character_are_shown_in_hexadecimal(tokenizer):
+def test_bytes_of_incomplete_characters_are_shown_in_hexadecimal(tokenizer):
     first, second, _ = tokenizer("日").input_ids[-4:-1]
     old = tokenizer("old").input_ids[-2]
     whole = piece_labels(tokenizer, [old])
@@ -38,21 +38,21 @@ def test_bytes_of_no_character_are_shown_in_hexadecimal(tokenizer):
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(max_size=12))
-def test_there_is_a_label_for_every_piece_and_the_text_is_in_them(tokenizer, text):
+def test_every_piece_has_a_nonempty_label(tokenizer, text):
     ids = tokenizer(text).input_ids
     found = piece_labels(tokenizer, ids)
     assert len(found) == len(ids)
     assert all(found)
 
 
-def test_merging_sums_over_what_is_looked_at_and_averages_over_what_looks():
+def test_merging_sums_over_keys_and_averages_over_queries():
     weights = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.0, 1.0, 0.0]])
     expected = torch.tensor([[0.45, 0.55], [1.0, 0.0]])
     torch.testing.assert_close(merged(weights, [[0, 1], [2]], [[0, 1], [2]]), expected)
     torch.testing.assert_close(merged(weights[None, None], [[0, 1], [2]], [[0, 1], [2]])[0, 0], expected)
 
 
-def test_words_of_scripts_without_spaces_are_pieces_that_begin_with_a_letter():
+def test_words_in_unspaced_scripts_never_start_with_marks():
     texts = ["小さな猫が寝る。", "แมวตัวเล็กนอนที่นี่", "Die Katze schläft, ja."]
     for kind, size in (("bpe", 300), ("wordpiece", 556)):
         tokenizer = learn_tokenizer(texts * 3, TokenizerSettings(kind, size))
@@ -62,7 +62,7 @@ def test_words_of_scripts_without_spaces_are_pieces_that_begin_with_a_letter():
             assert "".join(word for word, _ in found) == "".join(text.split())
             assert [place for _, places in found for place in places] == [*range(len(encoded.input_ids[0]) - 1)]
             assert not any(is_mark(word[0]) for word, _ in found)
-        assert len(words(tokenizer, tokenizer(["犬が鳴く。"]), 0)) >= 4  # each is a word, or more of them are
+        assert len(words(tokenizer, tokenizer(["犬が鳴く。"]), 0)) >= 4  # words are one character or a few
         assert [word for word, _ in words(tokenizer, tokenizer([texts[2]]), 0)] == [
             "Die",
             "Katze",

@@ -1,4 +1,4 @@
-"""Words and what the model looked at when it wrote them."""
+"""Which source words the model attends to as it writes each target word."""
 
 import json
 
@@ -26,7 +26,7 @@ def model():
 
 
 class Looking(torch.nn.Module):
-    """Its heads look at known places of the source."""
+    """A model whose heads attend to known source positions."""
 
     def __init__(self, attention: torch.Tensor):
         super().__init__()
@@ -41,14 +41,14 @@ class Looking(torch.nn.Module):
         return Seq2SeqLMOutput(cross_attentions=(None, self.attention))
 
 
-def test_a_word_is_aligned_with_the_word_most_looked_at(tokenizer):
+def test_word_aligns_with_the_most_attended_word(tokenizer):
     source, target = "dog man", "Hund Mann"
     pieces = [len(tokenizer(word, add_special_tokens=False).input_ids) for word in ("dog", "man", "Hund", "Mann")]
     assert min(pieces) > 1
     attention = torch.zeros(1, 2, pieces[2] + pieces[3] + 1, pieces[0] + pieces[1] + 1)
-    attention[0, :, :, -1] = 0.9  # the end is looked at most, and is not a word
-    attention[0, 0, : pieces[2], pieces[0] : -1] = 0.1 / pieces[1]  # Hund: on man, shared by its pieces
-    attention[0, 1, : pieces[2], 0] = 0.06  # ... and on one piece of dog
+    attention[0, :, :, -1] = 0.9  # the end gets the most attention but is not a word
+    attention[0, 0, : pieces[2], pieces[0] : -1] = 0.1 / pieces[1]  # Hund: to man, spread over its pieces
+    attention[0, 1, : pieces[2], 0] = 0.06  # ... and to one piece of dog
     attention[0, 0, pieces[2] : -1, 0] = 0.1
     model = Looking(attention).train()
     [found] = align_words(model, tokenizer, [(source, target)])
@@ -61,12 +61,12 @@ def test_a_word_is_aligned_with_the_word_most_looked_at(tokenizer):
     assert model.set_to == ["eager", model.config._attn_implementation]
 
 
-def test_one_behind_the_other():
+def test_alignments_can_be_concatenated():
     first, second = WordAlignment(["a", "b"], ["x"], [1], [0.5]), WordAlignment(["c"], ["y", "z"], [0, 0], [0.1, 0.2])
     assert first + second == WordAlignment(["a", "b", "c"], ["x", "y", "z"], [1, 2, 2], [0.5, 0.1, 0.2])
 
 
-def test_texts_of_a_batch_are_aligned_as_alone(model, tokenizer):
+def test_batch_aligns_like_single_texts(model, tokenizer):
     pairs = [tuple(TEXTS), ("A dog", "Hund"), ("", "Hund"), ("A", "")]
     together = align_words(model, tokenizer, pairs)
     for pair, found in zip(pairs, together, strict=True):
@@ -77,7 +77,7 @@ def test_texts_of_a_batch_are_aligned_as_alone(model, tokenizer):
     assert together[0].target == ["Der", "Hund", "eines", "Mannes"]
 
 
-def test_attentions_are_those_of_the_forward_pass(model, tokenizer):
+def test_attentions_equal_those_of_the_forward_pass(model, tokenizer):
     found = attentions(model, tokenizer, *TEXTS)
     source, target = tokenizer(TEXTS[0], return_tensors="pt"), tokenizer(text_target=TEXTS[1], return_tensors="pt")
     model.set_attn_implementation("eager")
@@ -95,7 +95,7 @@ def test_attentions_are_those_of_the_forward_pass(model, tokenizer):
     assert (found.decoder.triu(1) == 0).all()
 
 
-def test_the_models_own_translation_is_what_is_looked_at(model, tokenizer):
+def test_target_defaults_to_the_models_own_translation(model, tokenizer):
     batch = tokenizer([TEXTS[0]], return_tensors="pt")
     written = tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
     found, expected = attentions(model, tokenizer, TEXTS[0]), attentions(model, tokenizer, TEXTS[0], written)
@@ -105,7 +105,7 @@ def test_the_models_own_translation_is_what_is_looked_at(model, tokenizer):
     assert not model.training
 
 
-def test_a_source_may_come_as_the_model_read_it(model, tokenizer):
+def test_source_ids_replace_the_source_text(model, tokenizer):
     ids = tokenizer("A cat is here.").input_ids
     expected = attentions(model, tokenizer, "A cat is here.")
     found = attentions(model, tokenizer, TEXTS[0], source_ids=ids)
@@ -115,7 +115,7 @@ def test_a_source_may_come_as_the_model_read_it(model, tokenizer):
         attentions(model, tokenizer, TEXTS[0], source_ids=ids, by_words=True)
 
 
-def test_attention_between_words(model, tokenizer):
+def test_attention_by_words_merges_the_pieces(model, tokenizer):
     pieces, found = attentions(model, tokenizer, *TEXTS), attentions(model, tokenizer, *TEXTS, by_words=True)
     assert found.source == ["A", "man", "'s", "dog", ",", "3", "€", "!", "</s>"]
     assert found.written == ["Der", "Hund", "eines", "Mannes", "</s>"]
@@ -132,7 +132,7 @@ def test_attention_between_words(model, tokenizer):
     torch.testing.assert_close(found.decoder[..., 1, 0], pieces.decoder[..., 1 : 1 + first, 0].mean(dim=-1))
 
 
-def test_empty_texts_and_an_unknown_attention(model, tokenizer):
+def test_empty_texts_work_and_unknown_attention_raises(model, tokenizer):
     found = attentions(model, tokenizer, "", "", by_words=True)
     assert (found.source, found.read, found.written) == (["</s>"], ["<s>"], ["</s>"])
     assert (found.cross == 1).all()
@@ -140,8 +140,8 @@ def test_empty_texts_and_an_unknown_attention(model, tokenizer):
         found.of("self")
 
 
-@pytest.mark.slow  # it needs a package of its own, which nothing else here does
-def test_bertviz_takes_them(model, tokenizer):
+@pytest.mark.slow  # needs a package that nothing else here uses
+def test_bertviz_accepts_the_attentions(model, tokenizer):
     bertviz = pytest.importorskip("bertviz", reason="bertviz is not installed (pip install bertviz)")
     seen = attentions(model, tokenizer, *TEXTS)
     for view in (bertviz.model_view, bertviz.head_view):

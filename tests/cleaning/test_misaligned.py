@@ -1,4 +1,4 @@
-"""Runs of pairs that do not belong together: they are found where they are, and nowhere else."""
+"""Runs of misaligned pairs are found where they are, and almost nowhere else."""
 
 import itertools
 import random
@@ -7,12 +7,12 @@ from vanilla_transformer.cleaning.misaligned import _CHANGE, LEAST_PAIRS, _apart
 from vanilla_transformer.data.phrasebook import phrasebook
 
 
-def test_runs_are_found_where_they_are():
+def test_misaligned_runs_are_found_with_few_errors():
     rows = list(itertools.islice(phrasebook("train"), 3000))
     sources, targets = [row["en"] for row in rows], [row["de"] for row in rows]
     assert sum(misaligned_runs(sources, targets)) <= 3
     runs = [range(100, 112), range(1500, 1600), range(2980, 3000)]
-    for run in runs:  # one line is missing on one side, and another too many
+    for run in runs:  # the targets are shifted by one line
         targets[run.start : run.stop] = [*targets[run.start + 1 : run.stop], targets[run.start]]
     found = misaligned_runs(sources, targets)
     for run in runs:
@@ -22,8 +22,8 @@ def test_runs_are_found_where_they_are():
     assert not any(misaligned_runs(sources[few], sources[few][::-1]))
 
 
-def test_the_two_states_are_the_likeliest():
-    """Against all sequences of states."""
+def test_chosen_states_are_the_most_likely_sequence():
+    """Compared with every possible sequence of states."""
     draw = random.Random(0)
     for _ in range(30):
         gains = [draw.gauss(0, 5) for _ in range(9)]

@@ -1,4 +1,4 @@
-"""Pairs that came before, exactly and almost, and targets that come again, against a plain loop over all pairs."""
+"""Repeated pairs, near duplicates and targets that repeat too often are found, however the pairs are sharded."""
 
 import random
 import string
@@ -27,13 +27,13 @@ def found_in(pairs, folder, sizes, *, dropped=(), **settings) -> list[tuple[str,
     return [(NUMBERED[reason], int(first)) for reason, first in verdicts]
 
 
-def test_repeats_are_found_in_whatever_shards(tmp_path, monkeypatch):
+def test_repeats_are_found_across_any_shards(tmp_path, monkeypatch):
     draw = random.Random(0)
     pairs = [(text(draw, 12), text(draw, 12)) for _ in range(60)]
     pairs[20] = pairs[30] = pairs[5]
     pairs[21] = pairs[6][0].upper(), f"{pairs[6][1]} !"
     pairs[22] = pairs[7][0].replace("a", "b", 1), pairs[7][1]
-    pairs[23] = pairs[8][0], text(draw, 12)  # half of it is the same
+    pairs[23] = pairs[8][0], text(draw, 12)  # only half of it is the same
     for place in range(40, 50):
         pairs[place] = text(draw, 12), "Alle Rechte vorbehalten."
     expected = [("", 0)] * 60
@@ -50,8 +50,8 @@ def test_repeats_are_found_in_whatever_shards(tmp_path, monkeypatch):
     assert found_in(pairs, tmp_path, [60], skip=skip) == [("", 0)] * 60
 
 
-def test_how_often_pairs_that_are_alike_are_found():
-    """As the formula says: with J the Jaccard similarity of their shingles, 1 - (1 - J^20)^8."""
+def test_near_duplicates_are_found_at_the_expected_rate():
+    """The rate is 1 - (1 - J^20)^8, where J is the Jaccard similarity of the shingles."""
     draw, hits, expected = random.Random(1), 0, 0.0
     for _ in range(400):
         words = text(draw, 40).split()

@@ -1,4 +1,4 @@
-"""The rules of a pair, one case each and its good neighbour; mending; languages and scripts."""
+"""The rules for a pair, each with a bad case and a similar good one; mending; languages and scripts."""
 
 import pickle
 import unicodedata
@@ -12,7 +12,7 @@ from vanilla_transformer.cleaning.rules import REASONS, RULES, CleaningSettings,
 
 SETTINGS = CleaningSettings("en", "de", max_characters=200)
 GOOD = ("The old dog sleeps in the warm kitchen.", "Der alte Hund schläft in der warmen Küche.")
-# Of each rule a pair that it drops, and one like it that is kept.
+# For each rule, a pair that it drops and a similar pair that it keeps.
 CASES = {
     "empty": ((GOOD[0], " \u3000"), GOOD),
     "too_long": ((GOOD[0] * 6, GOOD[1] * 6), GOOD),
@@ -38,7 +38,7 @@ CASES = {
 }
 
 
-def test_each_rule_drops_its_case_and_keeps_the_neighbour():
+def test_each_rule_drops_bad_and_keeps_good_pairs():
     assert CASES.keys() == RULES.keys()
     assert list(REASONS)[: len(RULES)] == list(RULES)
     for name, (bad, good) in CASES.items():
@@ -47,7 +47,7 @@ def test_each_rule_drops_its_case_and_keeps_the_neighbour():
         assert check_pair(*bad, CleaningSettings("en", "de", 200, skip=(name,)))["reason"] != name
 
 
-def test_what_can_be_mended_is():
+def test_broken_text_is_mended_or_dropped():
     latin = "schöne Grüße".encode("latin-1").decode(errors="surrogateescape")
     cases = {
         "plain text": "plain text",
@@ -64,12 +64,12 @@ def test_what_can_be_mended_is():
     for text, expected in cases.items():
         assert mend(text) == expected
         assert mend(expected) == expected
-    assert mend("é" + " " * 1_000_000 + "x").endswith(" x")  # in hours, where blanks take quadratic time
+    assert mend("é" + " " * 1_000_000 + "x").endswith(" x")  # would take hours if blanks took quadratic time
     lost = b"\x81\x8d \xff".decode(errors="surrogateescape")
     assert check_pair(GOOD[0], f"{GOOD[1]} {lost}", SETTINGS)["reason"] == "broken_encoding"
 
 
-def test_numbers_next_to_each_other_are_two():
+def test_adjacent_numbers_and_spaced_digits_compare_correctly():
     settings = CleaningSettings("en", "de")
     for source, target, reason in (
         ("In 2019 12 people died there.", "Im Jahr 2019 starben dort 12 Menschen.", None),
@@ -79,7 +79,7 @@ def test_numbers_next_to_each_other_are_two():
         assert check_pair(source, target, settings)["reason"] == reason
 
 
-def test_languages_and_scripts():
+def test_languages_and_scripts_are_identified():
     assert odds_of_another(GOOD[0], "en") == odds_of_another(GOOD[0].upper(), "en_GB") == 1
     assert odds_of_another(GOOD[0], "de") > 100
     for text, code, share in (
@@ -98,7 +98,7 @@ def test_languages_and_scripts():
     assert check_pair("Собака спит", "The dog sleeps.", CleaningSettings("shp", "en"))["reason"] is None
 
 
-def test_sentences_of_other_scripts_are_kept_in_all_normal_forms():
+def test_good_pairs_in_other_scripts_are_kept():
     for source, target, code in (
         ("The small cat is sleeping on the chair.", "小さな猫が椅子の上で寝ています。", "ja"),
         ("See https://example.com/a for more, or write to info@example.com.",
@@ -122,7 +122,7 @@ def test_sentences_of_other_scripts_are_kept_in_all_normal_forms():
     assert plain("กี่ กา? ñe'ẽ") != plain("กา กี? ñe'ẽ")  # marks count
 
 
-def test_datasets_run_the_rules_in_several_processes():
+def test_rules_run_under_datasets_multiprocessing():
     pairs = [GOOD, *(bad for bad, _ in CASES.values())] * 3
     rows = Dataset.from_dict({"en": [pair[0] for pair in pairs], "de": [pair[1] for pair in pairs]})
     options = {"input_columns": ["en", "de"], "fn_kwargs": {"settings": SETTINGS}, "num_proc": 2}
@@ -132,7 +132,7 @@ def test_datasets_run_the_rules_in_several_processes():
     assert pickle.loads(pickle.dumps(check_pair)) is check_pair
 
 
-def test_settings_that_make_no_sense():
+def test_invalid_settings_are_rejected():
     for values, message in (
         ({"target_language": "en"}, "both 'en'"),
         ({"source_language": "../x"}, "'../x' is not a language code"),

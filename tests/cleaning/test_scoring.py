@@ -1,4 +1,4 @@
-"""Dual conditional cross-entropy, by the formula on probabilities that `generate` has no part in; the best of all."""
+"""Dual conditional cross-entropy, checked against the formula without `generate`; the threshold for the best pairs."""
 
 import math
 import random
@@ -26,7 +26,7 @@ def entropy(model, tokenizer, source: str, target: str) -> float:
     return -logits.log_softmax(-1)[range(labels.shape[1]), labels[0]].mean().item()
 
 
-def test_the_score_is_the_papers():
+def test_score_matches_the_formula_of_the_paper():
     tokenizer = learn_tokenizer([text for pair in PAIRS for text in pair], TokenizerSettings(vocab_size=280))
     torch.manual_seed(0)
     forward, backward = (build_model(vocab_size=len(tokenizer)).eval() for _ in range(2))
@@ -37,7 +37,7 @@ def test_the_score_is_the_papers():
         assert score == pytest.approx(math.exp(-abs(there - back) - (there + back) / 2), rel=1e-4)
 
 
-def test_the_best_are_as_many_as_asked_for(tmp_path):
+def test_threshold_keeps_the_requested_share(tmp_path):
     draw = random.Random(0)
     scores = np.array([math.exp(-draw.expovariate(0.2)) for _ in range(1000)] + [0.0, 1.0, 1.0], np.float32)
     paths = []
@@ -49,7 +49,7 @@ def test_the_best_are_as_many_as_asked_for(tmp_path):
         assert least_of_best(paths, share) == np.sort(scores)[-count]
 
 
-def test_limits_that_make_no_sense():
+def test_invalid_limits_are_rejected():
     for values, message in (
         ({}, "one limit"),
         ({"keep_best": 0.5, "min_score": 0.5}, "one limit"),

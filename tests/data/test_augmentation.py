@@ -1,4 +1,4 @@
-"""Augmentation has the shares that it is asked for, changes what its forms change, and keeps tags and limits."""
+"""Augmentation applies each form at its share, changes only the sides that form changes, and keeps tags and limits."""
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ def decoded(tokenizer, pairs):
     return [tuple(tokenizer.decode(pair[side][:-1]) for side in ("input_ids", "labels")) for pair in pairs]
 
 
-def test_as_a_simple_form_is_done_by_hand(tokenizer):
+def test_upper_matches_result_by_hand_and_keeps_tags(tokenizer):
     [bt] = tag_ids(tokenizer, ["<bt>"]).values()
     for tag in ((), (bt,)):
         found = Augmentation(tokenizer, {"upper": 1.0})(encoded(tokenizer, TEXTS, tag), (5,))
@@ -41,7 +41,7 @@ def test_as_a_simple_form_is_done_by_hand(tokenizer):
             assert pair["labels"] == by_hand["labels"]
 
 
-def test_pairs_get_forms_in_their_shares(tokenizer):
+def test_forms_occur_in_their_shares(tokenizer):
     shares = {"upper": 0.1, "lower": 0.2, "no_end_punctuation": 0.3, "noise": 0.15}
     pairs = encoded(tokenizer, TEXTS[1:] * 20_000)
     found = Counter(decoded(tokenizer, Augmentation(tokenizer, shares)(pairs, (3, 1))))
@@ -54,11 +54,11 @@ def test_pairs_get_forms_in_their_shares(tokenizer):
     }
     for pair, share in expected.items():
         assert found.pop(pair) / 20_000 == pytest.approx(share, abs=4 * (share / 20_000) ** 0.5)
-    assert found.total() / 20_000 == pytest.approx(0.15, abs=0.011)  # with noise of many kinds
+    assert found.total() / 20_000 == pytest.approx(0.15, abs=0.011)  # with many kinds of noise
     assert len(found) > 50
 
 
-def test_every_form_changes_the_sides_that_it_says(tokenizer):
+def test_every_form_changes_the_sides_it_declares(tokenizer):
     for form in FORMS.values():
         found = decoded(tokenizer, Augmentation(tokenizer, {form.name: 1.0})(encoded(tokenizer, TEXTS * 20), (1,)))
         originals = TEXTS * 20
@@ -68,7 +68,7 @@ def test_every_form_changes_the_sides_that_it_says(tokenizer):
         assert form.both_sides == any(new != old for (_, new), (_, old) in zip(found, originals, strict=True))
 
 
-def test_the_key_decides_and_not_the_order_of_the_shares(tokenizer):
+def test_result_depends_on_key_not_order_of_shares(tokenizer):
     pairs, shares = encoded(tokenizer, TEXTS * 30), {"upper": 0.2, "typos": 0.3, "noise": 0.4}
     [first, again, other, swapped] = (
         decoded(tokenizer, Augmentation(tokenizer, each)(pairs, key))
@@ -82,7 +82,7 @@ def test_the_key_decides_and_not_the_order_of_the_shares(tokenizer):
     assert first == again == swapped != other
 
 
-def test_a_pair_that_would_be_too_long_stays_whole(tokenizer):
+def test_pair_growing_past_its_limit_stays_unchanged(tokenizer):
     pairs = encoded(tokenizer, TEXTS * 50)
     free = Augmentation(tokenizer, {"upper": 0.7})(pairs, (1,))
     for limits in ({"max_source_length": 20}, {"max_target_length": 24}):
@@ -96,14 +96,14 @@ def test_a_pair_that_would_be_too_long_stays_whole(tokenizer):
         assert 0 < kept < 100
 
 
-def test_what_makes_no_sense_is_refused(tokenizer):
+def test_unknown_form_raises_and_zero_share_is_ignored(tokenizer):
     with pytest.raises(ValueError, match="there is no form 'capitals': choose from upper"):
         Augmentation(tokenizer, {"capitals": 0.1})
     assert Augmentation(tokenizer, {"upper": 0, "title": 0.1}).identity == {"augmentation": {"title": 0.1}}
     assert Augmentation(tokenizer, {"upper": 0.5, "title": 0.3, "lower": 0.2})([], (1,)) == []
 
 
-def test_random_numbers_are_those_of_the_place(tokenizer):
-    """Neighbours with the same text do not make the same mistakes."""
+def test_each_position_draws_its_own_typos(tokenizer):
+    """Identical texts next to each other get different typos."""
     found = decoded(tokenizer, Augmentation(tokenizer, {"typos": 1.0})(encoded(tokenizer, TEXTS[:1] * 50), (2,)))
     assert len({source for source, _ in found}) > 15

@@ -1,4 +1,4 @@
-"""Batches out of a stream: every pair once, the same order always, exact from any place, in bounded memory."""
+"""Batches from a stream: every pair once, always in the same order, resumed exactly, in bounded memory."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ REWRITTEN = {"augmentation": {"noise": 0.2, "upper": 0.3}, "bpe_dropout": 0.3}
 
 
 def unit_of(number: int):
-    """Pairs that tell where they are from, of very different lengths."""
+    """Pairs of very different lengths that say where they come from."""
     rng = np.random.default_rng(number)
     for row in range(ROWS):
         yield f"{number} {row}" + " a" * int(rng.integers(0, 30)), f"{number} {row}" + " b" * int(rng.integers(0, 30))
@@ -65,7 +65,7 @@ def whole(new):
 
 
 def with_stops(make, stops):
-    """What a stream gives that is stopped after so many batches each, and gone on with in another; and the last one."""
+    """The batches of a stream that stops after each of these counts and is resumed in a new one; and the last one."""
     found, state = [], None
     for stop in [*stops, None]:
         stream = make()
@@ -85,13 +85,13 @@ def test_no_batch_is_over_its_budget(whole):
             assert len(batch) * max(len(pair[side]) for pair in batch) <= 200
 
 
-def test_passes_seeds_and_pools_have_orders_of_their_own(new, whole):
+def test_order_differs_between_passes_seeds_and_pools(new, whole):
     assert whole == [as_text(batch) for batch in new()]
     half = len(whole) // 2
     assert set(whole[:half]) != set(whole[half:])
     assert whole != [as_text(batch) for batch in new(seed=4)]
     first_of_each = [batch[0] for batch in whole[:8]]
-    assert len({len(pair[1]) for pair in first_of_each}) > 4  # not by length, as within a pool
+    assert len({len(pair[1]) for pair in first_of_each}) > 4  # not sorted by length, as within a pool
 
 
 @pytest.mark.parametrize("bounded", [True, False])
@@ -110,7 +110,7 @@ def rewritten(new):
     return [as_text(batch) for batch in new(**REWRITTEN)]
 
 
-def test_every_pass_is_rewritten_anew_and_bpe_dropout_leaves_all_texts(new, tokenizer, whole, dropped, rewritten):
+def test_rewriting_differs_by_pass_and_dropout_keeps_texts(new, tokenizer, whole, dropped, rewritten):
     def texts(batches):
         return sorted(tokenizer.decode(ids) for batch in batches for pair in batch for ids in pair)
 
@@ -129,7 +129,7 @@ def test_every_pass_is_rewritten_anew_and_bpe_dropout_leaves_all_texts(new, toke
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_stopped_anywhere_any_number_of_times(new, whole, dropped, rewritten, data):
+def test_stream_stopped_anywhere_repeatedly_resumes_exactly(new, whole, dropped, rewritten, data):
     cases = ({}, whole), ({"bpe_dropout": 0.3}, dropped), (REWRITTEN, rewritten)
     choices, expected = data.draw(st.sampled_from(cases))
     stops = data.draw(st.lists(st.integers(0, len(whole) // 3), min_size=1, max_size=3))
@@ -138,7 +138,7 @@ def test_stopped_anywhere_any_number_of_times(new, whole, dropped, rewritten, da
     assert last.report.pairs == 2 * 12 * ROWS
 
 
-def test_passes_are_counted_and_go_on_from_any_place(new):
+def test_passes_done_is_exact_and_survives_resuming(new):
     # A pool has 150 pairs, and nothing is dropped: in every pass pools end after 150, 300, 450 and 480.
     ends = [*range(150, 480, 150), *range(480, 960, 150), 960]
     for pairs, at_ends in (
@@ -160,7 +160,7 @@ def test_passes_are_counted_and_go_on_from_any_place(new):
 
 
 def corpora():
-    """Units of pairs that are all different, with the lengths of their sides; some units are empty."""
+    """Units of pairs that are all different, with sides of any length; some units are empty."""
     length = st.integers(0, 40)
     return st.lists(st.lists(st.tuples(length, length), max_size=12), max_size=6).map(
         lambda units: [
@@ -172,8 +172,8 @@ def corpora():
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), units=corpora(), bounded=st.booleans())
-def test_any_corpus_stopped_anywhere(tokenizer, new, data, units, bounded):
-    """Every pair once a pass, whatever the corpus, the buffer and the processes, and the same with stops as without."""
+def test_any_corpus_stopped_anywhere_resumes_exactly(tokenizer, new, data, units, bounded):
+    """Every pair comes once per pass for any corpus, buffer and number of processes, with or without stops."""
     stream = PairStream("any", len(units), lambda unit: iter(units[unit]), {"units": len(units)}, bounded)
     world_size = data.draw(st.integers(1, 3), label="processes")
     choices = {
@@ -189,7 +189,7 @@ def test_any_corpus_stopped_anywhere(tokenizer, new, data, units, bounded):
         unbroken = new(stream, rank=rank, **choices)
         try:
             whole[rank] = [as_text(batch) for batch in unbroken]
-        except ValueError:  # in its share nothing is left to use
+        except ValueError:  # nothing usable is left in its share
             if unbroken.report.kept:
                 raise
             whole[rank] = []
@@ -210,7 +210,7 @@ def test_any_corpus_stopped_anywhere(tokenizer, new, data, units, bounded):
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_a_malformed_row_or_a_pair_over_the_budget_ends_it_and_no_thread_stays(new, tmp_path, bounded):
+def test_bad_pairs_raise_and_leave_no_threads(new, tmp_path, bounded):
     rows = [{"en": f"a {n}", "de": f"b {n}"} for n in range(2000)]
     rows[1234]["de"] = None
     Dataset.from_list(rows).to_parquet(tmp_path / "c.parquet", batch_size=10)
@@ -223,7 +223,7 @@ def test_a_malformed_row_or_a_pair_over_the_budget_ends_it_and_no_thread_stays(n
     assert threading.active_count() == before
 
 
-def test_what_is_missing_shows_before_anything_is_read(tmp_path):
+def test_invalid_files_and_languages_raise_on_opening(tmp_path):
     (tmp_path / "c.en").write_text("one\n")
     for missing in (["c.en", "c.de"], ["c.de", "c.en"], "c.tsv", "c.parquet"):
         with pytest.raises(FileNotFoundError, match=r"c\."):
@@ -234,7 +234,7 @@ def test_what_is_missing_shows_before_anything_is_read(tmp_path):
         open_stream(["c.en", "c.de"], "en", "en", folder=tmp_path)
 
 
-def test_local_text_is_told_from_other_text_of_the_same_names_and_sizes(new, tmp_path):
+def test_state_distinguishes_files_of_equal_name_and_size(new, tmp_path):
     states = []
     for text in ("one\ntwo\n", "one\nTWO\n", "one\ntwo\n"):
         for language in ("en", "de"):
@@ -247,7 +247,7 @@ def test_local_text_is_told_from_other_text_of_the_same_names_and_sizes(new, tmp
         new(stream.pairs).load_state_dict(states[1])
 
 
-def test_going_on_reads_one_pool_and_not_the_corpus_again(new):
+def test_resuming_does_not_reread_the_corpus(new):
     read = []
 
     def counted(number):
@@ -267,11 +267,11 @@ def test_going_on_reads_one_pool_and_not_the_corpus_again(new):
     again.load_state_dict(state)
     next(batches := iter(again))
     batches.close()
-    assert len(read) <= 2 * (150 + ROWS)  # the pool, the one after it, and the beginnings of the units they begin in
+    assert len(read) <= 2 * (150 + ROWS)  # this pool, the next one, and the start of the units they begin in
 
 
 @pytest.mark.parametrize(("units", "world_size"), [(90, 3), (90, 4), (5, 2), (1, 3)])
-def test_each_pair_is_one_processes(new, units, world_size):
+def test_each_pair_belongs_to_one_process(new, units, world_size):
     shares = [
         list(itertools.chain(*map(as_text, new(made_up(units), rank=rank, world_size=world_size, passes=1))))
         for rank in range(world_size)
@@ -281,14 +281,14 @@ def test_each_pair_is_one_processes(new, units, world_size):
     assert max(map(len, shares)) - min(map(len, shares)) <= max(ROWS, units)
 
 
-def test_a_process_that_has_units_of_its_own_goes_on_exactly(new):
-    """There are many of them; few units are shared row by row."""
+def test_process_with_its_own_units_resumes_exactly(new):
+    """With many units, each process gets whole ones; only few units are shared row by row."""
     choices = {"rank": 1, "world_size": 2, "passes": 1}
     expected = [as_text(batch) for batch in new(made_up(90), **choices)]
     assert with_stops(lambda: new(made_up(90), **choices), [len(expected) // 2])[0] == expected
 
 
-def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
+def test_state_of_a_different_stream_is_rejected(new, tokenizer):
     state, limits = new().state_dict(), PairLimits(50, 50)
     vocabulary = learn_tokenizer(["zebra quagga " * 9], TokenizerSettings(vocab_size=len(tokenizer)))
     choices = (
@@ -306,7 +306,7 @@ def test_another_stream_does_not_go_on_from_this_one(new, tokenizer):
             new().load_state_dict(new(**choice).state_dict())
 
 
-def test_what_is_dropped_is_counted(new):
+def test_dropped_pairs_are_counted(new):
     stream = new(limits=PairLimits(20, 256), passes=1)
     kept = sum(map(len, stream))
     assert stream.report.pairs == 12 * ROWS
@@ -314,12 +314,12 @@ def test_what_is_dropped_is_counted(new):
     assert stream.report.dropped == {"source over 20 tokens": 12 * ROWS - kept}
 
 
-def test_a_corpus_of_which_nothing_is_left_does_not_go_round_for_ever(new):
+def test_corpus_with_every_pair_dropped_raises(new):
     with pytest.raises(ValueError, match=f"No pair of made up is left to use: 0 of {12 * ROWS} pairs kept"):
         next(iter(new(limits=PairLimits(1, 1), passes=None)))
 
 
-def test_a_broken_stream_goes_on_behind_the_last_pair(new, whole):
+def test_broken_stream_continues_after_the_last_pair(new, whole):
     failures = iter([3, 0, 39, 12] * 20)
     left = {"times": 60}
 
@@ -337,7 +337,7 @@ def test_a_broken_stream_goes_on_behind_the_last_pair(new, whole):
     assert left["times"] < 60
 
 
-def test_a_stream_that_stays_broken_is_given_up(new):
+def test_permanently_broken_stream_raises(new):
     def broken(number):
         yield from itertools.islice(unit_of(number), 5)
         raise ConnectionResetError("gone")
@@ -346,7 +346,7 @@ def test_a_stream_that_stays_broken_is_given_up(new):
         list(new(PairStream("made of glass", 12, broken, {}, patience=0.1)))
 
 
-def test_who_leaves_does_not_wait_for_a_broken_stream(new):
+def test_closing_does_not_wait_for_a_broken_stream(new):
     def broken(number):
         if number == 0:
             yield from unit_of(number)
@@ -363,7 +363,7 @@ def test_who_leaves_does_not_wait_for_a_broken_stream(new):
     assert not closing.is_alive()
 
 
-def test_coarse_batches_are_fuller_where_batches_are_few():
+def test_coarse_batches_pad_less_when_batches_are_few():
     rng = np.random.default_rng(0)
     source = rng.integers(5, 80, size=20_000)
     target = np.clip(source + rng.integers(-15, 16, size=20_000), 2, None)

@@ -1,6 +1,6 @@
 """Token batches: every pair once, never over the budget, the same order from the same seed, little padding.
 
-And their tensors: every number of a small batch, and the same shift as the model's own.
+Also their tensors: every number of a small batch, and the same shift as the model's own.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def test_every_pair_comes_exactly_once_in_an_epoch(lengths, budget, seed, epoch,
 
 @settings(deadline=None)
 @given(length_pairs, seeds, st.data())
-def test_pairs_are_cut_into_so_many_batches_with_the_smallest_budget(lengths, seed, data):
+def test_cutting_into_n_batches_uses_the_smallest_budget(lengths, seed, data):
     pairs = [{"input_ids": [place] * source, "labels": [0] * target} for place, (source, target) in enumerate(lengths)]
     count = data.draw(st.integers(1, len(pairs)))
     batches = cut_again(pairs, count, seed)
@@ -87,7 +87,7 @@ def test_unshuffled_batches_are_sorted_by_target_length():
     assert (np.diff(targets[order]) >= 0).all()
 
 
-def test_pairs_and_batches_change_places_between_epochs_and_seeds():
+def test_order_changes_between_epochs_and_seeds():
     # With one batch size for all, only the order within and between batches can change.
     sampler = TokenBatchSampler([5] * 40, [6] * 40, 60)
     first, second = ({frozenset(batch) for batch in batches_of(sampler, epoch)} for epoch in (0, 1))
@@ -118,12 +118,12 @@ def test_batches_are_as_full_as_the_budget_allows():
         ([[1, 2]], [[1, 2]], "do not belong together"),
     ],
 )
-def test_what_makes_no_batches_is_refused_at_once(sources, targets, message):
+def test_invalid_lengths_raise_on_construction(sources, targets, message):
     with pytest.raises(ValueError, match=message):
         TokenBatchSampler(sources, targets, 100)
 
 
-def test_little_padding_on_captions_that_were_made_up():
+def test_made_up_captions_need_little_padding():
     # Like Multi30k: 29,000 pairs, about 14 tokens, the lengths of both sides correlated but not equal.
     rng = np.random.default_rng(0)
     sources = np.clip(rng.normal(14, 4, 29_000), 4, 45).round().astype(int)
@@ -132,7 +132,7 @@ def test_little_padding_on_captions_that_were_made_up():
 
 
 @pytest.mark.slow
-def test_little_padding_on_multi30k(shared):
+def test_multi30k_needs_little_padding(shared):
     corpus = read_corpus(["train.en.gz", "train.de.gz"], "en", "de", folder=shared / "multi30k")
     texts = (text for pair in corpus.pairs for text in pair)
     pairs, _ = corpus.encoded(learn_tokenizer(texts, TokenizerSettings(vocab_size=10_000)), PairLimits())
@@ -143,7 +143,7 @@ def test_little_padding_on_multi30k(shared):
 PAIRS = [{"input_ids": [7, 8, 2], "labels": [9, 2], "id": "a"}, {"input_ids": [4, 2], "labels": [5, 6, 5, 2], "id": 3}]
 
 
-def test_batch_by_hand():
+def test_batch_matches_tensors_by_hand():
     batch = TranslationCollator()(PAIRS)
     expected = {
         "input_ids": [[7, 8, 2], [4, 2, 1]],
@@ -160,13 +160,13 @@ def test_batch_by_hand():
 
 
 def test_pad_token_inside_a_text_stays_a_token():
-    # Lengths decide about padding, not ids: what looks like padding may be a token.
+    # Lengths, not ids, decide where padding is: a pad id inside a text is a real token.
     batch = TranslationCollator()([{"input_ids": [1, 4, 1, 2], "labels": [1, 2]}, {"input_ids": [2], "labels": [2]}])
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
     assert batch["labels"].tolist() == [[1, 2], [2, -100]]
 
 
-def test_the_model_shifts_the_same_way_and_a_batch_loses_what_its_pairs_lose():
+def test_shift_matches_the_model_and_losses_add_up():
     model = build_model(vocab_size=12)
     batch = TranslationCollator()(PAIRS)
     assert torch.equal(batch["decoder_input_ids"], model.prepare_decoder_input_ids_from_labels(batch["labels"]))

@@ -1,4 +1,4 @@
-"""Sentences before: each source has those of its own document, in whatever form the text comes, as ids and as text."""
+"""Context: each source gets the preceding sentences of its own document, in every file format, as ids and text."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ LIMITS = PairLimits(40, 40)
 
 
 def expected(sentences: int) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Each pair with its context, by the definition."""
+    """Each pair with its context, straight from the definition."""
     return [
         (text, text.upper(), tuple(document[max(0, i - sentences) : i]))
         for document in DOCUMENTS
@@ -46,7 +46,7 @@ def expected(sentences: int) -> list[tuple[str, str, tuple[str, ...]]]:
 
 @pytest.fixture(scope="module")
 def forms(tmp_path_factory):
-    """The same documents in all forms."""
+    """The same documents in every file format."""
     folder = tmp_path_factory.mktemp("documents")
     lines = "\n\n".join("\n".join(document) for document in DOCUMENTS) + "\n"
     with gzip.open(folder / "text.en.gz", "wt") as file:
@@ -74,7 +74,7 @@ def tokenizer():
     return learned
 
 
-def test_sources_have_the_sentences_before_them_in_every_form(forms):
+def test_context_is_the_same_in_every_format(forms):
     folder, where = forms
     for each in where:
         for sentences in (1, 3, 100):
@@ -91,14 +91,14 @@ def test_sources_have_the_sentences_before_them_in_every_form(forms):
         assert without is None or without.contexts is None
 
 
-def test_a_blank_source_is_no_context_and_a_line_of_two_blanks_no_pair():
+def test_blank_sources_add_no_context_and_blank_pairs_end_it():
     rows = [("a", "A"), (" ", "B"), ("c", " "), ("d", "D"), ("", " "), ("e", "E")]
     found = list(corpora.pairs_in_context(rows, 2))
     assert found == [("a", "A", ()), (" ", "B", ()), ("c", " ", ("a",)), ("d", "D", ("a", "c")), ("e", "E", ())]
     assert contexts_of([" a", "b ", "\t", "c", "d"], 1, ["x", "y"]) == [("y",), ("a",), (), (), ("c",)]
 
 
-def test_ids_are_those_of_each_sentence_with_separators_between(tokenizer):
+def test_ids_join_the_sentences_with_separators(tokenizer):
     separator = tokenizer.get_added_vocab()[SEPARATOR]
     ids = {text: tokenizer(text, add_special_tokens=False).input_ids for text in SOURCES}
     rows = [(*row, "<bt>") for row in expected(3)]
@@ -117,7 +117,7 @@ def test_ids_are_those_of_each_sentence_with_separators_between(tokenizer):
                 break
             whole = [*ids[text], separator, *whole]
         assert found.tolist() == [tokenizer.get_added_vocab()["<bt>"], *whole]
-        assert whole.count(separator) <= len(context)  # none of the "<sep>" of the text is one
+        assert whole.count(separator) <= len(context)  # "<sep>" in the text never becomes a separator
     assert 0 < left_out < len(rows)
     texts, contexts = texts_in_context(tokenizer, sources)
     assert texts == [row[0] for row in rows]
@@ -126,7 +126,7 @@ def test_ids_are_those_of_each_sentence_with_separators_between(tokenizer):
     assert report.kept == len(SOURCES)  # context takes only the room that is left
 
 
-def test_streams_resume_and_prepared_rows_are_those_in_memory(forms, tokenizer, tmp_path):
+def test_prepared_and_resumed_streams_keep_their_contexts(forms, tokenizer, tmp_path):
     folder, where = forms
     options = {"folder": folder, "context_sentences": 2}
     rows, _ = read_corpus(where[0], "en", "de", **options).encoded(tokenizer, LIMITS)
@@ -157,7 +157,7 @@ def test_streams_resume_and_prepared_rows_are_those_in_memory(forms, tokenizer, 
         alone.load_state_dict(begun.state_dict())
 
 
-def test_a_mixture_has_contexts_of_the_corpora_that_are_documents(forms, monkeypatch):
+def test_mixture_adds_context_only_to_documents(forms, monkeypatch):
     monkeypatch.setattr(mixture, "UNIT_PAIRS", 4)
     folder, where = forms
     settings = [CorpusSettings(where[0], tag="<bt>"), CorpusSettings("text.jsonl", documents=False)]
@@ -168,7 +168,7 @@ def test_a_mixture_has_contexts_of_the_corpora_that_are_documents(forms, monkeyp
     assert mixed.fingerprint != open_mixture(settings, "en", "de", folder=folder).fingerprint
 
 
-def test_the_sentences_before_get_the_same_form(tokenizer):
+def test_context_sentences_get_the_same_form(tokenizer):
     rows = [(source, target, context, "<bt>") for source, target, context in expected(1)]
     sources, targets, _ = encode_pairs(tokenizer, rows)
     pairs = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
@@ -179,7 +179,7 @@ def test_the_sentences_before_get_the_same_form(tokenizer):
     assert {pair["input_ids"][0] for pair in found} == {tokenizer.get_added_vocab()["<bt>"]}
 
 
-def test_soft_terms_are_in_the_sentence_alone():
+def test_soft_terms_leave_the_context_unchanged():
     rows = [
         ("a dog", "ein Hund", ()),
         ("the cat", "die Katze", ("a dog",)),
@@ -201,7 +201,7 @@ def test_soft_terms_are_in_the_sentence_alone():
         assert list(new["input_ids"]).count(separator) == len(context)
 
 
-def test_the_tokenizer_says_what_its_model_reads(tokenizer, tmp_path):
+def test_context_settings_round_trip_through_the_tokenizer(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     assert context_settings(load_tokenizer(tmp_path)) == ContextSettings(2, 40)
     plain = learn_tokenizer(SOURCES, TokenizerSettings(vocab_size=270))
@@ -221,4 +221,4 @@ def test_the_tokenizer_says_what_its_model_reads(tokenizer, tmp_path):
     set_context(tokenizer, ContextSettings())
     assert context_settings(tokenizer) == ContextSettings()
     set_context(tokenizer, ContextSettings(2, 40))
-    assert torch.is_tensor(tokenizer("a", return_tensors="pt").input_ids)  # the setting is no option of a call
+    assert torch.is_tensor(tokenizer("a", return_tensors="pt").input_ids)  # the setting is not passed on to calls

@@ -1,4 +1,4 @@
-"""Corpora: every form is read to the same dataset, and every fault is named with its place and its remedy."""
+"""Corpora: every file format gives the same dataset, and every error names its place and its remedy."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ from vanilla_transformer.data.corpora import TextCorpus, load_corpus, open_strea
 from vanilla_transformer.data.phrasebook import phrasebook
 
 
-# The third pair is blank on both sides and the last has separators of Unicode that are text, not ends of lines.
+# The third pair is blank on both sides; the last contains Unicode separators that are text, not line ends.
 ENGLISH = ["A dog.", "Two cats sleep.", "", "One\u2028line \u0085here."]
 GERMAN = ["Ein Hund.", "Zwei Katzen schlafen.", "", "Eine Zeile: größer."]
 ROWS = [{"en": english, "de": german} for english, german in zip(ENGLISH, GERMAN, strict=True)]
@@ -22,7 +22,7 @@ ROWS = [{"en": english, "de": german} for english, german in zip(ENGLISH, GERMAN
 
 @pytest.fixture(autouse=True)
 def _no_shared_cache(tmp_path, monkeypatch):
-    """Parquet files are read through a cache: not the one of whoever runs the tests."""
+    """Parquet files are read through a cache; this keeps the user's own cache out of the tests."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
 
 
@@ -31,7 +31,7 @@ def fingerprint_of(rows):
 
 
 def write(path, text):
-    """Writes text (or bytes) as it is, gzipped if the name says so."""
+    """Writes text (or bytes) unchanged, gzipped if the name ends in .gz."""
     content = text if isinstance(text, bytes) else text.encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
@@ -97,7 +97,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_dataset(form, tmp_path):
+def test_every_format_gives_the_same_dataset(form, tmp_path):
     where = FORMS[form](tmp_path)
     corpus = load_corpus(where, "en", "de")
     assert corpus["translation"][:] == ROWS
@@ -110,7 +110,7 @@ def test_every_form_gives_the_same_dataset(form, tmp_path):
 
 @pytest.mark.parametrize("form", ["two files", "two files, gzip", "TSV, gzip", "JSONL"])
 def test_a_text_file_is_read_once(form, tmp_path, monkeypatch):
-    """Its digest comes with its lines."""
+    """Its digest is computed while its lines are read."""
     where = FORMS[form](tmp_path)
     expected = open_stream(where, "en", "de").identity
     monkeypatch.setattr("vanilla_transformer.data.corpora.sha256_of", lambda path: pytest.fail(f"{path} is read again"))
@@ -118,12 +118,12 @@ def test_a_text_file_is_read_once(form, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["TSV with a header", "JSONL", "Parquet with a column per language"])
-def test_languages_that_are_named_can_be_read_the_other_way_round(form, tmp_path):
+def test_named_languages_can_be_swapped(form, tmp_path):
     corpus = load_corpus(FORMS[form](tmp_path), "de", "en")
     assert corpus["translation"][:] == ROWS
     assert corpus.features["translation"].languages == ["de", "en"]
     assert read_corpus(FORMS[form](tmp_path), "de", "en").fingerprint == fingerprint_of(ROWS)
-    # Where none is named, the first column is the source.
+    # Without column names, the first column is the source.
     corpus = load_corpus(tsv(tmp_path), "de", "en")
     assert corpus["translation"][0] == {"de": "A dog.", "en": "Ein Hund."}
 
@@ -140,35 +140,35 @@ def test_relative_paths_are_relative_to_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("files", "where", "expected"),
     [
-        ({"c.en": "a\nb", "c.de": "c\nd\n"}, ["c.en", "c.de"], [("a", "c"), ("b", "d")]),  # a line without an end
-        ({"a.gz": "a dog\n", "b.gz": "ein Hund\n"}, ["a", "b"], [("a dog", "ein Hund")]),  # there only packed
+        ({"c.en": "a\nb", "c.de": "c\nd\n"}, ["c.en", "c.de"], [("a", "c"), ("b", "d")]),  # no newline at the end
+        ({"a.gz": "a dog\n", "b.gz": "ein Hund\n"}, ["a", "b"], [("a dog", "ein Hund")]),  # only gzipped files exist
         ({"a": "OK\nyes\n", "b": "OK\nja\n"}, ["a", "b"], [("OK", "OK"), ("yes", "ja")]),
-        # Spreadsheets write a byte order mark; taken for text it would swap the languages in silence.
+        # Spreadsheets write a byte order mark; read as text, it would silently swap the languages.
         ({"c.tsv": b"\xef\xbb\xbfde\ten\nein Hund\ta dog\n"}, "c.tsv", [("a dog", "ein Hund")]),
     ],
 )
-def test_unusual_files(files, where, expected, tmp_path):
+def test_unusual_files_are_read_correctly(files, where, expected, tmp_path):
     for name, content in files.items():
         write(tmp_path / name, content)
     rows = load_corpus(where, "en", "de", folder=tmp_path)["translation"][:]
     assert rows == [{"en": english, "de": german} for english, german in expected]
 
 
-def test_phrasebook_gives_so_many_pairs_of_its_split(tmp_path):
+def test_phrasebook_gives_the_requested_pairs_of_a_split(tmp_path):
     expected = list(islice(phrasebook("validation"), 7))
     assert load_corpus("phrasebook:validation:7", "en", "de")["translation"][:] == expected
     assert load_corpus("phrasebook:validation:7", "de", "en")["translation"][:] == expected
     assert len(load_corpus(tsv(tmp_path, name="phrasebook.tsv").name, "en", "de", folder=tmp_path)) == len(ROWS)
 
 
-def test_parquet_written_anew_is_read_anew(tmp_path):
+def test_rewritten_parquet_is_read_again(tmp_path):
     load_corpus(parquet(as_columns(), tmp_path), "en", "de")
     other = parquet(Dataset.from_dict({"en": ["new"], "de": ["neu"]}), tmp_path)
     assert load_corpus(other, "en", "de")["translation"][:] == [{"en": "new", "de": "neu"}]
 
 
-def test_fingerprint_is_that_of_version_0_1_0_and_changes_with_the_text():
-    """Whoever resumes an old run compares with it."""
+def test_fingerprint_matches_version_0_1_0_and_changes_with_text():
+    """Resuming an old run compares against it."""
     assert fingerprint_of([{"en": "A dog.", "de": "Ein Hund."}]) == (
         hashlib.sha256(b'[["de", "Ein Hund."], ["en", "A dog."]]').hexdigest()
     )
@@ -184,14 +184,14 @@ MALFORMED = {
     "invalid UTF-8 in JSONL": ("c.jsonl", GOOD.encode() + b"\xff\n", r"c.jsonl, line 2 is not UTF-8"),
     "a text that is null": ("c.jsonl", GOOD + '{"en": "a", "de": null}\n', r"c.jsonl, line 2 has no text for 'de'"),
     "broken JSON": ("c.jsonl", GOOD + '{"en": "a"\n', r"c.jsonl, line 2 is not JSON"),
-    # JSON can spell what is not text: no encoding of Unicode can write it.
+    # JSON can spell half a surrogate pair, which no Unicode encoding can write.
     "half a surrogate pair": ("c.jsonl", GOOD + '{"en": "\\ud800", "de": "b"}\n', r"c.jsonl, line 2"),
     **{
         f"JSON that is no object: {line}": ("c.jsonl", line, r"c.jsonl, line 1 has no text for 'en'")
         for line in ("[1]", '"text"', "3", "null", *(f'{{"translation": {value}}}' for value in ('"a"', "null", "[1]")))
     },
     "too few columns": ("c.tsv", "a\tb\nc\nd\te\n", r"c.tsv, line 2 has 1 column: expected source TAB target"),
-    # Which of the tabs divides the pair? Nobody knows, and the rest would be lost in silence.
+    # Nobody can tell which tab divides the pair, and the rest would be lost silently.
     "too many columns": ("c.tsv", "a\tb\nc\td\te\n", r"c.tsv, line 2 has 3 columns: expected source TAB target"),
     "fewer than the header": ("c.tsv", "de\tfr\ten\nc\td\n", r"line 2 has 2 columns: expected de TAB fr TAB en"),
     "no such column": ("c.tsv", "en\tfr\na dog\tun chien\n", r"c.tsv has columns for en, fr but none for 'de'"),
@@ -204,13 +204,13 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("what", MALFORMED)
-def test_what_is_malformed_is_named_by_file_and_line(what, tmp_path):
+def test_malformed_files_raise_naming_the_place(what, tmp_path):
     name, content, message = MALFORMED[what]
     with pytest.raises(ValueError, match=message):
         load_corpus(write(tmp_path / name, content), "en", "de")
 
 
-def test_two_files_that_are_no_pair(tmp_path):
+def test_invalid_file_pairs_are_rejected(tmp_path):
     for shorter in ("en", "de"):
         files = {code: write(tmp_path / code, "x\n" * 2 + code * (code != shorter)) for code in ("en", "de")}
         with pytest.raises(ValueError, match=rf"{files[shorter]} ends after line 2, but .* must belong to line k"):
@@ -232,12 +232,12 @@ def test_two_files_that_are_no_pair(tmp_path):
 @pytest.mark.parametrize(
     "form", ["JSONL", "JSONL with translation", "Parquet with a column per language", "folder with translation"]
 )
-def test_missing_language_names_place_and_columns(form, tmp_path):
+def test_missing_language_error_names_place_and_columns(form, tmp_path):
     with pytest.raises(ValueError, match=r"(line|row) 1 has no text for 'fr'; the columns are: .*'en'"):
         load_corpus(FORMS[form](tmp_path), "en", "fr")
 
 
-def test_empty_tables_and_folders(tmp_path):
+def test_empty_tables_and_invalid_folders_are_rejected(tmp_path):
     for keep in (parquet, saved):
         path = keep(Dataset.from_dict({"en": [], "de": []}), tmp_path)
         with pytest.raises(ValueError, match=f"{path} is empty"):
@@ -250,7 +250,7 @@ def test_empty_tables_and_folders(tmp_path):
     assert len(load_corpus(tmp_path / "all" / "test", "en", "de")) == len(ROWS)
 
 
-def test_what_is_no_corpus_is_refused(tmp_path):
+def test_invalid_corpus_specifications_are_rejected(tmp_path):
     for where in ("missing.tsv", ["missing.en", "missing.de"]):
         with pytest.raises(FileNotFoundError, match=r"missing\."):
             load_corpus(where, "en", "de", folder=tmp_path)

@@ -1,4 +1,4 @@
-"""From text to ids: what is dropped is counted by its reason, and what is kept says the same as before."""
+"""From text to ids: dropped pairs are counted by reason, and kept pairs decode to the same text."""
 
 import copy
 from functools import cache
@@ -16,7 +16,7 @@ from vanilla_transformer.data.tokenizer import EOS_ID, TokenizerSettings, learn_
 
 @cache
 def bytes_tokenizer():
-    """One token for each byte, the blank in front and `</s>` included, so that lengths can be counted by hand."""
+    """One token per byte, plus the leading blank and `</s>`, so that lengths can be counted by hand."""
     return learn_tokenizer(["x"], TokenizerSettings(vocab_size=260))
 
 
@@ -33,7 +33,7 @@ def test_ids_end_with_eos_and_decode_to_the_text():
     assert encoded.features == {"input_ids": List(Value("int32")), "labels": List(Value("int32"))}
 
 
-# Lengths are bytes + 2: "abc" has five tokens, the blank in front and </s> included.
+# Lengths are bytes + 2: "abc" has five tokens, including the leading blank and </s>.
 @pytest.mark.parametrize(
     ("pair", "limits", "reason"),
     [
@@ -47,20 +47,20 @@ def test_ids_end_with_eos_and_decode_to_the_text():
         (("abc", " \t\u3000"), PairLimits(), "empty side"),
     ],
 )
-def test_a_pair_is_dropped_exactly_beyond_its_limit(pair, limits, reason):
+def test_pair_is_dropped_only_beyond_its_limit(pair, limits, reason):
     encoded, report = encode(("ok", "ok"), pair, limits=limits)
     assert report.dropped == ({} if reason is None else {reason: 1})
     assert len(encoded) == 1 + (reason is None)
 
 
 def test_without_limits_every_pair_is_kept():
-    # A test set must keep its pairs: also the empty and the endless.
+    # A test set must keep every pair, even empty and very long ones.
     encoded, report = encode(("", ""), ("a", "b" * 2000), (" ", "c"))
     assert report.kept == len(encoded) == 3
     assert report.dropped == {}
 
 
-def test_the_report_reads_as_a_sentence_and_is_told_if_nothing_is_left():
+def test_report_reads_well_and_appears_in_errors():
     report = EncodingReport(1200, 1000, {"empty side": 150, "source over 9 tokens": 50}, 5000, 6000)
     assert str(report) == (
         "1,000 of 1,200 pairs kept (5,000 source and 6,000 target tokens); dropped: 150 empty side; "
@@ -81,17 +81,17 @@ any_text = st.text() | st.text("ab <>/spdnku") | st.sampled_from(special)
 @pytest.mark.parametrize("special_tokens_are_text", [True, False])
 @settings(deadline=None, max_examples=100)
 @given(texts=st.lists(any_text, min_size=1, max_size=6))
-def test_ids_are_those_that_the_tokenizer_gives(special_tokens_are_text, texts):
+def test_ids_equal_those_of_the_tokenizer(special_tokens_are_text, texts):
     tokenizer = copy.deepcopy(bytes_tokenizer())
     tokenizer.split_special_tokens = special_tokens_are_text
-    copied = copy.deepcopy(tokenizer)  # of which the backend has forgotten the setting
+    copied = copy.deepcopy(tokenizer)  # copying makes the backend forget the setting
     sources, targets, _ = encode_pairs(copied, [(text, text[::-1]) for text in texts])
     assert [ids.tolist() for ids in sources] == tokenizer([text.strip() for text in texts]).input_ids
     assert [ids.tolist() for ids in targets] == tokenizer([text[::-1].strip() for text in texts]).input_ids
     assert {ids.dtype for ids in sources + targets} == {np.dtype("int32")}
 
 
-def test_a_tokenizer_that_pads_and_cuts_for_others_does_neither_here():
+def test_earlier_padding_and_truncation_settings_are_ignored():
     tokenizer = copy.deepcopy(bytes_tokenizer())
     tokenizer(["a", "b" * 9], padding=True, truncation=True, max_length=4)
     [first, second], _, _ = encode_pairs(tokenizer, [("a", "a"), ("b" * 9, "b")])
@@ -103,7 +103,7 @@ def test_a_tokenizer_that_pads_and_cuts_for_others_does_neither_here():
     st.lists(st.tuples(text, text), min_size=1, max_size=12),
     st.builds(PairLimits, limit, limit, st.none() | st.floats(1, 4)),
 )
-def test_counts_add_up_and_only_what_the_limits_forbid_is_dropped(pairs, limits):
+def test_exactly_the_forbidden_pairs_are_dropped_and_counted(pairs, limits):
     def tokens(side):
         return len(side.strip().encode()) + 2 if side.strip() else 1
 

@@ -1,4 +1,4 @@
-"""Forms of text: by hand, by the distribution of typos, and on any Unicode text."""
+"""Forms of text, checked against examples by hand, the distribution of typos, and arbitrary Unicode text."""
 
 import unicodedata
 from collections import Counter
@@ -33,7 +33,7 @@ BY_HAND = {
 }
 
 
-def test_by_hand():
+def test_forms_match_examples_by_hand():
     for name, pairs in BY_HAND.items():
         for text, expected in pairs:
             assert FORMS[name](text, Random(0)) == expected
@@ -42,7 +42,7 @@ def test_by_hand():
         assert found == {f"a 2.5{each}" for each in endings}
 
 
-def test_noise_is_the_same_run_at_the_same_end_of_both_sides():
+def test_noise_adds_the_same_run_to_both_sides():
     seen = set()
     for seed in range(200):
         source, target = (FORMS["noise"](text, Random(seed)) for text in ("a b", "ein anderer"))
@@ -58,13 +58,13 @@ def test_noise_is_the_same_run_at_the_same_end_of_both_sides():
     assert len(seen) > 60
 
 
-def test_typos_have_the_distribution_that_is_described():
-    """All outcomes of the word ha, on keyboards where these letters have the same neighbours or not."""
+def test_typos_follow_the_documented_distribution():
+    """All outcomes of the word "ha" on both keyboards, QWERTY and QWERTZ."""
     share, times = 0.3, 40_000
     expected = Counter()
     for beside_h, beside_a in (("gjbnyu", "szqw"), ("gjbnzu", "syqw")):
         keys_of_h = dict.fromkeys(beside_h, share / 3 / 6)
-        # Behind an h that is kept, is another key or is left out comes an a: kept, another key, or left out.
+        # After an h that is kept, replaced or left out comes an a: kept, replaced or left out.
         then = {"a": 1 - share, "": share / 2} | dict.fromkeys(beside_a, share / 2 / 4)
         for first, probability in {"h": 1 - share, "": share / 3, **keys_of_h}.items():
             for second, given_first in then.items():
@@ -78,21 +78,21 @@ def test_typos_have_the_distribution_that_is_described():
     assert square < freedom + 4 * (2 * freedom) ** 0.5
 
 
-def test_typos_change_letters_only_and_as_many_as_asked():
+def test_typos_change_only_letters_at_the_given_rate():
     text = "Жук жужжит, 12 – no: Ωmega "
     assert typos(text, Random(1), 0.0) == text
     found = [typos(text, Random(seed), 0.5) for seed in range(200)]
     assert len(set(found)) > 150
     for each in found:
         assert [sign for sign in each if not sign.isalpha()] == [sign for sign in text if not sign.isalpha()]
-        assert {sign for sign in each if sign > "\u0400"} <= set(text)  # Cyrillic letters have no keys beside them here
+        assert {sign for sign in each if sign > "\u0400"} <= set(text)  # Cyrillic has no neighbouring keys here
     lonely = {typos("я 7 I", Random(seed), 1.0) for seed in range(50)}
     assert lonely == {f"я 7 {key}" for key in "UOJK"}  # on a German keyboard I has the same neighbours
     errors = sum(len(long) - len(typos(long, Random(seed))) for seed, long in enumerate(["Жжук" * 500] * 20))
     assert errors / 40_000 == pytest.approx(0.05 / 2, rel=0.2)  # half of them are omissions, half swaps
 
 
-def test_forms_break_no_letters_of_other_scripts():
+def test_forms_keep_letters_of_other_scripts_whole():
     unchanging = ("no_diacritics", "lower", "upper", "title", "no_end_punctuation")
     for text in (
         "แมวตัวเล็กนอนอยู่บนเก้าอี้",
@@ -117,7 +117,7 @@ def test_forms_break_no_letters_of_other_scripts():
 
 
 @given(st.text(max_size=40), st.integers(0, 2**64))
-def test_any_text(text, seed):
+def test_every_form_handles_any_text(text, seed):
     for name, form in FORMS.items():
         found = form(text, Random(seed))
         assert found == form(text, Random(seed)), name
@@ -129,20 +129,20 @@ def test_any_text(text, seed):
         assert not any("\u0300" <= sign <= "\u036f" for sign in unicodedata.normalize("NFD", bare))
 
 
-def test_texts_of_a_test_set_have_numbers_of_their_own():
+def test_each_text_draws_its_own_reproducible_typos():
     texts = ["a man rides a horse in the park"] * 20
     found = texts_in_form("typos", texts)
     assert found == texts_in_form("typos", texts) != texts_in_form("typos", texts, seed=1)
     assert len(set(found)) > 10
     assert texts_in_form("typos", texts[:7]) == found[:7]
-    # What is drawn may not change: scores of a form are compared by its name and seed.
+    # The draws must never change: scores of a form are compared by its name and seed.
     assert texts_in_form("typos", ["The quick brown fox jumps over the lazy dog, again and again."] * 2) == [
         "The quick brow fox jumps over the lauy dog, again amd gaain.",
         "Teh quick brown flx jumps over the lazy odg, again and again.",
     ]
 
 
-def test_a_share_of_texts_comes_in_each_form_wherever_they_stand():
+def test_forms_get_their_shares_regardless_of_order():
     texts, shares = [f"A dog, number {number}." for number in range(4000)], {"upper": 0.3, "title": 0.2}
     found = list(some_in_forms(texts, shares))
     counts = Counter(

@@ -1,4 +1,4 @@
-"""A vocabulary that grows: the merges that are learned, and old text that is cut as before."""
+"""Growing a vocabulary: it learns the right merges, and text without new pieces is segmented as before."""
 
 from itertools import islice
 
@@ -14,7 +14,7 @@ OLD = [row["en"] for row in islice(phrasebook("train"), 200)]
 
 
 def grown(folder, new, growth, *, old=OLD, **settings):
-    """A tokenizer of old text, the same grown, and the pieces."""
+    """A tokenizer learned from old text, the same tokenizer grown, and its new pieces."""
     tags = settings.pop("tags", ())
     before = learn_tokenizer(old, TokenizerSettings(**{"vocab_size": 300, **settings}), tags=tags)
     before.save_pretrained(folder)
@@ -22,8 +22,8 @@ def grown(folder, new, growth, *, old=OLD, **settings):
     return before, load_tokenizer(folder), pieces
 
 
-def test_merges_go_on_where_they_ended(tmp_path):
-    new = ["zyzy"] * 5 + ["qqzyzy"] * 3  # z y 16 times, then zy zy 8, of equals q q
+def test_new_merges_continue_after_the_old_ones(tmp_path):
+    new = ["zyzy"] * 5 + ["qqzyzy"] * 3  # z y occurs 16 times, then zy zy 8 times; q q wins its tie
     before, after, pieces = grown(tmp_path, new, 4)
     assert pieces == ["zy", "zyzy", "Ġzyzy", "qq"]
     first = len(before)
@@ -35,21 +35,21 @@ def test_merges_go_on_where_they_ended(tmp_path):
     assert parts[2] == [old["Ġ"], old["z"], old["y"], old["z"], old["y"]]
 
 
-def test_it_learns_what_the_library_learns_of_the_same_text(tmp_path):
-    """From single bytes on, growing is learning."""
+def test_growing_from_bytes_matches_learning_from_scratch(tmp_path):
+    """Both start from single bytes and read the same text."""
     _, after, pieces = grown(tmp_path, OLD, 90, old=["x"], vocab_size=260)
     whole = learn_tokenizer(OLD, TokenizerSettings(vocab_size=350))
     assert pieces == whole.convert_ids_to_tokens(range(260, 350))
     assert [after.tokenize(text) for text in OLD] == [whole.tokenize(text) for text in OLD]
 
 
-def test_old_text_keeps_its_ids_and_any_text_its_letters(tmp_path):
+def test_text_without_new_pieces_keeps_its_ids(tmp_path):
     new = [row["de"] for row in islice(phrasebook("train"), 300)]
     before, after, pieces = grown(tmp_path, new, 80, tags=["<bt>"])
     assert len(pieces) == 80
     assert len(after) == len(before) + 80 == len(set(after.get_vocab().values()))
     assert before.get_vocab().items() < after.get_vocab().items()
-    assert after.get_added_vocab() == before.get_added_vocab()  # the tag behind the old pieces too
+    assert after.get_added_vocab() == before.get_added_vocab()  # so does the tag after the old pieces
     kept = 0
     for text in [*OLD, *new, "<bt> </s> 日本\tü"]:
         ids = after(text).input_ids
@@ -62,12 +62,12 @@ def test_old_text_keeps_its_ids_and_any_text_its_letters(tmp_path):
     assert total[1] < 0.7 * total[0]
 
 
-def test_auto_stops_at_pieces_that_are_too_rare_to_be_learned(tmp_path):
+def test_auto_growth_stops_at_rare_pieces(tmp_path):
     _, _, pieces = grown(tmp_path, ["zyw"] * 99 + ["qv"] * 100, "auto")
     assert pieces == ["qv", "Ġqv"]
 
 
-def test_the_file_is_the_same_in_whatever_order_the_text_comes(tmp_path):
+def test_file_does_not_depend_on_text_order(tmp_path):
     new = [row["de"] for row in islice(phrasebook("train"), 300)]
     files = []
     for number, texts in enumerate((new, new[::-1])):
@@ -77,7 +77,7 @@ def test_the_file_is_the_same_in_whatever_order_the_text_comes(tmp_path):
     Tokenizer.from_str(files[0].decode())
 
 
-def test_what_cannot_grow_is_refused(tmp_path):
+def test_invalid_tokenizer_or_growth_is_rejected(tmp_path):
     with pytest.raises(ValueError, match=r"of the kind WordPiece.*set grow_vocabulary to 0"):
         grown(tmp_path, ["zyzy"], 5, kind="wordpiece", vocab_size=560)
     for growth in (-1, "much"):

@@ -1,4 +1,4 @@
-"""The list of words that a training text had, and what a model cannot know."""
+"""The list of words in a training text, and the words that a model cannot know."""
 
 import gzip
 from itertools import islice
@@ -32,17 +32,17 @@ def saved(folder, tokenizer, texts=TEXTS, **options):
     return load_known_words(folder)
 
 
-def test_words_are_what_the_tokenizer_takes_for_words(tmp_path):
+def test_known_words_follow_the_tokenizers_settings(tmp_path):
     usual = {"The", "the", "DOG", "dog", "isn", "'t", "old", "Die", "Größe", "not", ".", ":", "(", ")", "!", ",", "0"}
     assert saved(tmp_path, learned()) == usual
     small = {"the", "dog", "isn", "'t", "old", "die", "größe", "not", ".", ":", "(", ")", "!", ",", "0"}
     assert saved(tmp_path, learned(lowercase=True)) == small
     spaced = {"The", "the", "dog", "dog,", "DOG", "isn't", "old.", "Die", "Größe:", "0", "(not", "1,5)!"}
     assert saved(tmp_path, learned(pretokenized=True)) == spaced
-    assert count_words(frozenset(["The", "the", "dog", ".", "0", "'t"])) == 3  # without marks and capitals
+    assert count_words(frozenset(["The", "the", "dog", ".", "0", "'t"])) == 3  # ignoring punctuation and case
 
 
-def test_the_same_text_gives_the_same_bytes_in_any_order(tmp_path):
+def test_file_does_not_depend_on_text_order(tmp_path):
     tokenizer, files = learned(), []
     for number, texts in enumerate((TEXTS, TEXTS[::-1], TEXTS[1:] + TEXTS[:1])):
         (tmp_path / str(number)).mkdir()
@@ -51,12 +51,12 @@ def test_the_same_text_gives_the_same_bytes_in_any_order(tmp_path):
     assert files[0] == files[1] == files[2]
 
 
-def test_of_too_many_words_no_list_is_kept(tmp_path):
+def test_list_of_too_many_words_is_not_saved(tmp_path):
     assert saved(tmp_path, learned(), most=5) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_list_or_one_that_bursts_is_named(tmp_path):
+def test_damaged_or_oversized_list_raises_naming_the_file(tmp_path):
     for content, said in (
         (b"", ".*"),
         (b"no gzip", ".*"),
@@ -69,7 +69,7 @@ def test_a_damaged_list_or_one_that_bursts_is_named(tmp_path):
             load_known_words(tmp_path)
 
 
-def test_words_that_are_not_in_the_list_are_unknown(tmp_path):
+def test_words_missing_from_the_list_are_unknown(tmp_path):
     tokenizer = learned()
     unknown = UnknownWords(tokenizer, saved(tmp_path, tokenizer))
     assert unknown("The old dog: 2024! (!)") == []
@@ -81,7 +81,7 @@ def test_words_that_are_not_in_the_list_are_unknown(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
-def test_without_a_list_only_what_is_spelt_in_bytes_is_unknown(kind):
+def test_without_a_list_only_byte_spelt_words_are_unknown(kind):
     texts = [text for row in islice(phrasebook("train"), 2000) for text in row.values()]
     tokenizer = learn_tokenizer(texts, TokenizerSettings(kind, 1000))
     unknown = UnknownWords(tokenizer, None)

@@ -1,4 +1,4 @@
-"""One model of several target languages: the tag that asks for one, and how often each corpus comes."""
+"""One model for several target languages: the tag that selects one, and how often each corpus is sampled."""
 
 import pytest
 from transformers import AutoTokenizer
@@ -24,9 +24,9 @@ def corpus(name: str, source: str, target: str, pairs: int) -> TextCorpus:
     return TextCorpus(name, rows, {"languages": [source, target]})
 
 
-def test_sources_ask_for_the_language_and_targets_do_not(tokenizer, tmp_path):
+def test_language_tag_is_added_to_sources_only(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
-    saved = AutoTokenizer.from_pretrained(tmp_path)  # as it comes back, without this package's help
+    saved = AutoTokenizer.from_pretrained(tmp_path)  # as reloaded without this package's help
     assert list(target_languages(saved)) == ["de", "fr"]
     plain = saved(TEXTS).input_ids
     for language in ("de", "fr"):
@@ -40,10 +40,10 @@ def test_sources_ask_for_the_language_and_targets_do_not(tokenizer, tmp_path):
         assert asking(TEXTS, add_special_tokens=False).input_ids == [ids[:-1] for ids in plain]
         assert asking.batch_decode(asking(TEXTS).input_ids, skip_special_tokens=True) == TEXTS
     assert saved(TEXTS).input_ids == plain
-    assert saved("<2de> the").input_ids[0] != saved.get_added_vocab()["<2de>"]  # no text makes a tag
+    assert saved("<2de> the").input_ids[0] != saved.get_added_vocab()["<2de>"]  # text never becomes a tag
 
 
-def test_finetuning_asks_for_its_target_language(tokenizer, tmp_path):
+def test_finetuning_tags_sources_with_the_target_language(tokenizer, tmp_path):
     (tmp_path / "pairs.tsv").write_text("en\tfr\nthe dog\tle chien\n")
     choices = {"train_file": [str(tmp_path / "pairs.tsv")], "source_language": "en", "target_language": "fr"}
     [row] = Pairs(FinetuningArguments("model", **choices), tokenizer).for_training()
@@ -51,7 +51,7 @@ def test_finetuning_asks_for_its_target_language(tokenizer, tmp_path):
     assert row["labels"] == tokenizer(text_target="le chien").input_ids
 
 
-def test_a_language_must_be_one_of_the_models(tokenizer):
+def test_missing_or_unknown_target_language_raises(tokenizer):
     alone = learn_tokenizer(TEXTS * 3, TokenizerSettings(vocab_size=280), tags=["<bt>"])
     assert towards(alone, None) is alone
     for asked, language, said in (
@@ -63,7 +63,7 @@ def test_a_language_must_be_one_of_the_models(tokenizer):
             towards(asked, language)
 
 
-def test_every_source_of_a_mixture_has_its_tags():
+def test_every_mixture_source_gets_its_tags():
     settings = [CorpusSettings("a"), CorpusSettings("b", tag="<bt>"), CorpusSettings("c")]
     corpora = [corpus("a", "en", "de", 3), corpus("b", "en", "fr", 2), corpus("c", "fr", "de", 2)]
     mixture = Mixture(settings, corpora)
@@ -77,8 +77,8 @@ def test_every_source_of_a_mixture_has_its_tags():
     assert many_to_one.tags == ()
 
 
-def test_temperature_gives_small_corpora_their_share():
-    """Probabilities in float64, and the copies that come nearest to them."""
+def test_temperature_oversamples_small_corpora():
+    """Whole copies approximate the exact probabilities, computed here in float64."""
     pairs, weights = [100_000, 20_000, 1_000], [1.0, 1.0, 2.0]
     for temperature in (1.5, 2.0, 5.0, 100.0):
         copies = tempered(weights, pairs, temperature, most=100)
@@ -93,7 +93,7 @@ def test_temperature_gives_small_corpora_their_share():
     assert sum(1 for unit in range(mixture.units) for _ in mixture.read(unit)) == 500
 
 
-def test_recipes_name_languages_by_corpus():
+def test_recipes_set_languages_per_corpus():
     several = {
         "data.source_language": "en",
         "data.target_language": "de",

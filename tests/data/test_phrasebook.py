@@ -1,4 +1,4 @@
-"""The phrasebook's German against sentences, articles and endings typed by hand; its splits and its size."""
+"""The phrasebook's German, checked against hand-typed sentences, articles and endings; and its splits."""
 
 import os
 import re
@@ -41,7 +41,7 @@ BY_HAND = """
     If the weather is good, she has to invite him. = Wenn das Wetter gut ist, muss sie ihn einladen.
     Although Maria is tired, she went to the city. = Obwohl Maria müde ist, ist sie in die Stadt gegangen.
 """
-# Masculine; feminine; neuter; plural: nominative, accusative, dative with the ending of an adjective. "K" is a stem.
+# Masculine; feminine; neuter; plural. Each: nominative, accusative, dative, with adjective endings; "K" is the stem.
 PHRASES = {
     "the": "der e, den en, dem en; die e, die e, der en; das e, das e, dem en; die en, die en, den en",
     "this": "Ker e, Ken en, Kem en; Ke e, Ke e, Ker en; Kes e, Kes e, Kem en; Ke en, Ke en, Ken en",
@@ -51,14 +51,14 @@ PHRASES = {
 STEMS = "this dies, these dies, a ein, my mein, your dein, his sein, her ihr, our unser, their ihr"
 ADJECTIVES = """old alt, young jung, new neu, big groß, small klein, red rot, good gut, hot heiß, expensive teur,
     friendly freundlich, tired müd, sad traurig, blue blau, cold kalt"""
-# After a slash: accusative and dative of the singular, dative of the plural.
+# After a slash: singular accusative and dative, or plural dative.
 NOUNS = """man Mann, boy Junge/Jungen, doctor Arzt, student Student/Studenten, dog Hund, key Schlüssel, coat Mantel,
     teacher Lehrer, friend Freund, letter Brief, table Tisch, chair Stuhl, apple Apfel, cake Kuchen, coffee Kaffee;
     woman Frau, sister Schwester, cat Katze, newspaper Zeitung, jacket Jacke, bag Tasche, lamp Lampe, milk Milch;
     girl Mädchen, child Kind, horse Pferd, book Buch, dress Kleid, car Auto, picture Bild, bed Bett, water Wasser;
     men Männer/Männern, boys Jungen, girls Mädchen, children Kinder/Kindern, doctors Ärzte/Ärzten, cars Autos,
     women Frauen, friends Freunde/Freunden, dogs Hunde/Hunden, books Bücher/Büchern, keys Schlüssel"""
-ROLES = (  # what stands before a subject, an accusative, a dative
+ROLES = (  # what precedes a subject, an accusative, a dative
     "(?i)^",
     "(?:wait.* for|look.* for|knows?|needs?|find|found|lost|call(?:s|ed|ing)?|reading|buying|drink|drank) ",
     "(?:help(?:s|ed|ing)?|listen.* to|talk.* to|behind|under|next to) ",
@@ -70,7 +70,7 @@ FINITE = """bin bist ist habe hast hat werde wirst wird kann kannst muss musst w
     schläfst schläft arbeite arbeitest arbeitet stehe stehst steht komme kommst kommt gehe gehst geht weiß"""
 LAST = FINITE + "".join(f" {prefix}{finite}" for prefix in ("ein", "an", "auf", "zu") for finite in FINITE.split())
 WHO = "(?:ich|du|er|Anna|Maria|Peter|Paul)"
-VERB_POSITIONS = (  # where the verb of a subject in the singular has to be, and the forms that it has there
+VERB_POSITIONS = (  # where the verb of a singular subject must stand, and the forms it can take there
     (rf"(?i:{WHO}) (\w+)", FINITE),
     (rf"(?:Heute|Morgen|Gestern|Montags|Freitags|Am \w+|Nächste Woche|Vor zwei Tagen|Warum|Was) (\w+) {WHO}\b", FINITE),
     (rf"(?:Wenn|Obwohl) [^,]*, (\w+) {WHO}\b", FINITE),
@@ -84,13 +84,13 @@ def pairs():
     return list(islice(sentences(0), 120_000))
 
 
-def test_sentences_translated_by_hand(pairs):
+def test_sentences_match_translations_by_hand(pairs):
     german = dict(pairs)
     for english, expected in (pair.split(" = ") for line in BY_HAND.strip().splitlines() for pair in line.split(" | ")):
         assert german.get(english.strip()) == expected, english
 
 
-def test_articles_and_endings(pairs):
+def test_articles_and_endings_are_correct(pairs):
     stems, adjectives = (dict(row.split() for row in table.split(",")) for table in (STEMS, ADJECTIVES))
     nouns = {row.split()[0]: (i, row.split()[1]) for i, some in enumerate(NOUNS.split(";")) for row in some.split(",")}
     phrase = rf"(?:(the|an|{'|'.join(stems)}) )?(?:({'|'.join(adjectives)}) )?({'|'.join(nouns)})\b"
@@ -114,7 +114,7 @@ def test_articles_and_endings(pairs):
     assert len(found) == 3 * 4 * 3 * 2 + without_article
 
 
-def test_verbs_stand_where_they_have_to(pairs):
+def test_verb_positions_and_forms_are_correct(pairs):
     for pattern, forms in VERB_POSITIONS:
         found = [(match[1], german) for _, german in pairs if (match := re.match(pattern, german))]
         assert len(found) > 500, pattern

@@ -1,4 +1,4 @@
-"""A prepared corpus is the encoded corpus, whatever happened while it was made."""
+"""A prepared corpus equals the encoded corpus, whatever interrupted its preparation."""
 
 import json
 import multiprocessing
@@ -27,7 +27,7 @@ from vanilla_transformer.files import alone_in
 LIMITS = PairLimits(40, 40, 1.5)
 AS_SCRIPT = {"limits": LIMITS, "workers": 2, "shard_pairs": 250}
 
-# Prepares, and says on standard output how far it is.
+# Prepares the corpus and prints its progress to standard output.
 SCRIPT = """
 import multiprocessing, sys
 from vanilla_transformer.data.encoding import PairLimits
@@ -81,7 +81,7 @@ def text_stream(folder) -> PairStream:
 
 
 def stream_of(pairs, *unit_sizes) -> PairStream:
-    """Units of these sizes, and one with the rest."""
+    """A stream with units of these sizes, and one more with the rest."""
     bounds = [0]
     for size in unit_sizes:
         bounds.append(bounds[-1] + size)
@@ -100,7 +100,7 @@ def start(corpus, output, start_method="fork", **options) -> WarmProcess:
 
 
 def finish(corpus, output, start_method="fork"):
-    """Prepares what may have been begun, and gives its Arrow files."""
+    """Starts or resumes preparing, and returns the Arrow files."""
     process = start(corpus, output, start_method)
     _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
@@ -112,7 +112,7 @@ class Stop(Exception):  # noqa: N818
 
 
 def stop_after(calls):
-    """A progress that is interrupted when it has been called so often."""
+    """A progress callback that raises after this many calls."""
     left = [calls]
 
     def on_progress(step, pairs):
@@ -123,12 +123,12 @@ def stop_after(calls):
     return on_progress
 
 
-class TestWhatIsWritten:
+class TestOutput:
     @pytest.mark.parametrize(
         ("unit_sizes", "shard_pairs", "workers"),
         [((), 10_000, 2), ((0, 1, 0, 700, 3_100, 0), 4_500, 3), ((2_000, 2_000), 2_000, 1), ((4_999,), 333, 2)],
     )
-    def test_rows_are_those_of_the_text_in_memory(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
+    def test_rows_equal_those_encoded_in_memory(self, corpus, tokenizer, tmp_path, unit_sizes, shard_pairs, workers):
         loaded = read_corpus(["c.en", "c.de"], "en", "de", folder=corpus)
         expected, expected_report = loaded.encoded(tokenizer, LIMITS)
         stream = stream_of(all_pairs(), *unit_sizes)
@@ -141,7 +141,7 @@ class TestWhatIsWritten:
         assert found["target_length"][:] == [len(ids) for ids in expected["labels"]]
         assert len(arrow_files(tmp_path)) == -(-len(all_pairs()) // shard_pairs)
 
-    def test_it_is_what_datasets_would_write(self, corpus, tokenizer, tmp_path):
+    def test_output_matches_what_datasets_would_write(self, corpus, tokenizer, tmp_path):
         prepare(stream_of(all_pairs()[:300]), tokenizer, tmp_path / "ours", workers=1)
         found = load_from_disk(str(tmp_path / "ours"))
         found.save_to_disk(str(tmp_path / "theirs"))
@@ -154,7 +154,7 @@ class TestWhatIsWritten:
     def test_bytes_do_not_depend_on_the_workers(self, corpus, unbroken, tmp_path, start_method):
         assert finish(corpus, tmp_path, start_method) == unbroken
 
-    def test_the_folder_says_what_it_is_made_of(self, corpus, tokenizer, tmp_path):
+    def test_folder_records_how_it_was_made(self, corpus, tokenizer, tmp_path):
         report = prepare(text_stream(corpus), tokenizer, tmp_path, limits=LIMITS, shard_pairs=3_000)
         loaded = load_prepared(tmp_path)
         record = loaded.record
@@ -169,24 +169,24 @@ class TestWhatIsWritten:
             "data-00000.arrow", "data-00001.arrow", "dataset_info.json", "preparation.json", "state.json", "tokenizer",
         }  # fmt: skip
 
-    def test_one_pair(self, tokenizer, tmp_path):
+    def test_single_pair_is_prepared(self, tokenizer, tmp_path):
         assert prepare(stream_of(all_pairs()[:1]), tokenizer, tmp_path, limits=LIMITS).kept == 1
         assert len(load_prepared(tmp_path).rows) == 1
 
-    def test_a_shard_that_is_all_dropped_has_no_file(self, tokenizer, tmp_path):
+    def test_shard_with_every_pair_dropped_has_no_file(self, tokenizer, tmp_path):
         pairs = [("a", "a"), *[("", "a")] * 5, ("b", "b")]
         prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
         assert list(arrow_files(tmp_path)) == ["data-00000.arrow", "data-00001.arrow"]
         assert list(load_prepared(tmp_path).texts()) == [("a", "a"), ("b", "b")]
 
     @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")] * 3])
-    def test_nothing_left_is_an_error_that_says_why(self, tokenizer, tmp_path, pairs):
+    def test_corpus_without_usable_pairs_raises(self, tokenizer, tmp_path, pairs):
         for _ in range(2):
             with pytest.raises(ValueError, match=f"No pair of the list is left to use: 0 of {len(pairs)} pairs kept"):
                 prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
             assert not (tmp_path / "state.json").exists()
 
-    def test_reading_is_only_so_far_ahead_of_writing(self, tokenizer, tmp_path):
+    def test_reading_ahead_of_writing_is_bounded(self, tokenizer, tmp_path):
         read, ahead = [0], []
 
         def pairs(unit):
@@ -200,7 +200,7 @@ class TestWhatIsWritten:
 
 
 class TestVocabulary:
-    def test_it_is_learned_from_the_corpus_once(self, corpus, tmp_path):
+    def test_vocabulary_is_learned_only_once(self, corpus, tmp_path):
         given, steps = (text_stream(corpus), TokenizerSettings(vocab_size=300), tmp_path), []
         with pytest.raises(Stop):
             prepare(*given, shard_pairs=250, on_progress=stop_after(5 + 3))
@@ -208,7 +208,7 @@ class TestVocabulary:
         assert set(steps) == {"tokenising"}
         assert load_prepared(tmp_path).tokenizer.get_vocab() == load_tokenizer(corpus / "vocabulary").get_vocab()
 
-    def test_one_that_cannot_be_learned_may_be_another_the_next_time(self, corpus, tmp_path):
+    def test_failed_vocabulary_settings_can_be_changed(self, corpus, tmp_path):
         with pytest.raises(ValueError, match="at most"):
             prepare(text_stream(corpus), TokenizerSettings(vocab_size=30_000), tmp_path)
         prepare(text_stream(corpus), TokenizerSettings(vocab_size=300), tmp_path)
@@ -217,7 +217,7 @@ class TestVocabulary:
 
 class TestInterruptions:
     @pytest.mark.parametrize("calls", [0, 1, 2, 7, 20])
-    def test_whatever_stops_it_it_goes_on_to_the_same_bytes(self, corpus, tokenizer, unbroken, tmp_path, calls):
+    def test_interrupted_preparation_resumes_to_the_same_bytes(self, corpus, tokenizer, unbroken, tmp_path, calls):
         with pytest.raises(Stop):
             prepare(text_stream(corpus), tokenizer, tmp_path, **AS_SCRIPT, on_progress=stop_after(calls))
         with pytest.raises(ValueError, match="is not finished, it has"):
@@ -227,7 +227,7 @@ class TestInterruptions:
         assert arrow_files(tmp_path) == unbroken
         assert places == list(range(250 * calls, 5_001, 250))
 
-    def test_in_the_middle_of_a_shard_of_several_chunks_and_units(self, tokenizer, tmp_path):
+    def test_interruption_within_a_shard_resumes_exactly(self, tokenizer, tmp_path):
         arguments = {"limits": LIMITS, "workers": 2, "shard_pairs": 4_500}
         stream = stream_of(all_pairs() * 2, 2_500, 0, 3_000)
         prepare(stream, tokenizer, tmp_path / "unbroken", **arguments)
@@ -238,7 +238,7 @@ class TestInterruptions:
         prepare(stream, tokenizer, tmp_path / "broken", **arguments)
         assert arrow_files(tmp_path / "broken") == arrow_files(tmp_path / "unbroken")
 
-    def test_an_interrupt_while_a_file_is_begun(self, tokenizer, tmp_path, monkeypatch):
+    def test_interrupt_while_opening_file_leaves_no_temporary_files(self, tokenizer, tmp_path, monkeypatch):
         def interrupted(**options):
             raise KeyboardInterrupt
 
@@ -247,7 +247,7 @@ class TestInterruptions:
             prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path, workers=1)
         assert not list(tmp_path.glob(".*"))
 
-    def test_killed_at_any_moment(self, corpus, unbroken, tmp_path):
+    def test_preparation_killed_at_any_moment_resumes_exactly(self, corpus, unbroken, tmp_path):
         seed = random.randrange(10**6)
         draw = random.Random(seed)
         for _ in range(3):
@@ -262,11 +262,11 @@ class TestInterruptions:
         assert finish(corpus, tmp_path / "output") == unbroken, f"seed {seed}"
         assert not list((tmp_path / "output").glob(".*")), f"seed {seed}"
 
-    def test_ctrl_c_ends_it_at_once_and_it_goes_on(self, corpus, unbroken, tmp_path):
+    def test_ctrl_c_stops_cleanly_and_resumes_exactly(self, corpus, unbroken, tmp_path):
         process = start(corpus, tmp_path, new_session=True)
         for _ in range(4):
             process.stdout.readline()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        os.killpg(process.pid, signal.SIGINT)  # like a terminal, which signals the workers too
         _, errors = process.communicate(timeout=60)
         assert errors.count("Traceback") == 1
         assert errors.endswith("KeyboardInterrupt\n")
@@ -274,7 +274,7 @@ class TestInterruptions:
         assert finish(corpus, tmp_path) == unbroken
 
     @pytest.mark.slow
-    def test_a_disk_that_the_vocabulary_does_not_fit_on(self, corpus, tmp_path):
+    def test_disk_too_full_for_the_vocabulary_is_reported(self, corpus, tmp_path):
         process = start(corpus, tmp_path, largest_file=2000)
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 1
@@ -282,7 +282,7 @@ class TestInterruptions:
         assert errors.splitlines()[-1].startswith(f"OSError: {told}")
         assert [path.name for path in tmp_path.iterdir()] == ["preparation.json"]
 
-    def test_a_worker_that_dies(self, corpus, tokenizer, unbroken, tmp_path):
+    def test_dead_worker_raises_and_preparation_resumes(self, corpus, tokenizer, unbroken, tmp_path):
         def kill_a_worker(step, pairs):
             if pairs == 1_000:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
@@ -294,7 +294,7 @@ class TestInterruptions:
         assert arrow_files(tmp_path) == unbroken
 
     @pytest.mark.slow
-    def test_a_full_disk(self, corpus, unbroken, tmp_path):
+    def test_full_disk_is_reported_and_preparation_resumes(self, corpus, unbroken, tmp_path):
         # The vocabulary just fits, a shard does not.
         largest = (corpus / "vocabulary" / "tokenizer.json").stat().st_size + 100
         assert largest < len(unbroken["data-00000.arrow"])
@@ -306,7 +306,7 @@ class TestInterruptions:
         assert not list(tmp_path.glob("*.arrow")) + list(tmp_path.glob(".*"))
         assert finish(corpus, tmp_path) == unbroken
 
-    def test_a_corpus_that_breaks_off_is_gone_on_with(self, tokenizer, tmp_path):
+    def test_interrupted_corpus_is_resumed(self, tokenizer, tmp_path):
         broken = [True]
 
         def pairs(unit):
@@ -325,7 +325,7 @@ class TestInterruptions:
 
 
 class TestFolders:
-    def test_what_is_complete_is_left_as_it_is(self, tokenizer, tmp_path, caplog):
+    def test_complete_folder_is_left_unchanged(self, tokenizer, tmp_path, caplog):
         caplog.set_level("INFO")
         report = prepare(stream_of(all_pairs()[:50]), tokenizer, tmp_path)
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -336,7 +336,7 @@ class TestFolders:
 
     @pytest.mark.parametrize("finished", [True, False])
     @pytest.mark.parametrize("what", ["corpus", "vocabulary", "limits", "shard_pairs"])
-    def test_begun_with_something_else(self, corpus, tokenizer, tmp_path, tmp_path_factory, what, finished):
+    def test_changed_settings_are_rejected(self, corpus, tokenizer, tmp_path, tmp_path_factory, what, finished):
         arguments = {"limits": LIMITS, "shard_pairs": 1_000}
         if finished:
             prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
@@ -355,7 +355,7 @@ class TestFolders:
             prepare(stream, given, tmp_path, **arguments)
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
 
-    def test_something_else_is_left_alone(self, tokenizer, tmp_path):
+    def test_foreign_files_are_left_alone(self, tokenizer, tmp_path):
         Dataset.from_dict({"a": [1]}).save_to_disk(str(tmp_path / "dataset"))
         (tmp_path / "file").write_text("mine")
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -365,21 +365,21 @@ class TestFolders:
             prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "file")
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
-    def test_two_at_a_time(self, tokenizer, tmp_path):
+    def test_folder_in_use_is_rejected(self, tokenizer, tmp_path):
         with alone_in(tmp_path), pytest.raises(FileExistsError, match="Another process is at work"):
             prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path)
         assert prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path).kept == 5
 
     @pytest.mark.slow
-    def test_two_processes_at_a_time(self, corpus, unbroken, tmp_path):
+    def test_concurrent_processes_do_not_corrupt_the_folder(self, corpus, unbroken, tmp_path):
         processes = [start(corpus, tmp_path) for _ in range(2)]
         errors = [process.communicate(timeout=120)[1] for process in processes]
         assert 0 in [process.returncode for process in processes]
-        for process, error in zip(processes, errors, strict=True):  # the second one may have come when all was done
+        for process, error in zip(processes, errors, strict=True):  # the second may start after the first has finished
             assert process.returncode == 0 or "Another process is at work in" in error.splitlines()[-1]
         assert arrow_files(tmp_path) == unbroken
 
-    def test_what_is_missing_and_numbers_out_of_range(self, tokenizer, tmp_path):
+    def test_missing_folders_and_invalid_numbers_raise(self, tokenizer, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"There is no folder .*prepare RECIPE --output"):
             load_prepared(tmp_path / "none")
         with pytest.raises(ValueError, match=r"is not a prepared corpus, it has no preparation.json"):
@@ -389,7 +389,7 @@ class TestFolders:
                 prepare(stream_of(all_pairs()[:5]), tokenizer, tmp_path / "output", **arguments)
         assert not list(tmp_path.iterdir())
 
-    def test_a_damaged_file_is_neither_loaded_nor_gone_on_with(self, tokenizer, tmp_path):
+    def test_damaged_file_is_neither_loaded_nor_resumed(self, tokenizer, tmp_path):
         def one_bit(file):
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 4
@@ -418,7 +418,7 @@ class TestFolders:
         assert len(load_prepared(tmp_path).rows) == 50
 
 
-def test_a_parquet_file_of_many_row_groups_is_gone_on_with(tokenizer, unbroken, tmp_path, monkeypatch):
+def test_parquet_with_many_row_groups_is_resumed(tokenizer, unbroken, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     rows = {"en": [pair[0] for pair in all_pairs()], "de": [pair[1] for pair in all_pairs()]}
     Dataset.from_dict(rows).to_parquet(tmp_path / "c.parquet", batch_size=700)

@@ -1,4 +1,4 @@
-"""Windows of rewritten batches: every pair, in as many batches of like lengths, from anywhere on."""
+"""Rewritten windows keep every pair, in as many batches of similar lengths, and can start anywhere."""
 
 from vanilla_transformer.data.augmentation import Augmentation
 from vanilla_transformer.data.batching import TokenBatchSampler
@@ -10,7 +10,7 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 TEXTS = ["the cat's whiskers, 2nd of   three", "zwei kätzchen (klein) schlafen\tüber nacht", "bananas  \n can ban"] * 4
 
 
-def test_windows_have_the_same_pairs_in_as_many_batches_of_like_lengths():
+def test_rewritten_windows_keep_pairs_and_number_of_batches():
     tokenizer = learn_tokenizer(TEXTS, TokenizerSettings(vocab_size=310))
     texts = [tokenizer((f"{text} " * times).strip()).input_ids for text in TEXTS for times in range(1, 9)]
     pairs = [{"input_ids": ids, "labels": ids} for ids in texts]
@@ -27,13 +27,13 @@ def test_windows_have_the_same_pairs_in_as_many_batches_of_like_lengths():
     for rewriters in ([dropout], [upper], [upper, dropout]):
         found = list(rewritten_windows(rewriters, batches, (7,), tokens))
         assert len(found) == len(batches) > 8
-        for start in range(0, len(batches), 4):  # of which four batches are a window
+        for start in range(0, len(batches), 4):  # each window has four batches
             assert texts_of(found[start : start + 4]) == texts_of(batches[start : start + 4])
         in_one_window = list(rewritten_windows(rewriters, batches, (7,), max_tokens=budget))
         left_as_they_are = batches
         for rewrite in rewriters:
             left_as_they_are = [rewrite(batch, (7, place)) for place, batch in enumerate(left_as_they_are)]
         assert cells(in_one_window) < cells(left_as_they_are)
-        for start in range(len(batches) + 1):  # from anywhere on, as after an interrupt
+        for start in range(len(batches) + 1):  # starting anywhere, as after an interruption
             assert list(rewritten_windows(rewriters, batches, (7,), tokens, start)) == found[start:]
         assert list(rewritten_windows(rewriters, batches, (8,), tokens)) != found

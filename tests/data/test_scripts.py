@@ -1,4 +1,4 @@
-"""Text of many scripts: it comes back from the tokenizer in one normal form, and its words stay whole."""
+"""Text in many scripts: it round-trips through the tokenizer in one normal form, and its words stay whole."""
 
 import unicodedata
 
@@ -12,8 +12,8 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 TEXTS = {
     "Thai": ["สวัสดีครับ วันนี้อากาศดีมาก", "แมวตัวเล็กนอนอยู่บนเก้าอี้"],
     "Arabic": ["ذهبَ الولدُ إلى المدرسة.", "كيف حالك؟"],
-    "Persian": ["می‌خواهم به خانه بروم."],  # with U+200C, which joins no letters
-    "Hindi": ["बच्चा बगीचे में खेल रहा है।", "क़लम और ज़मीन, र्‍य"],  # with U+200D, and letters that NFC takes apart
+    "Persian": ["می‌خواهم به خانه بروم."],  # with U+200C, the zero-width non-joiner
+    "Hindi": ["बच्चा बगीचे में खेल रहा है।", "क़लम और ज़मीन, र्‍य"],  # with U+200D, and letters that NFC decomposes
     "Hebrew": ["הַיֶּלֶד הולך לבית הספר."],
     "Japanese": ["小さな猫が椅子の上で寝ています。", "ガギグゲゴとﾊﾟﾝ"],
     "Guarani": ["Che ñe'ẽ avañe’ẽme, g̃uarani kuéra.", "Ko mitã'i oho mbo'ehaópe."],
@@ -37,7 +37,7 @@ def words(tokenizer, text):
 
 
 @pytest.mark.parametrize("settings", [("bpe", 330), ("wordpiece", 560)])
-def test_all_normal_forms_are_one_to_the_model_and_nothing_is_lost(settings):
+def test_normal_forms_encode_alike_and_decode_to_nfc(settings):
     tokenizer = learned(kind=settings[0], vocab_size=settings[1])
     for text in SENTENCES:
         composed = unicodedata.normalize("NFC", text)
@@ -47,17 +47,17 @@ def test_all_normal_forms_are_one_to_the_model_and_nothing_is_lost(settings):
             assert back(tokenizer, f" {form}\n") == f" {composed}\n"
 
 
-def test_marks_and_joiners_do_not_cut_words():
+def test_marks_and_joiners_do_not_split_words():
     tokenizer = learned()
     for texts in ("Hindi", "Persian", "Hebrew"):
         for text in TEXTS[texts]:
             expected = text.replace(".", " .").replace("।", " ।").replace(",", " ,").split()
             assert words(tokenizer, text) == [unicodedata.normalize("NFC", word) for word in expected]
     assert words(tokenizer, "g̃uarani") == ["g̃uarani"]
-    assert words(tokenizer, "❤ \u200d a\u200d") == ["❤", "\u200d", "a\u200d"]  # none behind what is no letter
+    assert words(tokenizer, "❤ \u200d a\u200d") == ["❤", "\u200d", "a\u200d"]  # joiners attach only to letters
 
 
-def test_nfkc_takes_variants_for_the_usual_letters():
+def test_nfkc_maps_variants_to_the_usual_letters():
     tokenizer = learned(normalization="nfkc", lowercase=True)
     for text, expected in (("ﾊﾟﾝ", "パン"), ("ＡＢＣ１２", "abc12"), ("ﬁn ﷲ", "fin الله"), ("ñe'ẽ", "ñe'ẽ"), ("ℌ", "h")):
         assert back(tokenizer, text) == expected
@@ -78,7 +78,7 @@ def test_all_spellings_of_the_puso_are_one_letter(normalization):
     assert words(learned(), "mitã'i") == ["mitã", "'", "i"]
 
 
-def test_words_of_all_scripts():
+def test_words_are_found_in_all_scripts():
     def found(text):
         return WORD.findall(text)
 
@@ -90,7 +90,7 @@ def test_words_of_all_scripts():
     assert [is_mark(each) for each in ("\u0303", "ี", "\u200d", "a", "")] == [True, True, True, False, False]
 
 
-def test_of_scripts_without_spaces_unknown_letters_are_named_and_not_every_line(tmp_path):
+def test_unspaced_scripts_report_only_unknown_letters(tmp_path):
     tokenizer, words = learned(), WordList()
     for text in SENTENCES:
         words.read(unicodedata.normalize("NFD", text))

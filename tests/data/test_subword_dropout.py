@@ -1,4 +1,4 @@
-"""BPE-dropout has the distribution of Algorithm 1, by exact fractions, and never changes what a text says."""
+"""BPE-dropout follows the distribution of Algorithm 1, computed in exact fractions, and never changes the text."""
 
 from collections import Counter
 from fractions import Fraction
@@ -16,7 +16,7 @@ from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenize
 
 
 TEXTS = ["the cat's whiskers, 2nd of   three", "zwei Kätzchen (klein) schlafen\tüber Nacht", "bananas  \n can ban"] * 4
-# Of the first words no merge ever takes a symbol that another possible one needs; the others are full of such.
+# In APART no merge ever takes a symbol that another possible merge needs; in OVERLAPPING many do.
 APART = ("abcd", "efgabcd", "abefg")
 OVERLAPPING = ("xyz", "banana", "oooooo", "xyzbanan")
 MERGES = ["a b", "ab c", "e f", "abc d", "ef g", "x y", "xy z", "y z", "a n", "n a", "b an", "an an", "o o", "oo oo"]
@@ -24,7 +24,7 @@ MERGES = ["a b", "ab c", "e f", "abc d", "ef g", "x y", "xy z", "y z", "a n", "n
 
 @pytest.fixture(scope="module")
 def by_hand():
-    """A tokenizer of known merges; texts have no blank in front."""
+    """A tokenizer with known merges that adds no leading blank."""
     pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(merge.split()) for merge in MERGES)]
     backend = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [(*m.split(),) for m in MERGES]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -37,7 +37,7 @@ def tokenizer(request):
 
 
 def algorithm_1(word: str, p: Fraction) -> dict[tuple[str, ...], Fraction]:
-    """The probability of each outcome, over all ways to leave out merges in every step."""
+    """The probability of each outcome, over all ways to skip merges at every step."""
 
     @cache
     def outcomes(pieces: tuple[str, ...]) -> dict:
@@ -65,7 +65,7 @@ def sampled(tokenizer, word: str, p: float, times: int) -> Counter:
 
 
 def distance(found: Counter, expected: dict) -> float:
-    """Chi-square, less what is expected by chance, in standard deviations; rare outcomes are put together."""
+    """Chi-square minus its expected value, in standard deviations; rare outcomes are pooled."""
     total = sum(found.values())
     assert found.keys() <= expected.keys()
     cells = [(found[outcome], float(share) * total) for outcome, share in expected.items()]
@@ -76,22 +76,22 @@ def distance(found: Counter, expected: dict) -> float:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_words_are_cut_as_algorithm_1_does(by_hand, p):
+def test_segmentations_follow_algorithm_1(by_hand, p):
     for word in APART + OVERLAPPING:
         expected = algorithm_1(word, Fraction(p))
         assert sum(expected.values()) == 1
         assert distance(sampled(by_hand, word, p, 20_000), expected) < 4, word
 
 
-def test_the_dropout_of_tokenizers_is_the_same_where_no_merge_in_its_queue_becomes_impossible(by_hand):
-    """Elsewhere it is not; its random numbers have no seed, so the bounds are wide."""
+def test_tokenizers_library_agrees_where_merges_never_compete(by_hand):
+    """Elsewhere the library differs. It cannot be seeded, so the bounds are wide."""
     backend = Tokenizer.from_str(by_hand.backend_tokenizer.to_str())
     backend.model.dropout = 0.3
     for word in APART:
         theirs = Counter(tuple(encoding.tokens) for encoding in backend.encode_batch([word] * 20_000))
         ours = sampled(by_hand, word, 0.3, 20_000)
         assert distance(theirs, algorithm_1(word, Fraction(3, 10))) < 8, word
-        # The difference of two counts of the same mean has twice its variance.
+        # The difference of two counts with the same mean has twice the variance.
         chance = sum((theirs[each] - ours[each]) ** 2 / (theirs[each] + ours[each]) for each in theirs | ours)
         assert chance < len(theirs | ours) + 8 * (2 * len(theirs | ours)) ** 0.5, word
     backend.model.dropout = 0.1
@@ -104,7 +104,7 @@ def test_the_dropout_of_tokenizers_is_the_same_where_no_merge_in_its_queue_becom
 @given(
     text=st.text(st.sampled_from("abckstz th'sä<>,.27 \t\n\u00a0\u3000日é\u0301"), max_size=60), p=st.floats(0.01, 0.99)
 )
-def test_the_text_stays_and_no_piece_sticks_out_of_a_word(tokenizer, text, p):
+def test_text_survives_and_pieces_stay_within_words(tokenizer, text, p):
     text = text.strip()
     ids, backend = tokenizer(text).input_ids, tokenizer.backend_tokenizer
     [pair] = BPEDropout(tokenizer, p)([{"input_ids": ids, "labels": ids}], (1, 2))
@@ -118,21 +118,21 @@ def test_the_text_stays_and_no_piece_sticks_out_of_a_word(tokenizer, text, p):
             while len(spelt) < len(word):
                 spelt += next(pieces)
             assert spelt == word
-    # Nothing is passed over: nearly all merges left out is nearly all bytes apart.
+    # No merge is overlooked: dropping nearly all of them leaves nearly every byte on its own.
     [pair] = BPEDropout(tokenizer, 0.9999)([{"input_ids": ids, "labels": ids}], (1, 2))
     assert len(pair["labels"]) > 0.9 * sum(len(word) for word, _ in words)
 
 
-def test_the_key_decides_and_nothing_else(tokenizer):
+def test_result_depends_only_on_the_key(tokenizer):
     pairs = [{"input_ids": tokenizer(text).input_ids, "labels": tokenizer(text[::-1]).input_ids} for text in TEXTS]
     dropout, another = BPEDropout(tokenizer, 0.3), BPEDropout(tokenizer, 0.3)
     first = dropout(pairs, (0, 0, 5))
     assert dropout(pairs, (0, 1, 5)) != first != dropout(pairs, (1, 0, 5))
     assert dropout(pairs, (0, 0, 5)) == another(pairs, (0, 0, 5)) == first
-    assert BPEDropout(tokenizer, 1e-12)(pairs, (0, 0, 5)) == pairs  # as p goes to 0 it is BPE
+    assert BPEDropout(tokenizer, 1e-12)(pairs, (0, 0, 5)) == pairs  # as p goes to 0 it becomes plain BPE
 
 
-def test_a_text_that_would_be_too_long_keeps_its_ids(tokenizer):
+def test_text_growing_past_its_limit_keeps_its_ids(tokenizer):
     ids = tokenizer(TEXTS[0]).input_ids
     pairs = [{"input_ids": ids, "labels": ids}] * 50
     limited = BPEDropout(tokenizer, 0.1, max_source_length=len(ids) + 2, max_target_length=len(ids))(pairs, (3,))
@@ -143,15 +143,15 @@ def test_a_text_that_would_be_too_long_keeps_its_ids(tokenizer):
     assert 0 < sum(some == each for some, each in zip(limited, free, strict=True)) < 50
 
 
-def test_ids_that_bpe_would_not_give_stay(by_hand):
-    ids = by_hand.convert_tokens_to_ids(["a", "b", "c"])  # BPE says abc
+def test_ids_bpe_would_not_produce_are_kept(by_hand):
+    ids = by_hand.convert_tokens_to_ids(["a", "b", "c"])  # BPE gives abc
     pairs = [{"input_ids": ids, "labels": by_hand("abc").input_ids}] * 50
     found = BPEDropout(by_hand, 0.5)(pairs, (1,))
     assert all(pair["input_ids"] == ids for pair in found)
     assert len({tuple(pair["labels"]) for pair in found}) > 1
 
 
-def test_what_cannot_be_dropped_is_refused(tokenizer):
+def test_invalid_rate_or_tokenizer_is_rejected(tokenizer):
     for p in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="must be above 0 and below 1"):
             BPEDropout(tokenizer, p)

@@ -1,4 +1,4 @@
-"""Soft terms: what is annotated by hand, which words the lexicon has, what is drawn, and where streams go on."""
+"""Soft terms: annotations checked by hand, the words of the lexicon, the random draws, and resumed streams."""
 
 import itertools
 from collections import Counter
@@ -39,7 +39,7 @@ def bpe():
 
 
 def read(tokenizer, ids) -> tuple[str, list[tuple[str, str]]]:
-    """The text of a source without its annotations, and these."""
+    """The ids of a source without its annotations, and the annotated terms."""
     src, trg, done = marker_ids(tokenizer)
     plain, terms, part = [], [], None
     for number in ids:
@@ -63,7 +63,7 @@ def pairs_of(tokenizer, texts, tag=()):
     ]
 
 
-def test_annotations_by_hand(tokenizer):
+def test_annotations_match_ids_by_hand(tokenizer):
     def ids(text):
         return tokenizer(text, add_special_tokens=False).input_ids
 
@@ -72,14 +72,14 @@ def test_annotations_by_hand(tokenizer):
     for line, expected in (
         ("The dog runs", [*ids("The"), src, *ids("dog"), trg, *ids("Hund"), done, *ids("runs")]),
         ("dog", [src, *ids("dog"), trg, *ids("Hund"), done]),
-        ("in New York", [*ids("in"), src, *ids("New York"), trg, *ids("New York"), done]),  # as it stands there
+        ("in New York", [*ids("in"), src, *ids("New York"), trg, *ids("New York"), done]),  # as written in the text
         ("<src> <done>", ids("<src> <done>")),  # text is never a marker
     ):
         assert glossary.annotated(line, tokenizer) == [*expected, tokenizer.eos_token_id]
     assert not set(glossary.annotated("<src> <done>", tokenizer)) & {src, trg, done}
 
 
-def test_the_text_round_an_annotation_stays_as_it_is(tokenizer):
+def test_text_around_an_annotation_is_unchanged(tokenizer):
     glossary = Glossary([("dog", "Hund"), ("Anna", None), ("x", "日本"), ("2", "zwei"), ("owner", "O'Hara")])
     for line in [*TEXTS, ' A "dog"  and\tdog, dogs-dog. ', "(Anna's) 2x x2 x", "dog's Ünïcödé owner; x\u0301 x!?"]:
         found, terms = read(tokenizer, glossary.annotated(line, tokenizer))
@@ -89,7 +89,7 @@ def test_the_text_round_an_annotation_stays_as_it_is(tokenizer):
             assert found == tokenizer(line).input_ids, line
 
 
-def test_a_model_without_markers_is_told_what_to_do():
+def test_missing_markers_raise_and_name_the_remedy():
     plain = learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=300))
     for use in (
         lambda: annotated_ids(plain, [("a dog", [(2, 5, "Hund")])]),
@@ -99,7 +99,7 @@ def test_a_model_without_markers_is_told_what_to_do():
             use()
 
 
-def test_a_lexicon_has_the_words_that_are_aligned(tmp_path):
+def test_lexicon_learns_aligned_words_and_round_trips(tmp_path):
     people = [("Anna", "Anna"), ("she", "sie"), ("he", "er"), ("Paul", "Paul")]
     things = [("dog", "Hund"), ("house", "Haus"), ("cat", "Katze"), ("ball", "Ball"), ("tree", "Baum")]
     pairs = [
@@ -109,7 +109,7 @@ def test_a_lexicon_has_the_words_that_are_aligned(tmp_path):
     lexicon = learn_lexicon([*pairs, *pairs, ("once only", "nur einmal"), ("a " * 300, "b"), ("", "leer")])
     wanted = {(source.lower(), target) for source, target in things}
     assert wanted <= lexicon.links.keys()
-    # A word at the beginning of every sentence is mostly written with a capital.
+    # A word that begins every sentence is mostly capitalised.
     assert {(source.lower(), target.capitalize()) for source, target in people} <= lexicon.links.keys()
     assert not any("." in pair or "nur" in pair for pair in lexicon.links)
     assert lexicon.links["dog", "Hund"] == 8
@@ -126,14 +126,14 @@ def test_a_lexicon_has_the_words_that_are_aligned(tmp_path):
         learn_lexicon([("a", "b")])
 
 
-def test_text_in_memory_and_as_a_stream_have_the_same_lexicon():
+def test_stream_and_memory_give_the_same_lexicon():
     pairs = [(row["en"], row["de"]) for row in itertools.islice(phrasebook("train"), 300)]
     stream = PairStream("three units", 3, lambda unit: iter(pairs[unit * 100 : unit * 100 + 100]))
     found = [learn_lexicon(corpus.texts()) for corpus in (TextCorpus("text", pairs, {}), stream)]
     assert found[0] == found[1]
 
 
-def test_as_many_pairs_as_asked_for_with_words_of_the_lexicon(bpe):
+def test_annotations_follow_the_requested_share_and_weights(bpe):
     [bt] = tag_ids(bpe, ["<bt>"]).values()
     texts = [("The red dog in the park.", "Der rote Hund im Park."), ("A dog, a dog.", "Ein Hund.")]  # a word twice
     pairs = pairs_of(bpe, texts * 4_000, (bt,))
@@ -161,7 +161,7 @@ def test_as_many_pairs_as_asked_for_with_words_of_the_lexicon(bpe):
             firsts[terms[0][0]] += 1
     annotated = numbers.total()
     assert annotated / 4_000 == pytest.approx(0.2, abs=4 * (0.2 * 0.8 / 4_000) ** 0.5)
-    # One in nine of the other words is the right one itself, and the halves of two may be: the rest is another word.
+    # About one replacement in nine gives the right word by chance, as two joined halves may: the rest are wrong.
     assert replaced[True] / replaced.total() == pytest.approx(0.3 * 0.88, abs=0.04)
     assert numbers[1] / annotated == pytest.approx(1 / 3, abs=4 * (2 / 9 / annotated) ** 0.5)
     # Weights of 11^-0.5 and 900^-0.5.
@@ -169,18 +169,18 @@ def test_as_many_pairs_as_asked_for_with_words_of_the_lexicon(bpe):
     assert ratio == pytest.approx((900 / 11) ** 0.5, rel=0.5)
 
 
-def test_neighbours_become_one_term(bpe):
+def test_neighbouring_words_can_become_one_term(bpe):
     [pair] = pairs_of(bpe, [("The red dog", "Der rote Hund")])
     annotation = TermAnnotation(bpe, LEXICON, 1.0)
     found = Counter(tuple(read(bpe, each["input_ids"])[1]) for each in annotation([pair] * 1500, (1,)))
     assert {(("red dog", "rote Hund"),), (("red", "rote"),), (("red", "rote"), ("dog", "Hund"))} <= found.keys()
     both = sum(n for terms, n in found.items() if terms[0][0] == "red dog")
-    # "red", with the weight 30^-0.5, must come before "dog", with 11^-0.5: only behind it there is a next word.
+    # "red" (weight 30^-0.5) must be drawn before "dog" (11^-0.5): only "red" is followed by another word.
     red = 30**-0.5 / (30**-0.5 + 11**-0.5)
     assert both / 1500 == pytest.approx(0.3 * red, abs=4 * (0.3 * red / 1500) ** 0.5)
 
 
-def test_the_key_decides_and_limits_are_kept(bpe):
+def test_result_depends_on_the_key_and_keeps_limits(bpe):
     pairs = pairs_of(bpe, [("The red dog in the park.", "Der rote Hund im Park.")] * 60)
     new = [TermAnnotation(bpe, LEXICON, 0.7)(pairs, key) for key in ((0, 5), (0, 5), (1, 5))]
     assert str(new[0]) == str(new[1]) != str(new[2])
@@ -192,7 +192,7 @@ def test_the_key_decides_and_limits_are_kept(bpe):
     assert TermAnnotation(bpe, LEXICON, 1.0)([], (1,)) == []
 
 
-def test_a_stream_goes_on_with_the_same_annotations(bpe):
+def test_resumed_stream_gives_the_same_annotations(bpe):
     texts = [("The red dog in the park.", "Der rote Hund im Park."), ("A dog.", "Ein Tier.")] * 150
     unit = len(texts) // 4
     pairs = PairStream("four units", 4, lambda number: iter(texts[number * unit : (number + 1) * unit]))

@@ -92,7 +92,7 @@ def mark_order_is_settled(text: str) -> bool:
 @example(" " * 1000 + "\n" * 1000)
 @example("".join(map(chr, range(0x250))))
 @settings(max_examples=250, deadline=None)
-def test_any_text_comes_back(fresh, reloaded, text):
+def test_any_text_round_trips(fresh, reloaded, text):
     ids = fresh(text).input_ids
     assert ids[-1] == EOS_ID
     assert not set(ids[:-1]) & {BOS_ID, PAD_ID, EOS_ID, UNK_ID}
@@ -104,7 +104,7 @@ def test_any_text_comes_back(fresh, reloaded, text):
     assert decoded(reloaded, ids) == back
 
 
-def test_special_tokens_in_text_are_text_after_copying(fresh):
+def test_copies_still_treat_special_tokens_as_text(fresh):
     for twin in (copy.deepcopy(fresh), pickle.loads(pickle.dumps(fresh))):
         assert twin("a </s> b").input_ids == fresh("a </s> b").input_ids
         assert twin(["a </s> b"] * 2).input_ids == fresh(["a </s> b"] * 2).input_ids
@@ -112,7 +112,7 @@ def test_special_tokens_in_text_are_text_after_copying(fresh):
 
 @given(texts=st.lists(anything, min_size=1, max_size=5))
 @settings(max_examples=40, deadline=None)
-def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
+def test_batch_equals_its_texts_one_by_one(reloaded, texts):
     alone = [reloaded(text).input_ids for text in texts]
     assert reloaded(texts).input_ids == alone
     assert [e.ids for e in reloaded.backend_tokenizer.encode_batch(texts)] == alone
@@ -122,7 +122,7 @@ def test_a_batch_is_its_texts_one_by_one(reloaded, texts):
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_any_ids_decode(fresh, data):
-    """A model may write anything: no crash, and only the one blank put in front is taken away."""
+    """A model may generate anything: decoding never crashes, and removes only the one leading blank."""
     ids = data.draw(st.lists(st.integers(0, len(fresh) - 1), max_size=20))
     pieces = [piece for piece in fresh.convert_ids_to_tokens(ids) if piece not in SPECIAL_TOKENS]
     spelt = {char: byte for byte, char in byte_spelling().items()}
@@ -130,24 +130,24 @@ def test_any_ids_decode(fresh, data):
     assert decoded(fresh, ids) == text.removeprefix(" ")
 
 
-def test_every_character_of_the_basic_plane_comes_back(fresh):
+def test_every_character_of_the_basic_plane_round_trips(fresh):
     text = "".join(chr(c) for c in range(0x10000) if not 0xD800 <= c < 0xE000 and not unicodedata.combining(chr(c)))
     expected = unicodedata.normalize("NFC", text)
     assert decoded(fresh, fresh(text).input_ids) == expected
 
 
-def test_a_word_is_the_same_piece_at_the_start_and_inside(fresh):
+def test_first_word_uses_the_same_piece_as_later_ones(fresh):
     assert fresh.tokenize("Ein") == ["ĠEin"]
     assert fresh.tokenize("Ein Ein") == ["ĠEin", "ĠEin"]
 
 
-def test_continuations_and_hashes_in_the_text_are_different_pieces():
+def test_hashes_in_text_are_not_mistaken_for_continuations():
     tokenizer = learn_tokenizer(["##ing sing ##ing ing"] * 9, TokenizerSettings("wordpiece", 520))
     for text in ("##ing", "sing", "s##ing", f"s{CONTINUATION}ing"):
         assert decoded(tokenizer, tokenizer(text).input_ids) == text
 
 
-def test_lowercase(tmp_path):
+def test_lowercase_applies_to_text_and_vocabulary(tmp_path):
     for kind in KINDS:
         tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, SIZES[kind], lowercase=True))
         tokenizer.save_pretrained(tmp_path / kind)
@@ -158,7 +158,7 @@ def test_lowercase(tmp_path):
         assert not any(c.isascii() and c.isupper() for piece in learned if len(piece) > 1 for c in piece)
 
 
-ADDED = ["<a>", "Donaudampf", "läuft und läuft", "Ωmega"]  # a character alone may be how a byte is spelt
+ADDED = ["<a>", "Donaudampf", "läuft und läuft", "Ωmega"]  # a single character may be the spelling of a byte
 
 
 @pytest.fixture(scope="module")
@@ -172,13 +172,13 @@ def extended(fresh, tmp_path_factory) -> PreTrainedTokenizerFast:
 @given(parts=st.lists(st.one_of(anything, st.sampled_from([*ADDED, " <a>", "<a> ", " Donaudampf "]))))
 @example(parts=["<a>", "<a>", " <a>", "\n<a>"])
 @settings(max_examples=100, deadline=None)
-def test_with_added_tokens_any_text_comes_back(extended, parts):
+def test_any_text_round_trips_with_added_tokens(extended, parts):
     text = "".join(parts)
     back = decoded(extended, extended(text).input_ids)
     assert unicodedata.normalize("NFC", back) == unicodedata.normalize("NFC", text)
 
 
-def test_an_added_token_is_a_word_or_begins_one(fresh, extended):
+def test_added_token_matches_only_at_word_start(fresh, extended):
     size = len(fresh)
     assert len(extended) == size + len(ADDED)
     assert extended("<a> Donaudampf.").input_ids[:2] == [size, size + 1]
@@ -188,7 +188,7 @@ def test_an_added_token_is_a_word_or_begins_one(fresh, extended):
     assert extended("Ein <a> Hund").input_ids == [*before, size, *after]
 
 
-def test_special_ids(fresh, reloaded):
+def test_special_tokens_have_their_fixed_ids(fresh, reloaded):
     for tokenizer in (fresh, reloaded):
         assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
         ids = (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
@@ -213,7 +213,7 @@ def test_every_text_ends_with_eos_before_the_padding(reloaded):
 
 @pytest.mark.parametrize("pretokenized", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind, pretokenized):
+def test_special_tokens_in_corpus_remain_plain_text(kind, pretokenized):
     corpus = ["</s></s> <pad> <s> <unk>", "".join(SPECIAL_TOKENS), "x<s>y </s> <pad>z"] * 2000
     size = {"bpe": 268, "wordpiece": 524}[kind]
     tokenizer = learn_tokenizer(corpus, TokenizerSettings(kind, size, pretokenized=pretokenized))
@@ -226,7 +226,7 @@ def test_a_corpus_full_of_special_tokens_teaches_no_control_piece(kind, pretoken
 
 @pytest.mark.parametrize("pretokenized", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_tags_come_behind_the_pieces_and_no_text_makes_one(kind, pretokenized, tmp_path):
+def test_tags_follow_the_pieces_and_never_match_text(kind, pretokenized, tmp_path):
     tags, corpus = ["<bt>", "<2de>"], ["<bt> <2de>", "<bt><bt>", "x<2de>y <bt>z"] * 2000
     settings = TokenizerSettings(kind, {"bpe": 265, "wordpiece": 521}[kind], pretokenized=pretokenized)
     without, learned = learn_tokenizer(corpus, settings), learn_tokenizer(corpus, settings, tags=tags)
@@ -243,7 +243,7 @@ def test_tags_come_behind_the_pieces_and_no_text_makes_one(kind, pretokenized, t
             learn_tokenizer(corpus, settings, tags=[tag])
 
 
-def test_there_is_no_longest_text(reloaded, caplog):
+def test_text_length_is_unlimited(reloaded, caplog):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ids = reloaded("Ein Hund läuft. " * 5000).input_ids
@@ -262,7 +262,7 @@ print(json.dumps([ids, tokenizer.batch_decode(ids, skip_special_tokens=True)]))
 """
 
 
-def test_auto_tokenizer_needs_nothing_of_this_package(fresh, folder, tmp_path):
+def test_auto_tokenizer_works_without_this_package(fresh, folder, tmp_path):
     texts = [*SNIPPETS, *CORPUS, "".join(SNIPPETS)]
     run = LIBRARIES.run(RELOAD, folder, input=json.dumps(texts), cwd=tmp_path)
     assert run.returncode == 0, run.stderr
@@ -272,7 +272,7 @@ def test_auto_tokenizer_needs_nothing_of_this_package(fresh, folder, tmp_path):
     assert not (folder / "tokenizer.py").exists()
 
 
-def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
+def test_load_tokenizer_rejects_missing_and_foreign_tokenizers(fresh, tmp_path):
     with pytest.raises(ValueError, match=r"no tokenizer\.json in .*nowhere.*learn_tokenizer"):
         load_tokenizer(tmp_path / "nowhere")
     other = Tokenizer.from_str(fresh.backend_tokenizer.to_str().replace('"<pad>"', '"[PAD]"'))
@@ -281,7 +281,7 @@ def test_load_tokenizer_refuses_what_does_not_fit(fresh, tmp_path):
         load_tokenizer(tmp_path / "other")
 
 
-def test_load_tokenizer_loads_what_auto_tokenizer_does(fresh, tmp_path):
+def test_load_tokenizer_matches_auto_tokenizer(fresh, tmp_path):
     fresh.save_pretrained(tmp_path)
     file = tmp_path / "tokenizer_config.json"
     settings = json.loads(file.read_text(encoding="utf-8"))
@@ -295,12 +295,12 @@ def test_load_tokenizer_loads_what_auto_tokenizer_does(fresh, tmp_path):
         assert type(found) is type(expected), changed
         assert found.init_kwargs == expected.init_kwargs, changed
     file.write_text(json.dumps({**settings, "tokenizer_class": "MarianTokenizer"}), encoding="utf-8")
-    with pytest.raises(ValueError, match="cannot be read"):  # which wants other files
+    with pytest.raises(ValueError, match="cannot be read"):  # it needs other files
         load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("wordpiece", 516)])
-def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence(kind, smallest, capfd):
+def test_vocabulary_has_exact_size_and_learning_is_silent(kind, smallest, capfd):
     with pytest.raises(ValueError, match=r"asked for 37,000 pieces, the text allows at most \d+; lower") as error:
         learn_tokenizer(CORPUS, TokenizerSettings(kind))
     most = int(re.search(r"at most (\d+)", str(error.value)).group(1))
@@ -308,7 +308,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence
         tokenizer = learn_tokenizer(CORPUS, TokenizerSettings(kind, size), show_progress=True)
         assert len(tokenizer) == tokenizer.vocab_size == size
         assert sorted(tokenizer.get_vocab().values()) == list(range(size))
-    assert capfd.readouterr() == ("", "")  # of no terminal
+    assert capfd.readouterr() == ("", "")  # not in a terminal
     with pytest.raises(ValueError, match=f"at most {most};"):
         learn_tokenizer(CORPUS, TokenizerSettings(kind, most + 1))
     with pytest.raises(ValueError, match=f"vocab_size is {smallest - 1}; {kind} needs at least {smallest}"):
@@ -317,7 +317,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for_and_is_learned_in_silence
         TokenizerSettings(kind, 1_000_001)
 
 
-def test_text_in_capitals_has_pieces_of_its_own_if_some_was_read():
+def test_learning_with_upper_form_shortens_uppercase_text():
     texts = [f"the old dog {verb} with {animal}s" for verb in ("runs", "plays", "sleeps") for animal in ("cat", "bird")]
     plain, loud = (
         learn_tokenizer(texts * 9, TokenizerSettings(vocab_size=290, forms=forms)) for forms in ({}, {"upper": 1})
@@ -336,7 +336,7 @@ def test_text_in_capitals_has_pieces_of_its_own_if_some_was_read():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_nothing_can_be_learned_from_is_an_error(kind, tmp_path):
+def test_learning_from_invalid_input_raises(kind, tmp_path):
     (tmp_path / "corpus").write_bytes(b"good\n\xff\n")
     for texts, error, message in (
         ([], ValueError, "no text"),
@@ -387,7 +387,7 @@ def byte_spelling() -> dict[int, str]:
 
 
 def bpe_by_hand(lines: list[str], size: int, mark: str = "") -> tuple[list[str], list[tuple[str, str]]]:
-    """Vocabulary and merges; the most frequent pair first, of equals the one with the smallest ids."""
+    """Vocabulary and merges; the most frequent pair first, ties broken by the smallest ids."""
     alphabet = sorted(byte_spelling().values())
     vocabulary = [*SPECIAL_TOKENS, *([mark + char for char in alphabet] if mark else []), *alphabet]
     words = Counter("Ġ" + word for line in lines for word in line.split(" "))
@@ -459,14 +459,14 @@ def for_spaced_text(request) -> PreTrainedTokenizerFast:
     return learn_tokenizer([*CORPUS, *trees], TokenizerSettings(request.param, SIZES[request.param], pretokenized=True))
 
 
-def test_what_stands_between_spaces_is_a_word(for_spaced_text):
+def test_pretokenized_text_splits_only_at_spaces(for_spaced_text):
     [ids] = for_spaced_text(["(S (NP-SBJ PRP$ )NP-SBJ (S"], add_special_tokens=False).input_ids
     assert [for_spaced_text.decode([each]).strip() for each in ids] == ["(S", "(NP-SBJ", "PRP$", ")NP-SBJ", "(S"]
 
 
 @settings(deadline=None)
 @given(anything)
-def test_no_spaced_text_is_lost(for_spaced_text, text):
+def test_any_pretokenized_text_round_trips(for_spaced_text, text):
     ids = for_spaced_text(text).input_ids
     assert UNK_ID not in ids
     assert ids.count(EOS_ID) == 1

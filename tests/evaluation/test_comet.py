@@ -1,4 +1,4 @@
-"""COMET through its program, for which a small one stands in that takes and gives what comet-score 2.2.7 does."""
+"""COMET through its program. A small script with the interface of comet-score 2.2.7 stands in for it."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from vanilla_transformer.evaluation.scores import compare_systems, score_segments, score_translations
 
 
-# Of each sentence the share of its words that the reference has, less 0.1 where source and translation are the same.
+# Scores a sentence by the share of its words that the reference has, minus 0.1 if source and translation are equal.
 PROGRAM = """#!{python}
 import argparse, json, sys
 parser = argparse.ArgumentParser()
@@ -38,7 +38,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setenv("COMET_SCORE", str(path))
 
 
-def test_scores_of_the_program_are_ours(program):
+def test_scores_come_from_the_program(program):
     [score] = score_translations(TRANSLATIONS, REFERENCES, ["comet"], resamples=20, **SCORED)
     assert score.value == pytest.approx(100 * (1 + 0.75 - 0.1) / 3)
     assert score.signature.startswith("nrefs:1|bs:20|seed:12345|model:Unbabel/wmt22-comet-da|scale:100|")
@@ -50,7 +50,7 @@ def test_scores_of_the_program_are_ours(program):
     assert compared.difference == pytest.approx(100 - score.value)
 
 
-def test_what_is_missing_or_fails_is_said(program, monkeypatch):
+def test_bad_input_and_program_failures_raise(program, monkeypatch):
     with pytest.raises(ValueError, match="comet reads the sources too"):
         score_translations(TRANSLATIONS, REFERENCES, ["comet"], target_language="de")
     with pytest.raises(ValueError, match="one reference, not 2"):

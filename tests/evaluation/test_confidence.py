@@ -1,6 +1,6 @@
-"""The fit, the calibration error and the rest: equal to other libraries' and hand-made formulas, and right on average.
+"""The logistic fit, calibration error, correlations and risk: equal to scipy, or worked out by hand.
 
-Where outcomes are drawn from known probabilities, these are what a calibration has to find.
+Where outcomes are drawn from known probabilities, a calibration must recover these.
 """
 
 import math
@@ -17,15 +17,15 @@ optimize, stats = (
 
 
 def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Signals (count, 2), the true probability of being good by them, and whether each is."""
+    """Signals (count, 2), the true probability that each row is good, and whether it is."""
     random = np.random.default_rng(seed)
     signals = random.normal(size=(count, 2)) * [2.0, 30.0] + [-1.0, 100.0]
     probabilities = 1 / (1 + np.exp(-(0.5 + 1.2 * signals[:, 0] - 0.02 * (signals[:, 1] - 100))))
     return signals, probabilities, random.random(count) < probabilities
 
 
-def test_the_fit_is_the_minimum_that_scipy_finds():
-    """Of Platt's loss as the paper writes it, term by term, by a method that knows no derivatives of ours."""
+def test_fit_equals_scipys_minimum():
+    """Platt's loss as the paper writes it, term by term, minimised by a method that does not use our derivatives."""
     signals, _, good = drawn(300)
     high, low = (good.sum() + 1) / (good.sum() + 2), 1 / ((~good).sum() + 2)
 
@@ -43,7 +43,7 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
     assert [intercept, *weights] == pytest.approx(best.x, rel=1e-3, abs=1e-4)
 
 
-def test_the_fit_finds_what_the_outcomes_were_drawn_by():
+def test_fit_recovers_the_true_weights_and_probabilities():
     signals, probabilities, good = drawn(40_000)
     intercept, weights = confidence.fit_logistic(signals, good)
     assert weights == pytest.approx([1.2, -0.02], rel=0.05)
@@ -52,26 +52,26 @@ def test_the_fit_finds_what_the_outcomes_were_drawn_by():
     assert np.abs(found - probabilities).max() < 0.02
 
 
-def test_what_cannot_be_fitted_as_usual():
+def test_degenerate_signals_are_fitted_and_constant_outcomes_raise():
     signals, _, good = drawn(200)
     expected = confidence.fit_logistic(signals, good)
     constant = np.column_stack([signals, np.full(200, -7.25)])
     intercept, weights = confidence.fit_logistic(constant, good)  # a signal that never changes
     assert (intercept, weights[2]) == (pytest.approx(expected[0]), 0)
     twice = np.column_stack([signals, signals[:, 0]])
-    intercept, weights = confidence.fit_logistic(twice, good)  # two that say the same
+    intercept, weights = confidence.fit_logistic(twice, good)  # two identical signals
     assert weights[0] == pytest.approx(weights[2])
     assert weights[0] + weights[2] == pytest.approx(expected[1][0])
     separable = np.arange(20.0)[:, None]
-    intercept, [weight] = confidence.fit_logistic(separable, np.arange(20) >= 12)  # one that decides
+    intercept, [weight] = confidence.fit_logistic(separable, np.arange(20) >= 12)  # a signal that separates them
     assert 0 < weight < 100
     assert -(intercept / weight) == pytest.approx(11.5, abs=0.5)
-    for outcome, said in ((True, "all of the .* are good"), (False, "none of the .* is good")):
-        with pytest.raises(ValueError, match=said):
+    for outcome, message in ((True, "all of the .* are good"), (False, "none of the .* is good")):
+        with pytest.raises(ValueError, match=message):
             confidence.fit_logistic(signals, [outcome] * 200)
 
 
-def test_the_error_of_true_probabilities_is_near_0_and_of_wrong_ones_what_they_are_wrong_by():
+def test_calibration_error_is_the_mean_miscalibration():
     random = np.random.default_rng(1)
     true = random.random(200_000)
     good = random.random(200_000) < true
@@ -85,8 +85,8 @@ def test_the_error_of_true_probabilities_is_near_0_and_of_wrong_ones_what_they_a
     assert error(np.full(200_000, 0.9)) == pytest.approx(0.4, abs=0.01)
 
 
-def test_the_error_by_hand():
-    """Five sentences in two bins: 0.1, 0.3 and 0.4 with one good one; 0.8 and 0.9, both good."""
+def test_calibration_error_by_hand():
+    """Five sentences in two bins: 0.1, 0.3 and 0.4, of which one is good; 0.8 and 0.9, both good."""
     bins = confidence.reliability([0.9, 0.1, 0.4, 0.8, 0.3], [True, False, True, True, False], bins=2)
     assert [each.sentences for each in bins] == [3, 2]
     assert [each.good for each in bins] == pytest.approx([1 / 3, 1])
@@ -95,7 +95,7 @@ def test_the_error_by_hand():
     assert [each.sentences for each in confidence.reliability([0.5] * 3, [True] * 3, bins=10)] == [1, 1, 1]
 
 
-def test_what_chance_shows_is_what_the_binomial_distribution_says():
+def test_bins_by_chance_match_the_binomial_distribution():
     for p in (0.5, 0.9):
         mean, (low, high) = confidence.bins_by_chance([p] * 100, bins=1, draws=20_000)
         counts = np.arange(101)
@@ -104,7 +104,7 @@ def test_what_chance_shows_is_what_the_binomial_distribution_says():
         assert [low[0], high[0]] == pytest.approx(stats.binom.ppf([0.025, 0.975], 100, p) / 100, abs=0.011)
 
 
-def test_correlations_are_scipys():
+def test_correlations_equal_scipys():
     random = np.random.default_rng(2)
     left = random.integers(0, 20, 300) / 7  # with many ties
     right = left + random.normal(size=300)

@@ -1,4 +1,4 @@
-"""Our scores as metrics of the library `evaluate`: loaded from files, without the Hub."""
+"""Our scores as metrics of the `evaluate` library, loaded from files without the Hub."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def _offline(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", [name for name, row in METRICS.items() if not (row.of_trees or row.needs_sources)])
-def test_each_is_our_score(metric):
+def test_each_metric_equals_score_translations(metric):
     module = evaluate.load(module_path(metric), "de")
     found = module.compute(predictions=HYPOTHESES, references=REFERENCES)
     [expected] = score_translations(HYPOTHESES, REFERENCES, [metric], target_language="de")
@@ -38,7 +38,7 @@ def test_each_is_our_score(metric):
         assert without_language.compute(predictions=HYPOTHESES, references=REFERENCES)[metric] >= 0
 
 
-def test_combined():
+def test_combined_metrics_equal_score_translations():
     names = ("sacrebleu", "bleu_paper", "chrf++")
     combined = evaluate.combine([evaluate.load(module_path(name), "de") for name in names])
     found = combined.compute(predictions=HYPOTHESES, references=REFERENCES)
@@ -46,7 +46,7 @@ def test_combined():
     assert [found[name] for name in names] == [score.value for score in scores]
 
 
-def test_bootstrap_and_mistakes():
+def test_bootstrap_gives_confidence_and_bad_input_raises():
     module = evaluate.load(module_path("chrf"), "de")
     found = module.compute(predictions=HYPOTHESES * 5, references=REFERENCES * 5, resamples=100)
     assert found["confidence"] > 0
@@ -57,7 +57,7 @@ def test_bootstrap_and_mistakes():
         module_path("bleu_papr")
 
 
-def test_trees():
+def test_tree_metrics_by_hand():
     gold = ["(S (NP PRP )NP (VP VBP )VP )S"]
     assert evaluate.load(module_path("evalb")).compute(predictions=gold, references=gold)["evalb"] == 100
     found = evaluate.load(module_path("bracketing")).compute(

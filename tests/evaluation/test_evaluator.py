@@ -1,4 +1,4 @@
-"""The evaluators of Hugging Face `evaluate` score our models on transformers 5, as model or folder."""
+"""The evaluators of Hugging Face `evaluate` score our models, or folders with them, on transformers 5."""
 
 import copy
 
@@ -8,7 +8,7 @@ import sacrebleu
 from datasets import Dataset, Features, Value
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, pipeline
 
-import vanilla_transformer  # noqa: F401  (what makes it work)
+import vanilla_transformer  # noqa: F401  (importing it makes evaluators work)
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.evaluation.scores import score_translations
 
@@ -42,7 +42,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model():
-    model = sharpened(build_model(1, vocab_size=280))  # sure enough of itself that sources matter
+    model = sharpened(build_model(1, vocab_size=280))  # confident enough for the sources to matter
     model.generation_config.max_length_offset = 3
     return model
 
@@ -59,7 +59,7 @@ def translations(model, tokenizer):
 
 @pytest.fixture(scope="module")
 def pairs(translations):
-    """References that share most of their words with what the model says."""
+    """References that share most of their words with the model's translations."""
     references = [translations[0], translations[1] + " x", translations[2][: len(translations[2]) // 2] + " y"]
     return Dataset.from_dict({"en": SOURCES, "de": references})
 
@@ -75,7 +75,7 @@ def compute(pairs, tmp_path):
     return compute
 
 
-def test_our_metric_is_theirs(model, tokenizer, translations, pairs):
+def test_evaluator_computes_our_metric(model, tokenizer, translations, pairs):
     found = evaluate.evaluator("translation").compute(
         model_or_pipeline=model, tokenizer=tokenizer, data=pairs, input_column="en", label_column="de", device=-1,
         metric=evaluate.load(module_path("bleu_paper"), "de"),
@@ -113,7 +113,7 @@ def test_seq2seq_trainer_computes_our_metric(model, tokenizer, pairs, tmp_path):
     assert evaluated["eval_signature"].startswith("nrefs:1|case:mixed")
 
 
-def test_a_model_and_a_folder_are_scored(compute, model, tokenizer, translations, pairs, tmp_path):
+def test_evaluator_scores_models_and_folders(compute, model, tokenizer, translations, pairs, tmp_path):
     [bleu] = score_translations(translations, pairs["de"], ["sacrebleu"], target_language="de")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
@@ -123,8 +123,8 @@ def test_a_model_and_a_folder_are_scored(compute, model, tokenizer, translations
         assert found["samples_per_second"] > 0
 
 
-def test_options_of_generation_reach_the_model(compute, model, tokenizer, monkeypatch):
-    # evaluate keeps them on the class
+def test_generation_options_reach_the_model(compute, model, tokenizer, monkeypatch):
+    # `evaluate` stores them on the class.
     monkeypatch.setattr(evaluate.TranslationEvaluator, "PIPELINE_KWARGS", {"truncation": True})
     short = compute(model, tokenizer=tokenizer, generation_kwargs={"max_new_tokens": 1, "num_beams": 2})
     assert short["predictions"] == [

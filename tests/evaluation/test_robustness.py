@@ -1,4 +1,4 @@
-"""Scores by form: those of the texts in that form, with the form in the signature, beside the clean ones."""
+"""Scores by form (upper case, typos, ...): computed on that form, named in the signature, next to the clean score."""
 
 import pytest
 import sacrebleu
@@ -6,7 +6,7 @@ import sacrebleu
 from vanilla_transformer.evaluation.robustness import CLEAN, scores_by_form
 
 
-def test_each_form_has_its_references_and_its_share():
+def test_forms_use_own_references_and_report_kept_share():
     references = {CLEAN: [["Ein Hund läuft im Park.", "Zwei Katzen sind dort."]]}
     references |= {"upper": [[text.upper() for text in references[CLEAN][0]]], "typos": references[CLEAN]}
     translations = {form: texts[0] for form, texts in references.items()}

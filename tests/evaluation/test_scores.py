@@ -1,4 +1,4 @@
-"""Scores: equal to independent formulas, to sacreBLEU itself and to published numbers; wrong input is refused."""
+"""Scores: equal to independent formulas, to sacreBLEU itself and to published numbers; bad input raises."""
 
 import csv
 import hashlib
@@ -88,7 +88,7 @@ def bleu_by_the_formula(hypotheses, references):
 
 
 class TestTokenizedBleu:
-    def test_tokens_are_those_of_the_literature(self):
+    def test_tokens_match_published_multi30k(self):
         # Lines 1 and 226 of multi30k/dataset's data/task1/tok/test_2016_flickr.lc.norm.tok.de.
         raw = [
             "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.",
@@ -99,7 +99,7 @@ class TestTokenizedBleu:
             "eine frau auf einem boot namens &quot; el corazon &quot; lässt schwarze gewichte ins wasser fallen .",
         ]
 
-    def test_equals_the_formula_also_where_the_brevity_penalty_acts(self):
+    def test_equals_the_formula_with_and_without_brevity_penalty(self):
         shorter = [hypothesis.rsplit(" ", 2)[0] for hypothesis in HYPOTHESES]
         for hypotheses in (HYPOTHESES, shorter):
             words = (tokenize_for_multi30k(texts, "de") for texts in (hypotheses, REFERENCES))
@@ -110,7 +110,7 @@ class TestTokenizedBleu:
         assert "BP=1.000" not in result.detail
 
     def test_by_hand(self):
-        # One 4-gram of two, two 3-grams of three, three bigrams of four, four words of five; the case does not count.
+        # One 4-gram of two, two 3-grams of three, three bigrams of four, four words of five; case is ignored.
         expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
         result = score(["A b C d e"], ["a B c D f"], "bleu_lowercase_tokenized")
         assert result.value == pytest.approx(expected, abs=1e-9)
@@ -119,7 +119,7 @@ class TestTokenizedBleu:
         assert score(["a b c x"], ["a b c d"], "bleu_lowercase_tokenized").value == 0.0
         assert score(["a b c x"], ["a b c d"], "sacrebleu").value > 0.0
 
-    def test_signature_tells_everything(self):
+    def test_signature_names_every_setting(self):
         signature = score(HYPOTHESES, REFERENCES, "bleu_lowercase_tokenized").signature
         names = [field.split(":")[0] for field in signature.split("|")]
         assert names == ["nrefs", "case", "eff", "norm", "tok", "smooth", "version"]
@@ -129,8 +129,8 @@ class TestTokenizedBleu:
         assert "-fr-escaped" in french.signature
         assert "ref_len=10)" in french.detail  # l' homme est petit .
 
-    # SHA-256 of what `normalize-punctuation.perl | tokenizer.perl` (version 1.1) made of the lower-cased text: as long
-    # as multi30k/dataset's data/task1/tok/*.lc.norm.tok.* (commit 7bee46b), to the character.
+    # SHA-256 of the lower-cased text after `normalize-punctuation.perl | tokenizer.perl` (version 1.1). Its length is
+    # exactly that of multi30k/dataset's data/task1/tok/*.lc.norm.tok.* (commit 7bee46b).
     DIGESTS = {
         "test_2016_flickr.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
         "test_2016_flickr.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
@@ -141,13 +141,13 @@ class TestTokenizedBleu:
     }
 
     @needs(MULTI30K)
-    def test_tokenized_multi30k_is_as_moses_writes_it(self):
+    def test_tokenized_multi30k_equals_moses_output(self):
         for name, digest in self.DIGESTS.items():
             lines = tokenize_for_multi30k(read_lines(MULTI30K / name), name.rsplit(".")[-1])
             assert hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest() == digest, name
 
     @needs(MULTI30K)
-    def test_multi30k_reference_has_the_published_number_of_words(self):
+    def test_multi30k_reference_has_the_published_word_count(self):
         # Wu et al. (2021): "BLEU4 = 41.02, 71.0/47.5/34.3/24.5 (BP=0.999, ratio=0.999, syslen=12096, reflen=12103)".
         references = read_lines(MULTI30K / "test_2016_flickr.de")
         result = score(references, references, "bleu_lowercase_tokenized")
@@ -155,11 +155,11 @@ class TestTokenizedBleu:
         assert "ref_len=12103)" in result.detail
 
     @needs(WMT15)
-    def test_tokens_are_those_of_moses(self):
+    def test_russian_tokens_equal_moses_output(self):
         raw, moses = read_lines(WMT15 / "newstest-2015-100sents.en-ru.ref.ru"), read_lines(WMT15 / "ref.ru")
         assert tokenize_for_multi30k(raw, "ru") == [line.lower() for line in moses]
         raw, moses = read_lines(WMT15 / "newstest-2015-100sents.en-ru.google.ru"), read_lines(WMT15 / "google.ru")
-        # Moses' files were made without normalize-punctuation.perl, which turns a quotation mark and moves a full stop.
+        # Moses' files were made without normalize-punctuation.perl, which changes a quotation mark and moves a stop.
         normalized = [re.sub(r"\. &quot;$", "&quot; .", line.lower().replace("«", "&quot;")) for line in moses]
         assert tokenize_for_multi30k(raw, "ru") == normalized
 
@@ -172,7 +172,7 @@ class TestSacrebleu:
             assert result.value == expected.score
             assert result.signature == f"nrefs:1|case:{case}|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
             assert result.detail.endswith(f"hyp_len={expected.sys_len} ref_len={expected.ref_len})")
-        # Case counts in one of them only.
+        # Only one of them is case-sensitive.
         shouted = [reference.upper() for reference in REFERENCES]
         assert score(shouted, REFERENCES, "sacrebleu").value < 20
         assert score(["Ein Hund läuft schnell ."], ["EIN hund LÄUFT schnell ."], "sacrebleu_lowercase").value > 99.9
@@ -193,7 +193,7 @@ def of_wmt17(system, metric):
 
 
 class TestPublishedScores:
-    """Of newstest2017, as the WMT scorers gave them."""
+    """Published scores of newstest2015 and newstest2017 are reproduced."""
 
     @needs(WMT17)
     @pytest.mark.parametrize("some", ["every fourth", pytest.param("the others", marks=pytest.mark.slow)])
@@ -218,8 +218,8 @@ class TestPublishedScores:
                 assert of_wmt17(row["system"], "ter").value == pytest.approx(value, abs=0.05 + 1e-9)
 
     @needs(WMT15)
-    def test_mteval(self):
-        # newstest2015, 100 sentences: what mteval-v13a.pl printed as cumulative scores of 1-grams to 9-grams.
+    def test_bleu_and_nist_equal_mteval(self):
+        # newstest2015, 100 sentences: the cumulative scores of 1-grams to 9-grams that mteval-v13a.pl printed.
         bleu = (0.5415, 0.4012, 0.3044, 0.2318, 0.1784, 0.1362, 0.1031, 0.0754, 0.0493)
         nist = (4.4488, 5.0043, 5.0520, *[5.0564] * 6)
         [reference] = read_texts(WMT15 / "newstest2015-100sents-enru-ref.ru.sgm", "reference", "ru")
@@ -235,7 +235,7 @@ class TestPublishedScores:
             assert found == pytest.approx(value, abs=tolerance)
 
     @needs(WMT15)
-    def test_multi_bleu(self):
+    def test_bleu_equals_multi_bleu(self):
         # README.upstream.txt: "BLEU = 23.17, 53.8/29.6/17.6/10.3 (BP=1.000, ratio=1.074, hyp_len=1989, ref_len=1852)".
         texts = read_lines(WMT15 / "google.ru"), read_lines(WMT15 / "ref.ru")
         assert bleu_by_the_formula(*texts) == pytest.approx(23.17, abs=5e-3)  # so the formula of these tests is right
@@ -274,7 +274,7 @@ def ngrams(text, longest=5):
 
 class TestNist:
     def test_by_hand(self):
-        # References: "a b a c" and "a b d d"; 8 words, of them 3 a, 2 b, 1 c, 2 d; "a b" twice after 3 a.
+        # References: "a b a c" and "a b d d"; 8 words in all: 3 a, 2 b, 1 c, 2 d; "a b" twice after 3 a.
         # Matching in "a b c x": a, b, c of 4 words, and "a b" of 3 pairs; nothing longer ("a b a", "b a c" ...).
         words = (math.log2(8 / 3) + math.log2(8 / 2) + math.log2(8 / 1)) / 4
         pairs = math.log2(3 / 2) / 3
@@ -284,12 +284,12 @@ class TestNist:
         penalty = math.exp(-math.log(2) / math.log(1.5) ** 2 * math.log(0.5) ** 2)
         assert found.score == pytest.approx(penalty * (words + pairs), abs=1e-9)
 
-    def test_the_word_0_is_false_to_perl(self):
-        # References: "0 a 0 b" and "0 a"; 6 words, of them 3 are 0, 2 a; "0 a" twice, "a 0" once, "0 a 0" once.
+    def test_word_0_is_false_as_in_perl(self):
+        # References: "0 a 0 b" and "0 a". Of 6 words 3 are "0" and 2 are "a"; "0 a" twice, "a 0" once, "0 a 0" once.
         # mteval-v13a.pl has `$mgram ? $ngram_count{$mgram} : $tot_wrds`: "0 a" is compared with all 6 words, not the 3.
         words = (2 * math.log2(6 / 3) + math.log2(6 / 2)) / 3
         pairs = (math.log2(6 / 2) + math.log2(2 / 1)) / 2
-        threes = math.log2(2 / 1)  # what begins with "0" and goes on is true
+        threes = math.log2(2 / 1)  # longer strings that begin with "0" are true
         found = NIST().corpus_score(["0 a 0", ""], [["0 a 0 b", "0 a"]])
         penalty = math.exp(-math.log(2) / math.log(1.5) ** 2 * math.log(3 / 6) ** 2)
         assert found.score == pytest.approx(penalty * (words + pairs + threes), abs=1e-9)
@@ -301,13 +301,13 @@ class TestNist:
         found = score_translations(system, references, ["nist"], target_language="de")[0].value
         assert found == pytest.approx(nist_by_the_formula(system, references), rel=1e-12)
 
-    def test_folds_the_case_of_ascii_only(self):
+    def test_folds_only_ascii_case(self):
         assert score(["HUND"], ["hund"], "nist").value == score(["hund"], ["hund"], "nist").value
         assert score(["ÄÖ"], ["äö"], "nist").value == 0
 
 
-def test_another_reference_never_hurts():
-    metrics = [name for name in OF_TEXT if name != "nist"]  # to which n-grams would be less rare
+def test_second_reference_improves_every_metric_but_nist():
+    metrics = [name for name in OF_TEXT if name != "nist"]  # NIST rewards rare n-grams, which would be less rare
     found = (
         score_translations(HYPOTHESES, references, metrics, target_language="de")
         for references in (REFERENCES, [REFERENCES, HYPOTHESES])
@@ -318,7 +318,7 @@ def test_another_reference_never_hurts():
 
 
 class TestConfidence:
-    def test_is_sacrebleus(self):
+    def test_equals_sacrebleu(self):
         [found] = score_translations(HYPOTHESES, REFERENCES, ["sacrebleu"], target_language="de", resamples=300)
         expected = BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=300)
         # sacreBLEU adds up in float32.
@@ -326,7 +326,7 @@ class TestConfidence:
         assert found.confidence > 0
         assert "bs:300|seed:12345" in found.signature
 
-    def test_every_metric_has_it(self):
+    def test_every_metric_reports_mean_and_confidence(self):
         results = score_translations(HYPOTHESES, REFERENCES, OF_TEXT, target_language="de", resamples=50)
         for found in results:
             assert abs(found.mean - found.value) <= max(3 * found.confidence, 0.25 * abs(found.value))
@@ -335,9 +335,9 @@ class TestConfidence:
             assert without.value == found.value
 
 
-def test_segments():
+def test_identical_segment_scores_best_and_segments_equal_sacrebleu():
     segments = score_segments(HYPOTHESES, REFERENCES, OF_TEXT, target_language="de")
-    for metric in set(OF_TEXT) - {"nist"}:  # to which long sentences tell more
+    for metric in set(OF_TEXT) - {"nist"}:  # NIST finds more information in long sentences
         values = [each[metric] for each in segments]
         assert values[3] == (min if METRICS[metric].lower_is_better else max)(values), metric  # the identical one
     assert [each["exact_match"] for each in segments] == [0, 0, 0, 100]
@@ -370,26 +370,26 @@ class TestCompareSystems:
         values = [score(systems[name], references, "sacrebleu").value for name in ("a", "b")]
         assert found[0].difference == values[1] - values[0]
 
-    def test_a_system_does_not_differ_from_itself(self):
+    def test_identical_systems_do_not_differ(self):
         systems = {"a": HYPOTHESES, "b": list(HYPOTHESES)}
         for found in compare_systems(systems, REFERENCES, OF_TEXT, target_language="de", resamples=20, trials=50):
             assert (found.difference, found.bootstrap_p, found.randomization_p) == (0, 1, 1)
 
-    def test_one_sentence_is_no_evidence(self):
-        # Swapping it turns the difference round and makes it no smaller, so it is as large in each trial.
+    def test_single_differing_sentence_is_not_significant(self):
+        # Swapping it reverses the difference but does not shrink it, so it is equally large in every trial.
         systems = {"a": REFERENCES * 5, "b": [*REFERENCES[:3], "Schnee.", *REFERENCES * 4]}
         for found in compare_systems(systems, REFERENCES * 5, OF_TEXT, target_language="de", resamples=200, trials=200):
             assert found.difference != 0
             assert found.randomization_p == 1
             assert found.bootstrap_p > 0.05
 
-        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}  # and of one alone nothing is known
+        systems = {"a": REFERENCES[:1], "b": ["Ein Mann."]}  # and one sentence alone cannot be resampled
         [found] = compare_systems(systems, REFERENCES[:1], ["chrf"], target_language="de", resamples=20, trials=50)
         assert (found.bootstrap_p, found.randomization_p) == (1, 1)
         [alone] = score_translations(["Ein Mann."], REFERENCES[:1], ["chrf"], target_language="de", resamples=20)
         assert (alone.mean, alone.confidence) == (None, None)
 
-    def test_what_is_refused(self):
+    def test_invalid_arguments_are_rejected(self):
         for systems, options, message in (
             ({"a": HYPOTHESES, "b": REFERENCES}, {"resamples": 0}, "resamples=0"),
             ({"a": HYPOTHESES}, {}, "needs two systems"),
@@ -399,9 +399,9 @@ class TestCompareSystems:
                 compare_systems(systems, REFERENCES, ["chrf"], target_language="de", **options)
 
     @needs(WMT17)
-    def test_agrees_with_the_published_tests_of_wmt17(self):
-        # Against LIUM-NMT, by Moses' bootstrap and MultEval's randomisation: uedin 0.00000 and 0.0001; online-B 0.381
-        # and 0.941.
+    def test_agrees_with_published_wmt17_significance(self):
+        # Published p-values against LIUM-NMT, by Moses' bootstrap and MultEval's randomisation: uedin 0.00000 and
+        # 0.0001; online-B 0.381 and 0.941.
         names = ("LIUM-NMT.4900.en-de", "uedin-nmt.4722.en-de", "online-B.0.en-de")
         systems = {name: read_lines(WMT17 / f"system.{name}.de") for name in names}
         references = read_lines(WMT17 / "reference.de")
@@ -421,7 +421,7 @@ def test_exact_match_by_hand():
     assert score(["u\u0308ber"], ["\u00fcber"], "exact_match").value == 100.0  # composed and decomposed
 
 
-def test_every_row_of_the_table_builds_a_metric_of_its_own_and_says_whether_it_needs_a_language():
+def test_metrics_are_distinct_and_declare_language_needs():
     text = ["(S NN )S"] * 2  # also a linearised tree
     made = set()
     rows = {name: row for name, row in METRICS.items() if not row.needs_sources}
@@ -434,12 +434,12 @@ def test_every_row_of_the_table_builds_a_metric_of_its_own_and_says_whether_it_n
                 build_metric(name)
         else:
             build_metric(name)
-    assert len(made) == len(rows)  # none silently becomes another
+    assert len(made) == len(rows)  # no metric silently becomes another
     assert [name for name, row in METRICS.items() if row.lower_is_better] == ["ter"]
 
 
 class TestScoreTranslations:
-    def test_keeps_the_order_and_names_the_test_set_and_an_unknown_metric(self):
+    def test_keeps_metric_order_and_rejects_unknown_metrics(self):
         names = OF_TEXT[::-1]
         scores = score_translations(HYPOTHESES, REFERENCES, names, target_language="de", test_set="flickr 2016")
         assert [result.metric for result in scores] == names
@@ -449,7 +449,7 @@ class TestScoreTranslations:
             score_translations(HYPOTHESES, REFERENCES, ["sacrebluu"], target_language="de")
         assert all(name in str(caught.value) for name in METRICS)
 
-    def test_is_100_for_the_references_and_0_for_empty_hypotheses(self):
+    def test_references_score_100_and_empty_hypotheses_0(self):
         for metric in set(OF_TEXT) - {"ter", "nist"}:
             assert score(REFERENCES, REFERENCES, metric).value == pytest.approx(100)
             assert score([""] * len(REFERENCES), REFERENCES, metric).value == 0
@@ -460,7 +460,7 @@ class TestScoreTranslations:
             (HYPOTHESES[:2], REFERENCES, ["chrf"], "de", ValueError, "got 2 hypotheses and 4 references"),
             (HYPOTHESES, [REFERENCES, ["x"] * 3], ["chrf"], "de", ValueError, r"4 hypotheses and 3 references\[1\]"),
             ([], [], ["chrf"], "de", ValueError, "nothing to score"),
-            # What would be scored by characters.
+            # A bare string would be scored character by character.
             ("abc", ["a", "b", "c"], ["chrf"], "de", TypeError, "hypotheses must be a sequence of strings"),
             (["a"], [None], ["chrf"], "de", TypeError, r"references\[0\] must be a string, got NoneType"),
             (HYPOTHESES, REFERENCES, "chrf", "de", TypeError, r"write \['chrf'\]"),
@@ -468,19 +468,19 @@ class TestScoreTranslations:
               for language in ("German", "", "d")),
         ],
     )  # fmt: skip
-    def test_what_is_refused(self, hypotheses, references, metrics, language, error, message):
+    def test_invalid_arguments_are_rejected(self, hypotheses, references, metrics, language, error, message):
         with pytest.raises(error, match=message):
             score_translations(hypotheses, references, metrics, target_language=language)
 
 
 class TestPerplexity:
-    def test_is_the_exponential(self):
+    def test_is_the_exponential_of_the_loss(self):
         assert perplexity(0.0) == 1.0
         assert perplexity(math.log(4.92)) == pytest.approx(4.92)  # the paper's base model, Table 3
         assert perplexity(1e4) == perplexity(math.inf) == math.inf
 
     def test_per_token_and_per_word(self):
-        # Two sentences of 3 and 2 words, 5 and 4 tokens with their ends, and 9 nats in all.
+        # Two sentences of 3 and 2 words, 5 and 4 tokens with the end tokens, and 9 nats in all.
         token, word = perplexity_scores([-4.0, -5.0], [5, 4], ["a b c", "d e"], vocabulary_size=37_000)
         assert token.value == pytest.approx(math.exp(9 / 9))
         assert word.value == pytest.approx(math.exp(9 / (3 + 1 + 2 + 1)))
@@ -492,7 +492,7 @@ class TestScripts:
     THAI = "แมวตัวเล็กนอนอยู่บนเก้าอี้", "แมวนอนอยู่บนเก้าอี้ใหญ่"
     CHINESE = "小猫睡在椅子上。", "小猫在椅子上睡觉。"
 
-    def test_words_are_found_as_sacrebleu_finds_them_for_the_language(self):
+    def test_word_splitting_depends_on_the_language(self):
         reference, hypothesis = self.CHINESE
         expected = BLEU(trg_lang="zh").corpus_score([hypothesis], [[reference]]).score
         for language in ("zh", "zh_TW", "yue"):
@@ -512,14 +512,14 @@ class TestScripts:
         assert without_words(METRICS, "ar") == []
 
     @pytest.mark.parametrize("language", ["ja", "ko"])
-    def test_a_missing_package_is_named(self, language, monkeypatch):
+    def test_missing_package_error_names_the_extra(self, language, monkeypatch):
         module = import_module(f"sacrebleu.tokenizers.tokenizer_{language}_mecab")
         for name in {"MeCab", "mecab_ko"} & vars(module).keys():
             monkeypatch.setattr(module, name, None)
         with pytest.raises(ImportError, match=rf'pip install "sacrebleu\[{language}\]"; or ask for sacrebleu_char'):
             build_metric("sacrebleu", language)
 
-    def test_normal_forms_are_one_text_and_the_signature_says_so(self):
+    def test_normal_forms_score_alike_and_signature_records_nfc(self):
         names = ["sacrebleu", "sacrebleu_char", "chrf", "ter", "bleu_lowercase_tokenized"]
         for language, text, other in (
             ("gn", "Ko mitã'i oho mbo'ehaópe, g̃uarani.", "Ko mitã oho ógape, g̃uarani."),

@@ -1,4 +1,4 @@
-"""Samples: the same in blocks as at once, the same each time, and never more memory than a block."""
+"""Resampling: the same in blocks as all at once, repeatable, in bounded memory, and with correct p-values."""
 
 import tracemalloc
 from random import Random
@@ -22,7 +22,7 @@ from vanilla_transformer.evaluation.significance import (
 
 @pytest.fixture
 def rows():
-    """Statistics of BLEU as two systems might have them; 37 segments, which no power of two divides."""
+    """BLEU statistics as two systems might have them; 37 segments, odd so that blocks do not fit evenly."""
     random = Random(1)
 
     def row():
@@ -34,7 +34,7 @@ def rows():
 
 class TestBlocks:
     @pytest.mark.parametrize("cells", [1, 37 * 33, 37 * 70])
-    def test_as_all_at_once(self, rows, monkeypatch, cells):
+    def test_block_size_does_not_change_results(self, rows, monkeypatch, cells):
         metric = BLEU()
         at_once = bootstrap_scores(metric, rows[0], 100), randomization_p(metric, *rows, 1.0, 100)
         monkeypatch.setattr(significance, "_CELLS", cells)
@@ -42,8 +42,8 @@ class TestBlocks:
         assert randomization_p(metric, *rows, 1.0, 100) == at_once[1]
         assert 0.01 < at_once[1] < 1
 
-    def test_memory_is_that_of_a_block(self):
-        # 20,000 segments: sacreBLEU would hold 20,000 x 10 numbers of each of 300 samples, 240 MB and more.
+    def test_memory_is_bounded_for_many_segments(self):
+        # 20,000 segments: sacreBLEU would hold 20,000 x 10 numbers for each of 300 samples, 240 MB or more.
         rows = np.tile([[10, 10, 8, 6, 4, 2, 10, 9, 8, 7]], (20_000, 1))
         tracemalloc.start()
         try:
@@ -57,14 +57,15 @@ class TestBlocks:
 
 class TestPValues:
     def test_bootstrap_by_hand(self):
-        # The differences 1, 2, 3, 6 have the mean 3: of -2, -1, 0, 3 one is at least 2.5, and one more is the observed.
+        # The absolute differences 1, 2, 3, 6 have the mean 3. One of -2, -1, 0, 3 is at least 2.5;
+        # the observed difference itself counts as one more.
         baseline, system = np.zeros(4), np.array([1, -2, 3, 6])
         assert bootstrap_p(baseline, system, 2.5) == 2 / 5
         assert bootstrap_p(baseline, system, -2.5) == 2 / 5
-        assert bootstrap_p(baseline, system, 3.0) == 2 / 5  # as large is large enough
+        assert bootstrap_p(baseline, system, 3.0) == 2 / 5  # equal counts as large enough
 
     def test_randomisation_by_hand(self):
-        # One right and one wrong each: after an exchange they differ by 100 % or not at all, as often.
+        # Each has one right and one wrong: after random swaps they differ by 100 % or not at all, equally often.
         metric = build_metric("exact_match")
         statistics = [[1, 1], [0, 1]], [[0, 1], [1, 1]]
         assert randomization_p(metric, *statistics, 100.0, 4000) == pytest.approx(0.5, abs=0.04)
@@ -72,7 +73,7 @@ class TestPValues:
 
 
 class MeanGain(Metric):
-    """A metric whose score is the mean of a number that each segment has: quick to compute thousands of times."""
+    """A metric whose score is the mean of one number per segment: quick enough to compute thousands of times."""
 
     def _compute_score_from_stats(self, stats):
         return Score("mean", stats[0] / stats[1])
@@ -85,7 +86,7 @@ class MeanGain(Metric):
 
 @pytest.fixture(scope="module")
 def of_equals():
-    """Both p-values, 600 times, of systems that nothing but chance makes different."""
+    """Both p-values, for 600 pairs of systems that differ only by chance."""
     random, metric, found = np.random.default_rng(0), MeanGain(), []
     for _ in range(600):
         one, two = (np.stack([random.normal(size=50), np.ones(50)], axis=1) for _ in range(2))
@@ -97,13 +98,13 @@ def of_equals():
 
 
 class TestEquallyGoodSystems:
-    def test_randomisation_finds_a_difference_as_often_as_it_says(self, of_equals):
+    def test_randomisation_p_values_are_uniform(self, of_equals):
         by_randomisation, _ = of_equals
         for level in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9):
             spread = (level * (1 - level) / 600) ** 0.5
             assert abs((by_randomisation <= level).mean() - level) < 3.5 * spread
 
-    def test_the_bootstrap_is_one_sided(self, of_equals):
+    def test_bootstrap_p_values_are_one_sided(self, of_equals):
         by_randomisation, by_bootstrap = of_equals
         assert 0.07 < (by_bootstrap <= 0.05).mean() < 0.14
         assert 0.03 < (by_bootstrap <= 0.025).mean() < 0.08
@@ -113,7 +114,7 @@ class TestEquallyGoodSystems:
         assert 0.4 < (by_bootstrap / by_randomisation)[clear].mean() < 0.75
 
 
-def test_the_seed_is_that_of_the_environment(rows, monkeypatch):
+def test_seed_comes_from_the_environment(rows, monkeypatch):
     def samples():
         return bootstrap_scores(BLEU(), rows[0], 10).tolist()
 
@@ -133,7 +134,7 @@ def test_the_seed_is_that_of_the_environment(rows, monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["chrf", "ter", "nist", "bleu_pretokenized"])
-def test_equals_sacrebleu(metric):
+def test_p_values_equal_sacrebleus_except_for_ties(metric):
     random = Random(2)
     references = [[" ".join(random.choices("abcdefgh", k=random.randint(5, 12))) for _ in range(40)] for _ in range(2)]
     systems = [
@@ -148,5 +149,5 @@ def test_equals_sacrebleu(metric):
     for kind, p in found.items():
         _, results = PairedTest(systems, {metric: build_metric(metric, "de")}, references, kind, 100)()
         [expected] = [each[1] for column, each in results.items() if column != "System"]
-        # Edits are whole numbers: only of TER are there trials that differ exactly as much as was observed.
+        # TER counts whole edits, so only its trials tie with the observed difference; sacreBLEU does not count ties.
         assert (p > expected.p_value) if (metric, kind) == ("ter", "ar") else (p == expected.p_value)

@@ -1,4 +1,4 @@
-"""Texts to score: every form is read as it is meant, and what is wrong is named with file and line."""
+"""Reading texts to score: plain text, JSON lines and SGM. Errors name the file and, where possible, the line."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ def sgm(*segments, document="d1", head='<refset setid="t" srclang="any" trglang=
     return "\n".join([head, f'<doc sysid="{system}" docid="{document}">', "<p>", *lines, "</p>", "</doc>", "</refset>"])
 
 
-def test_lines(tmp_path):
+def test_text_splits_only_at_newlines(tmp_path):
     [text] = read_texts(written(tmp_path / "a.de", "eins\n\ndrei\u2028drei\n"), "reference", "de")
     assert text.segments == ["eins", "", "drei\u2028drei"]
     assert (text.name, text.ids, text.language) == ("a.de", None, None)
@@ -47,7 +47,7 @@ def test_lines(tmp_path):
         ("a.sgm", sgm("a", head='<refset trglang="fr">'), "declares the language 'fr', but the reference should be"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_file_and_line(tmp_path, name, content, message):
+def test_invalid_files_raise_errors_naming_the_file(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         read_texts(tmp_path / name, "reference", "de")
@@ -56,12 +56,12 @@ def test_what_is_wrong_is_named_with_file_and_line(tmp_path, name, content, mess
         read_texts(tmp_path / "nowhere", "reference")
 
 
-def test_a_language_that_is_spelled_out_says_nothing(tmp_path):
+def test_spelled_out_language_is_ignored(tmp_path):
     (tmp_path / "a.sgm").write_text(sgm("eins", head='<refset trglang="German">'))
     assert [text.segments for text in read_texts(tmp_path / "a.sgm", "reference", "de")] == [["eins"]]
 
 
-def test_json_lines(tmp_path):
+def test_json_lines_of_every_layout_are_read(tmp_path):
     for role, row, expected in (
         ("hypothesis", "gut", ["gut"]),
         ("hypothesis", {"hypothesis": "gut", "reference": "schlecht"}, ["gut"]),
@@ -80,7 +80,7 @@ def test_json_lines(tmp_path):
 
 
 class TestSgm:
-    def test_segments(self, tmp_path):
+    def test_reads_segments_ids_and_language(self, tmp_path):
         content = sgm("Q&amp;A: 3 &lt; 4", " a &nbsp; b & c ", "")
         [text] = read_texts(written(tmp_path / "ref.de.sgm", content), "reference", "de")
         assert text.segments == ["Q&A: 3 < 4", "a &nbsp; b & c", ""]
@@ -90,7 +90,7 @@ class TestSgm:
         source = written(tmp_path / "b.sgm", sgm("a", head='<srcset setid="t" srclang="en">'))
         assert read_texts(source, "source", "en")[0].language == "en"
 
-    def test_any_case_quotes_and_lines(self, tmp_path):
+    def test_accepts_any_case_quotes_and_line_breaks(self, tmp_path):
         content = (
             "<REFSET trglang='de'>\n<DOC docid=x sysid=r><SEG id=1> eins\nzwei </SEG><hl><seg id=2>drei</seg></hl>"
         )
@@ -98,26 +98,26 @@ class TestSgm:
         assert text.segments == ["eins zwei", "drei"]
         assert text.ids == [("x", "1"), ("x", "2")]
 
-    def test_several_systems(self, tmp_path):
+    def test_each_system_becomes_one_text(self, tmp_path):
         content = sgm("a", system="one") + "\n" + sgm("b", system="two")
         texts = read_texts(written(tmp_path / "a.sgm", content), "hypothesis")
         assert [(text.name, text.segments) for text in texts] == [("a.sgm:one", ["a"]), ("a.sgm:two", ["b"])]
 
-    def test_documents_in_another_order(self, tmp_path):
+    def test_documents_in_another_order_are_aligned(self, tmp_path):
         first = sgm("a", "b", document="x") + sgm("c", document="y")
         second = sgm("C", document="y", system="s") + sgm("A", "B", document="x", system="s")
         [reference] = read_texts(written(tmp_path / "ref.sgm", first), "reference")
         [system] = read_texts(written(tmp_path / "sys.sgm", second), "hypothesis")
         assert aligned([reference, system])[1].segments == ["A", "B", "C"]
 
-    def test_bytes_as_windows_writes_them_and_compressed(self, tmp_path):
+    def test_reads_windows_line_endings_bom_and_gzip(self, tmp_path):
         (tmp_path / "a.sgm").write_bytes(b"\xef\xbb\xbf" + sgm("eins", "zwei").replace("\n", "\r\n").encode())
         assert read_texts(tmp_path / "a.sgm", "reference")[0].segments == ["eins", "zwei"]
         (tmp_path / "a.sgm.gz").write_bytes(gzip.compress(sgm("eins").encode()))
         assert read_texts(tmp_path / "a.sgm.gz", "reference")[0].segments == ["eins"]
 
 
-def test_texts_that_do_not_belong_together():
+def test_aligning_mismatched_texts_raises():
     one, two = Text("a", ["x", "y"], [("d", "1"), ("e", "1")]), Text("b", ["x"], [("d", "1")])
     for texts, message in (
         ([Text("a", ["x", "y"]), Text("b", ["x"])], "a has 2 segments and b 1"),

@@ -1,4 +1,4 @@
-"""Words as BLEU counts them: equal to what the scripts of the literature make, by hand."""
+"""Words as BLEU counts them: equal to the output of the literature's scripts, worked out by hand."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.evaluation.tokenizers import Multi30kTokenizer, PaperTokenizer, TokenizedText
 
 
-# Reference, hypothesis, and the words of both as replace-unicode-punctuation.perl, tokenizer.perl -l de and the
-# substitution s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g have them: worked out by hand.
+# Reference, hypothesis, and both after replace-unicode-punctuation.perl, tokenizer.perl -l de and the
+# substitution s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g, worked out by hand.
 BY_HAND = [
     ("Der Bericht-Entwurf liegt vor.", "Der Bericht-Vorschlag liegt jetzt vor.",
      "Der Bericht ##AT##-##AT## Entwurf liegt vor .", "Der Bericht ##AT##-##AT## Vorschlag liegt jetzt vor ."),
@@ -45,27 +45,27 @@ class TestPaperTokenizer:
         assert result.statistics["reference_length"] == words
         assert "-de-escaped-atat|smooth:none" in result.signature
 
-    def test_only_german_is_split(self):
+    def test_only_german_compounds_are_split(self):
         assert PaperTokenizer("fr")("le porte-parole d'hier") == "le porte-parole d&apos; hier"
         assert PaperTokenizer("de", split_compounds=False)("ein Bericht-Entwurf") == "ein Bericht-Entwurf"
         text = ["le porte-parole parle d'hier et de demain"]
         [paper, tokenized] = score_translations(text, text, ["bleu_paper", "bleu_tokenized"], target_language="fr")
         assert paper.signature == tokenized.signature
 
-    def test_a_no_break_space_beside_a_hyphen_is_no_space_to_perl(self):
-        # Moses' tokenizer makes plain spaces of all spaces, so that none is left to split at.
+    def test_hyphen_after_no_break_space_is_not_split(self):
+        # Moses' tokenizer first turns every kind of space into a plain one, which \S does not match.
         assert PaperTokenizer("de")("zehn\u00a0-jährig und süß-sauer") == "zehn -jährig und süß ##AT##-##AT## sauer"
 
 
 class TestMulti30kTokenizer:
-    def test_a_quotation_that_ends_the_line(self):
-        # From line 656 of multi30k/dataset's data/task1/tok/val.lc.norm.tok.de, which has the full stop last.
+    def test_full_stop_follows_a_final_quotation(self):
+        # From line 656 of multi30k/dataset's data/task1/tok/val.lc.norm.tok.de, where the full stop comes last.
         raw = 'ein schild, auf dem steht: "come on now... what\'s gayer than tea."'
         words = "ein schild , auf dem steht : &quot; come on now ... what &apos; s gayer than tea &quot; ."
         assert Multi30kTokenizer("de")(raw) == words
 
-    def test_where_the_full_stop_goes(self):
-        # What normalize-punctuation.perl and tokenizer.perl print. English keeps it in, Czech leaves it alone.
+    def test_full_stop_placement_depends_on_language(self):
+        # As normalize-punctuation.perl and tokenizer.perl print it. English keeps it inside, Czech leaves it alone.
         for languages, words in (
             (("de", "es", "fr", "it", "ru"), "er sagte : &quot; hallo &quot; . er kam &quot; ..."),
             (("en", "cs"), "er sagte : &quot; hallo . &quot; er kam ... &quot;"),
@@ -75,14 +75,14 @@ class TestMulti30kTokenizer:
                 for end in ("", " ", "\n", "\r\n"):
                     assert tokenizer(f'er sagte: "hallo."{end}') == words.partition(" er kam")[0]
 
-    def test_a_last_abbreviation_keeps_its_full_stop(self):
+    def test_final_abbreviation_keeps_its_full_stop(self):
         for tokenizer in (Multi30kTokenizer("de"), PaperTokenizer("de")):
             assert tokenizer("bei ram.is.") == "bei ram.is."
             assert tokenizer("hunde, katzen usw.") == "hunde , katzen usw."
             assert tokenizer("hunde und katzen.") == "hunde und katzen ."
 
 
-def test_words_of_tokenized_text_stand_between_spaces_of_ascii():
+def test_tokenized_text_splits_only_at_ascii_spaces():
     # "10 km" with a no-break space is one word to multi-bleu.perl, which reads bytes, and two to str.split.
     text = ["a b c 10\u00a0km"]
     [one] = score_translations(text, text, ["bleu_pretokenized"], target_language="de")

@@ -1,4 +1,4 @@
-"""What every export is tried on."""
+"""The model, tokenizer and texts that all exports are tested with."""
 
 from itertools import islice
 
@@ -14,11 +14,11 @@ EOS = 2
 
 
 def ending_model(ends=4, seed=5, **choices):
-    """A model whose random translations end the likelier the larger `ends`: with 4 now and then."""
+    """A model with random translations. The larger `ends`, the sooner they end; with 4, they end now and then."""
     model = build_model(seed, **{"vocab_size": 300, **choices})
     decoder = model.model.decoder
     last_norm = decoder.layer_norm if model.config.norm_first else decoder.layers[-1].final_layer_norm
-    with torch.no_grad():  # what all states have in common makes the end likelier
+    with torch.no_grad():  # the part that all states share makes the end token likelier
         model.lm_head.weight[EOS] += ends * last_norm.bias / last_norm.bias.square().sum()
     return model
 

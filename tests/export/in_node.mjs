@@ -1,4 +1,4 @@
-// Runs what the page runs, in Node.js: reads one JSON of what to do from standard input, and writes one of what came.
+// Runs the page's code in Node.js: reads a JSON request from standard input and writes a JSON reply.
 
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";

@@ -1,4 +1,4 @@
-"""Exported models translate in CTranslate2 as they do here: the same tokens with the same scores."""
+"""Exported models give the same tokens and scores in CTranslate2 as in PyTorch."""
 
 import importlib
 import json
@@ -38,7 +38,7 @@ SHAPES = {
 
 
 def translated_here(model, tokenizer, texts, beams: int) -> tuple[list[list[int]], list[float]]:
-    """All hypotheses of all texts, each up to its end token; and their scores, if there is a beam."""
+    """All hypotheses of all texts, each up to its end token, and with beam search their scores."""
     batch = tokenizer(texts, return_tensors="pt", padding=True)
     options = {"num_beams": beams, "num_return_sequences": beams, "max_new_tokens": LIMIT}
     if beams > 1:
@@ -65,7 +65,7 @@ def translated_there(folder, tokenizer, texts, beams: int, **options) -> tuple[l
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_same_tokens_and_scores(tokenizer, texts, tmp_path, shape):
+def test_tokens_and_scores_equal_ours(tokenizer, texts, tmp_path, shape):
     ours = ending_model(**SHAPES[shape])
     to_ctranslate2(ours, tokenizer, tmp_path / "out")
     here, there = translated_here(ours, tokenizer, texts, 1), translated_there(tmp_path / "out", tokenizer, texts, 1)
@@ -73,15 +73,15 @@ def test_the_same_tokens_and_scores(tokenizer, texts, tmp_path, shape):
     here, there = translated_here(ours, tokenizer, texts, 4), translated_there(tmp_path / "out", tokenizer, texts, 4)
     assert here[0] == there[0]
     assert here[1] == pytest.approx(there[1], abs=1e-4)
-    assert len({len(row) for row in here[0]}) > 1  # or the end and the length penalty would not be tested
+    assert len({len(row) for row in here[0]}) > 1  # otherwise the end and the length penalty are untested
 
 
-def test_the_folder_is_enough(tokenizer, texts, tmp_path):
+def test_folder_contains_tokenizer_settings_and_vocabulary(tokenizer, texts, tmp_path):
     to_ctranslate2(ending_model(), tokenizer, str(tmp_path / "out"))
     assert AutoTokenizer.from_pretrained(tmp_path / "out")(texts).input_ids == tokenizer(texts).input_ids
     settings = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert (settings["decoder_start_token"], settings["eos_token"], settings["unk_token"]) == ("<s>", "</s>", "<unk>")
-    assert not settings["add_source_eos"]  # the tokenizer has put it there
+    assert not settings["add_source_eos"]  # the tokenizer adds it
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     to_ctranslate2(ending_model(vocab_size=320), tokenizer, tmp_path / "more")
     words = json.loads((tmp_path / "more" / "shared_vocabulary.json").read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def test_the_folder_is_enough(tokenizer, texts, tmp_path):
     assert words == [*tokenizer.convert_ids_to_tokens(range(300)), *unused]
 
 
-def test_weights_of_another_type_become_float32(tokenizer, texts, tmp_path):
+def test_half_precision_weights_become_float32(tokenizer, texts, tmp_path):
     for dtype in (torch.float16, torch.bfloat16):
         half, folder = ending_model().to(dtype), tmp_path / str(dtype)
         to_ctranslate2(half, tokenizer, folder)
@@ -99,7 +99,7 @@ def test_weights_of_another_type_become_float32(tokenizer, texts, tmp_path):
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_quantised_copies_leave_the_model_as_it_is(tokenizer, texts, tmp_path, quantization):
+def test_quantised_export_is_smaller_and_leaves_model_unchanged(tokenizer, texts, tmp_path, quantization):
     ours = ending_model()
     before = {name: weight.clone() for name, weight in ours.state_dict().items()}
     to_ctranslate2(ours, tokenizer, tmp_path / "out", quantization=quantization)
@@ -112,7 +112,7 @@ def test_quantised_copies_leave_the_model_as_it_is(tokenizer, texts, tmp_path, q
 
 
 @pytest.mark.parametrize("choices", [{}, {"output_bias": True}])
-def test_what_must_not_be_generated_is_not(tokenizer, texts, tmp_path, choices):
+def test_bad_words_are_not_generated(tokenizer, texts, tmp_path, choices):
     ours = ending_model(ends=0, **choices)
     rows, _ = translated_here(ours, tokenizer, texts, 1)
     often = [token for token in {token for row in rows for token in row} if sum(token in row for row in rows) > 2]
@@ -127,7 +127,7 @@ def test_what_must_not_be_generated_is_not(tokenizer, texts, tmp_path, choices):
 @pytest.mark.parametrize(
     ("choices", "positions"), [({}, 16), ({"position_embedding_type": "learned", "max_position_embeddings": 16}, 64)]
 )
-def test_no_position_is_made_up(tokenizer, texts, tmp_path, choices, positions):
+def test_decoding_beyond_the_last_position_raises(tokenizer, texts, tmp_path, choices, positions):
     to_ctranslate2(ending_model(**choices), tokenizer, tmp_path / "out", positions=positions)
     short = [text for text in texts if len(tokenizer(text).input_ids) <= 16]
     assert short
@@ -137,7 +137,7 @@ def test_no_position_is_made_up(tokenizer, texts, tmp_path, choices, positions):
         translated_there(tmp_path / "out", tokenizer, short[:1], 1, min_decoding_length=17, max_decoding_length=17)
 
 
-def test_what_ctranslate2_lacks_is_named_and_nothing_written(tokenizer, tmp_path):
+def test_unsupported_models_raise_and_write_nothing(tokenizer, tmp_path):
     for choices, message in (
         ({"head_dim": 4, "value_head_dim": 5}, r"value_head_dim \(5\) other than head_dim \(4\)"),
         ({"activation_function": "mish"}, "no activation_function 'mish'"),
@@ -155,7 +155,7 @@ def test_what_ctranslate2_lacks_is_named_and_nothing_written(tokenizer, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_missing_package_error_names_the_extra(monkeypatch):
     name = "vanilla_transformer.export.ctranslate2"
     monkeypatch.delitem(sys.modules, name)
     for each in [each for each in sys.modules if each.split(".")[0] == "ctranslate2"]:
@@ -171,7 +171,7 @@ COPIED = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 @pytest.mark.parametrize("quantization", [None, "int8"])
 @pytest.mark.parametrize("shape", ["the paper's", "pre-norm", "three matrices", "output bias", "learned positions"])
-def test_its_own_converter_finds_our_models(tokenizer, texts, tmp_path, shape, quantization):
+def test_ctranslate2_converter_equals_our_export(tokenizer, texts, tmp_path, shape, quantization):
     ours = ending_model(**SHAPES[shape])
     for part in (ours, tokenizer):
         part.save_pretrained(tmp_path / "model")
@@ -184,14 +184,14 @@ def test_its_own_converter_finds_our_models(tokenizer, texts, tmp_path, shape, q
     assert here == there
 
 
-def test_its_converter_as_a_command(tokenizer, tmp_path, monkeypatch, capsys):
+def test_converter_command_equals_our_export(tokenizer, tmp_path, monkeypatch, capsys):
     for part in (ending_model(), tokenizer):
         part.save_pretrained(tmp_path / "model")
     to_ctranslate2(ending_model(), tokenizer, tmp_path / "ours", quantization="int8")
     options = ["--model", tmp_path / "model", "--output_dir", tmp_path / "theirs", "--quantization", "int8"]
     monkeypatch.setattr(sys, "argv", ["converter", *map(str, options), "--copy_files", *COPIED])
     name = "vanilla_transformer.export.ctranslate2"
-    monkeypatch.delitem(sys.modules, name)  # `python -m` loads it once more in any case, and here would say so
+    monkeypatch.delitem(sys.modules, name)  # `python -m` loads it again anyway, and would warn here
     runpy.run_module(name, run_name="__main__")
     assert (tmp_path / "theirs" / "model.bin").read_bytes() == (tmp_path / "ours" / "model.bin").read_bytes()
     assert ExportedModel(tmp_path / "theirs").generation_config.max_length_offset == 50
@@ -200,8 +200,8 @@ def test_its_converter_as_a_command(tokenizer, tmp_path, monkeypatch, capsys):
         TransformersConverter(str(tmp_path / "model")).convert(str(tmp_path / "out"))
 
 
-def test_its_converter_loaded_first_is_told_too():
-    """And costs the package's import nothing where it is not loaded."""
+def test_converter_imported_first_gets_our_loader():
+    """Registering the loader does not import the model's code."""
     code = (
         "import sys, ctranslate2.converters.transformers as converter\n"
         "assert 'VanillaTransformerConfig' not in converter._MODEL_LOADERS\n"

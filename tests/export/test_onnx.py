@@ -1,4 +1,4 @@
-"""Exported graphs compute in onnxruntime what the model computes, with lengths and batches of every size."""
+"""Exported graphs compute the same in onnxruntime as the model in PyTorch, for any length and batch size."""
 
 import copy
 import importlib
@@ -19,9 +19,9 @@ from ..model.conftest import build_model
 from .conftest import EOS, ending_model
 
 
-OFTEN = 119  # the model says so where it may
+OFTEN = 119  # the model generates it wherever it may
 SMALL = {"vocab_size": 300, "encoder_layers": 1, "decoder_layers": 2}
-# Two exports of seconds, the paper's and this, for all that is tested every time.
+# Most tests run on two exports, each of which takes seconds: the paper's shape and this one.
 OTHER = {
     "norm_first": True,
     "attention_bias": True,
@@ -55,7 +55,7 @@ def small_model(**choices):
 
 @pytest.fixture(scope="module", params=["paper", pytest.param("other", marks=pytest.mark.slow)])
 def exported(request, tokenizer, tmp_path_factory):
-    """A model and its export; that of the second has been made from half precision."""
+    """A model and its export; the second is exported from half precision."""
     folder = tmp_path_factory.mktemp("onnx") / "out"
     model = small_model(**(OTHER if request.param == "other" else {}))
     if request.param == "other":
@@ -82,7 +82,7 @@ def translated_there(folder, texts: list[str], size: int = 24) -> list[list[int]
 
 
 def logits_there(translator: OnnxTranslator, source, mask, target, steps: list[int]) -> np.ndarray:
-    """The scores of a whole target that the decoder gets in steps of so many tokens."""
+    """The logits of a whole target, which the decoder reads in pieces of `steps` tokens and then the rest."""
     encoded = translator.encoder.run(None, {"input_ids": source, "attention_mask": mask})
     names = [each.name for each in translator.encoder.get_outputs()]
     fixed = {"attention_mask": mask, **dict(zip(names, encoded, strict=True))}
@@ -95,7 +95,7 @@ def logits_there(translator: OnnxTranslator, source, mask, target, steps: list[i
     return np.concatenate(found, axis=1)
 
 
-def test_the_same_numbers(exported):
+def test_logits_equal_pytorch(exported):
     model, folder = exported
     translator = OnnxTranslator(folder, threads=1)
     targets = [(1, []), (2, [1]), (60, []), (60, [1, 1, 7])]
@@ -108,7 +108,7 @@ def test_the_same_numbers(exported):
         with torch.no_grad():
             expected = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
         assert found.shape == expected.shape
-        assert np.abs(found - expected.numpy()).max() < 5e-5  # of scores up to 5
+        assert np.abs(found - expected.numpy()).max() < 5e-5  # of logits up to 5
 
 
 def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts):
@@ -116,10 +116,10 @@ def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts):
     expected = translated_here(model, tokenizer, texts)
     for size in (1, 7, 24):
         assert translated_there(folder, texts, size) == expected
-    assert len({row.index(EOS) for row in expected if EOS in row}) > 2  # or nobody would have left a batch
+    assert len({row.index(EOS) for row in expected if EOS in row}) > 2  # otherwise no sentence leaves a batch early
 
 
-def test_what_the_generation_config_says(exported, tokenizer, texts, tmp_path):
+def test_generation_config_settings_are_followed(exported, tokenizer, texts, tmp_path):
     model, folder = copy.deepcopy(exported[0]), shutil.copytree(exported[1], tmp_path / "copy")
     for settings in (
         {"max_length_offset": 2},
@@ -136,7 +136,7 @@ def test_what_the_generation_config_says(exported, tokenizer, texts, tmp_path):
         assert translated_there(folder, texts) == translated_here(model, tokenizer, texts), settings
 
 
-def test_all_sizes_are_free(exported):
+def test_graph_sizes_are_dynamic(exported):
     for name, lengths in (("encoder", {"source"}), ("decoder", {"source", "target", "past", "past + target"})):
         graph = onnx.load(exported[1] / f"{name}.onnx")
         onnx.checker.check_model(graph)
@@ -150,14 +150,14 @@ def test_all_sizes_are_free(exported):
         assert {" + ".join(sorted(name.split(" + "))) for name in names} == lengths
 
 
-def test_texts_in_any_number_and_order(exported, tokenizer, texts):
+def test_translate_keeps_order_and_blank_texts(exported, tokenizer, texts):
     translator = OnnxTranslator(exported[1], threads=1)
     expected = tokenizer.batch_decode(translated_here(exported[0], tokenizer, texts), skip_special_tokens=True)
     assert translator.translate([" ", *texts, ""], batch_size=5) == ["", *expected, ""]
     assert translator.translate([]) == []
 
 
-def test_as_an_engine(exported, tokenizer, texts):
+def test_engine_matches_model_and_rejects_unsupported_options(exported, tokenizer, texts):
     model, onnx_model = exported[0], OnnxTranslator(exported[1], threads=1)
     for options in ({}, {"prefix": "Der", "max_new_tokens": 6}, {"max_length_offset": 2}):
         ours, theirs = (
@@ -170,7 +170,7 @@ def test_as_an_engine(exported, tokenizer, texts):
             list(translate_lines(onnx_model, tokenizer, [texts], **refused))
 
 
-def test_the_folder_is_enough(exported):
+def test_folder_contains_exactly_the_expected_files(exported):
     names = sorted(path.name for path in exported[1].iterdir())
     configurations = ["config.json", "decoder.onnx", "encoder.onnx", "generation_config.json"]
     assert names == [*configurations, "tokenizer.json", "tokenizer_config.json"]
@@ -182,13 +182,13 @@ def test_the_folder_is_enough(exported):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", MORE)
-def test_greedy_search_of_other_shapes(tokenizer, texts, tmp_path, shape):
+def test_other_shapes_find_the_same_tokens(tokenizer, texts, tmp_path, shape):
     model = small_model(**MORE[shape])
     to_onnx(model, tokenizer, str(tmp_path / "out"))
     assert translated_there(tmp_path / "out", texts) == translated_here(model, tokenizer, texts)
 
 
-def test_what_cannot_be_exported(tokenizer, tmp_path):
+def test_vocabulary_mismatch_and_existing_folder_raise(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="vocab_size is 299, but the tokenizer has 300 tokens"):
         to_onnx(build_model(vocab_size=299), tokenizer, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -196,7 +196,7 @@ def test_what_cannot_be_exported(tokenizer, tmp_path):
         to_onnx(build_model(vocab_size=300), tokenizer, tmp_path)
 
 
-def test_a_missing_package_is_named(exported, monkeypatch):
+def test_missing_package_error_names_the_extra(exported, monkeypatch):
     monkeypatch.delitem(sys.modules, "vanilla_transformer.export.onnx")
     for package in ("onnxscript", "onnxruntime"):
         for each in [each for each in sys.modules if each.split(".")[0] == package]:

@@ -1,4 +1,4 @@
-"""The page for the browser reads and writes text as Python does, and translates what Python translates."""
+"""The browser page tokenizes, decodes and translates text exactly as Python does."""
 
 import json
 import random
@@ -31,7 +31,7 @@ from .test_onnx import small_model
 
 PAGE = Path(web.__file__).with_name("page")
 NODE = shutil.which("node")
-# Letters, marks, digits, signs, blanks and what is cut in the middle, of many scripts.
+# Letters, marks, digits, signs, blanks and emoji from many scripts, and the joiner of pretokenized text.
 ALPHABET = [chr(c) for first, last in (
     (0x20, 0x7F), (0xA0, 0x17F), (0x300, 0x345), (0x391, 0x3C9), (0x410, 0x44F), (0x5D0, 0x5EA), (0x621, 0x64A),
     (0x905, 0x939), (0x93E, 0x94D), (0x2000, 0x2029), (0x3041, 0x3093), (0x4E00, 0x4E40), (0xAC00, 0xAC40),
@@ -55,7 +55,7 @@ def in_node(**request):
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no node")
-def test_text_becomes_the_same_pieces():
+def test_javascript_tokenizer_equals_python():
     draw = random.Random(1)
     words = ["don't", "we'll", "dog's", "'sun", "DON'T", "</s>", "<s>", "<bt>", "a" * 70, "ﬁ", "Å", "ÅΣ", "日本語"]
     texts = [row[side] for row in islice(phrasebook("train"), 500) for side in ("en", "de")]
@@ -73,7 +73,7 @@ def test_text_becomes_the_same_pieces():
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """A package like that of onnxruntime-web, of nothing that runs."""
+    """A package with the layout of onnxruntime-web, but without code that runs."""
     path = tmp_path_factory.mktemp("package") / "package" / "dist"
     path.mkdir(parents=True)
     for name in RUNTIME_FILES:
@@ -91,7 +91,7 @@ def exported(tokenizer, package, tmp_path_factory):
 
 
 def rounded(model):
-    """The model with its matrices as int8 has them."""
+    """The model with its matrices rounded to int8."""
     state = {name: values for name, values in model.state_dict().items() if values.dim() == 2}
     for values in state.values():
         choices = []
@@ -102,7 +102,7 @@ def rounded(model):
     return model
 
 
-def test_the_graphs_hand_out_attention_of_int8_matrices(exported, tokenizer, texts):
+def test_graphs_output_attention_of_the_int8_model(exported, tokenizer, texts):
     model = rounded(small_model())
     sessions = [onnxruntime.InferenceSession(exported[1] / f"model/{name}.onnx") for name in ("encoder", "decoder")]
     for text in texts[:3]:
@@ -123,7 +123,7 @@ def test_the_graphs_hand_out_attention_of_int8_matrices(exported, tokenizer, tex
             assert np.abs(np.stack(weights) - getattr(expected, kind).numpy()).max() < 1e-5, kind
 
 
-def test_the_folder_is_whole_and_says_where_it_may_look(exported, texts, tokenizer):
+def test_folder_is_complete_and_offline_and_translates(exported, texts, tokenizer):
     folder = exported[1]
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     model_files = ("config.json", "decoder.onnx", "encoder.onnx", "generation_config.json", "tokenizer.json",
@@ -143,7 +143,7 @@ def test_the_folder_is_whole_and_says_where_it_may_look(exported, texts, tokeniz
     assert OnnxTranslator(folder / "model", threads=1).translate(texts) == expected
 
 
-def test_what_is_missing_or_of_no_use_is_named(tokenizer, package, tmp_path, monkeypatch):
+def test_invalid_arguments_or_missing_npm_raise(tokenizer, package, tmp_path, monkeypatch):
     archive = tmp_path / "package.tgz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(package, "package")
@@ -153,7 +153,6 @@ def test_what_is_missing_or_of_no_use_is_named(tokenizer, package, tmp_path, mon
     (tmp_path / "text").write_text("no archive")
     model = small_model()
     bert = BertTokenizerFast(vocab={"[UNK]": 0, "a": 1})
-    assert tokenizer.backend_tokenizer is not None
     for change, error, message in (
         ({"runtime": archive}, FileNotFoundError, "not the package of onnxruntime-web"),
         ({"runtime": tmp_path / "text"}, ValueError, "is not an npm package"),
@@ -169,12 +168,12 @@ def test_what_is_missing_or_of_no_use_is_named(tokenizer, package, tmp_path, mon
     assert not (tmp_path / "out").exists()
 
 
-# -------------------------------------------------------------------------------------------- with what npm has fetched
+# -------------------------------------------------------------------------------------- with the real onnxruntime-web
 
 
 @pytest.fixture(scope="module")
 def runnable(exported, tmp_path_factory):
-    """The page with onnxruntime-web in it, and float32 beside it."""
+    """The real onnxruntime-web, fetched by npm; tests are skipped if that fails."""
     try:
         found = runtime_files()
     except OSError as error:
@@ -200,7 +199,7 @@ def page_folder(request, runnable, tokenizer, tmp_path_factory):
     {}, {"early_stopping": True}, {"early_stopping": "never"}, {"length_penalty_type": "gnmt", "max_length": 12},
     {"bad_words_ids": [[119], [5, 6]], "max_new_tokens": 9}, {"eos_token_id": [2, 7]},
 ])  # fmt: skip
-def test_it_finds_what_generate_finds(page_folder, tokenizer, texts, tmp_path, settings):
+def test_page_translations_and_attention_equal_python(page_folder, tokenizer, texts, tmp_path, settings):
     model, folder = page_folder[0], tmp_path / "copy"
     shutil.copytree(page_folder[1], folder)
     config = folder / "model/generation_config.json"
@@ -209,7 +208,7 @@ def test_it_finds_what_generate_finds(page_folder, tokenizer, texts, tmp_path, s
     for beams, options in ((1, {}), (4, {"length_penalty": 0.6})):
         options = {**settings, "num_beams": beams, **options}
         if beams == 1:
-            options.pop("early_stopping", None)  # greedy search has none, and says so
+            options.pop("early_stopping", None)  # greedy search does not use it, and would warn
         expected = model.generate(**inputs, **options, return_dict_in_generate=True)
         found = in_node(page=str(folder), folder=str(folder), texts=texts[:12], beams=beams)
         rows = [each["target"] for each in found]
@@ -219,7 +218,7 @@ def test_it_finds_what_generate_finds(page_folder, tokenizer, texts, tmp_path, s
             assert torch.allclose(scores, expected.sequences_scores, atol=1e-5)
         for each, text in zip(found, texts, strict=False):
             if each["target"] != tokenizer(each["text"]).input_ids:
-                continue  # cut, or in other pieces than the tokenizer's
+                continue  # cut off, or in other pieces than the tokenizer's
             looked_at = attentions(model, tokenizer, text, each["text"])
             for kind in ("encoder", "decoder", "cross"):
                 layers = [
@@ -239,7 +238,7 @@ def url(page_folder):
 
 
 @pytest.mark.slow
-def test_in_a_browser_by_keyboard_on_a_telephone(page_folder, url, tokenizer, browser):
+def test_page_works_by_keyboard_on_a_phone(page_folder, url, tokenizer, browser):
     page = browser.new_page(viewport={"width": 360, "height": 700}, color_scheme="dark")
     requested, problems = set(), []
     page.on("request", lambda request: requested.add(request.url))
@@ -249,7 +248,7 @@ def test_in_a_browser_by_keyboard_on_a_telephone(page_folder, url, tokenizer, br
     page.get_by_role("heading", name="English to German").wait_for()
     page.locator("#button:enabled").wait_for()
     text = "The old dog is looking for his red ball."
-    page.keyboard.type(text)  # the field has the focus, and a pause is enough
+    page.keyboard.type(text)  # the field has the focus, and a pause starts the translation
     page.locator("#map tbody tr").first.wait_for()
     inputs = tokenizer([text], return_tensors="pt")
     expected = tokenizer.decode(page_folder[0].generate(**inputs)[0], skip_special_tokens=True)
@@ -266,7 +265,7 @@ def test_in_a_browser_by_keyboard_on_a_telephone(page_folder, url, tokenizer, br
     page.locator("#examples button").click()
     page.wait_for_function("before => document.querySelector('#translation').textContent !== before", arg=expected)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    # It may not ask another machine, even if it would.
+    # Requests to other machines are blocked.
     blocked = page.evaluate("fetch('http://localhost:9/').then(() => 'asked', () => 'blocked')")
     assert blocked == "blocked"
     assert [each for each in problems if "Content Security Policy" not in each] == []

@@ -1,4 +1,4 @@
-"""A Hub on loopback that the real clients talk to, each in a process of its own: they read where it is at import."""
+"""A Hub on loopback for the real clients, each in its own process because they read its address at import."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from ..warm_python import LIBRARIES, WarmProcess
 from .hubfaults import FaultyHub
 
 
-# The clients' own pauses between tries, which would make every broken answer cost a minute.
+# Shortens the clients' pauses between tries, which would make every broken answer cost a minute.
 IMPATIENT = """
 import sys
 assert "huggingface_hub" not in sys.modules
@@ -32,7 +32,7 @@ for function in (_http.http_backoff, _http.http_stream_backoff.__wrapped__):
 
 @contextmanager
 def serving() -> Iterator[FaultyHub]:
-    """A Hub, all of whose requests must be ones that it knows."""
+    """A Hub that must know every request it gets."""
     with FaultyHub() as served:
         yield served
         assert not served.unhandled, served.unhandled
@@ -40,7 +40,7 @@ def serving() -> Iterator[FaultyHub]:
 
 @contextmanager
 def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
-    """Starts Python code, with arguments, as a process that knows this Hub; whatever is there at the end is killed."""
+    """Starts Python code, with arguments, in processes that use this Hub; any still running at the end are killed."""
     with ExitStack() as stack:
 
         def start(code: str, *arguments, **environment) -> WarmProcess:
@@ -53,7 +53,7 @@ def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
 
 
 def ended(process: WarmProcess, status: int = 0) -> tuple[str, str]:
-    """Its output and its errors, once it has ended with this status."""
+    """Waits for the process to end with this status; returns its output and errors."""
     out, errors = process.communicate(timeout=240)
     assert process.returncode == status, errors
     return out, errors

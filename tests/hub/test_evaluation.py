@@ -25,7 +25,7 @@ print(json.dumps([row["de"] for row in rows]))
         "wmt/wmt14:de-en:test",
     ],
 )
-def test_the_test_split_of_wmt14(wmt14, hub_python, tmp_path, name):
+def test_references_score_perfectly_on_wmt14_test_split(wmt14, hub_python, tmp_path, name):
     path = written(tmp_path / "system.de", json.loads(ended(hub_python(READ))[0]))
     languages = ("--source-language", "en", "--target-language", "de")
     out, _ = ended(hub_python(CLI, "evaluate", "--hypotheses", path, "--test-set", name, *languages, "--json"))
@@ -34,7 +34,7 @@ def test_the_test_split_of_wmt14(wmt14, hub_python, tmp_path, name):
     assert scores["ter"] == 0
 
 
-def test_a_configuration_that_nobody_named(wmt14, hub_python, tmp_path):
+def test_missing_configuration_lists_the_choices(wmt14, hub_python, tmp_path):
     words = ("--hypotheses", __file__, "--test-set", "wmt/wmt14", "--source-language", "en", "--target-language", "cs")
     _, errors = ended(hub_python(CLI, "evaluate", *words), 1)
     assert "has the configurations de-en, fr-en: name one" in errors

@@ -1,4 +1,4 @@
-"""Fine-tuning what is on the Hub with what is on the Hub, and pushing it back, by ids alone."""
+"""Fine-tuning a model from the Hub on a dataset from the Hub, and pushing it back, by ids alone."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def pushed(hub, name: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
+def test_finetuned_hub_model_is_pushed_and_loads(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
     scored = ("--do_eval", "--predict_with_generate")
     finetune(hub_python, tmp_path / "whole", *scored, "--hub_model_id", "tester/whole")
@@ -61,7 +61,7 @@ def test_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_from_the_hub_and_back(wmt14, hub, hub_python, tmp_path):
+def test_finetuned_adapters_are_pushed_and_load(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
     finetune(hub_python, tmp_path / "adapter", "--lora_rank", "4", "--hub_model_id", "tester/adapter")
     assert "adapter_model.safetensors" in pushed(hub, "tester/adapter")

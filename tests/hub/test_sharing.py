@@ -1,4 +1,4 @@
-"""Publishing, and using what was published, with the real clients."""
+"""Publishing models and using them, with the real clients."""
 
 import json
 import re
@@ -24,8 +24,8 @@ from .conftest import clients_of, ended, serving
 NAME = "tester/small"
 MODEL_CODE = Path(vanilla_transformer.model.__file__).parent
 
-# Several commands, one after the other, of somebody who says yes to every question; with their statuses. A word that
-# begins with "HF_" is a variable of the environment, for this command and those after it.
+# Runs several commands in turn, answering yes to every question, and prints their statuses. A word that begins with
+# "HF_" sets an environment variable, for this command and those after it.
 COMMANDS = """
 import builtins, json, os, sys, traceback
 from huggingface_hub import constants
@@ -48,7 +48,7 @@ for words in json.loads(sys.argv[1]):
         print(f"=== {status}", file=stream)
 """
 
-# What people do with a model of the Hub. REMOTE: in a process that cannot import the package.
+# Typical uses of a model from the Hub. REMOTE: in a process that cannot import the package.
 USE = """
 import json, sys
 REMOTE, revision = sys.argv[1] == "remote", sys.argv[2] if len(sys.argv) > 2 else None
@@ -92,7 +92,7 @@ assert tokenizer("</s> a <pad>").input_ids.count(tokenizer.eos_token_id) == 1
 
 
 def finished(process, status=0) -> str:
-    """What a process printed, or its errors if it was to end with some."""
+    """The output of a process, or its errors if it was expected to fail."""
     return ended(process, status)[bool(status)]
 
 
@@ -120,7 +120,7 @@ def card_of(hub) -> str:
 
 @pytest.fixture(scope="module")
 def run(trained, tmp_path_factory):  # noqa: F811
-    """A run folder whose model says much, and something else to every text: one of 24 updates says nothing."""
+    """A run folder whose model answers every text at length and differently; after 24 updates it would be silent."""
     folder = shutil.copytree(trained, tmp_path_factory.mktemp("talking") / "small")
     model = VanillaTransformerForConditionalGeneration.from_pretrained(folder / "averaged")
     torch.manual_seed(0)
@@ -129,7 +129,7 @@ def run(trained, tmp_path_factory):  # noqa: F811
             if weight.dim() > 1:
                 weight.normal_(std=0.3)
     for place in (folder, folder / "averaged"):
-        (place / DIGESTS).unlink()  # it is changed on purpose
+        (place / DIGESTS).unlink()  # the model is changed on purpose
         (place / "model.safetensors").unlink()  # which may be one file with two names
         model.save_pretrained(place)
     return folder
@@ -137,7 +137,7 @@ def run(trained, tmp_path_factory):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def published(run, tmp_path_factory):
-    """A Hub with a published run, which the tests leave as it is, and what publishing printed."""
+    """A Hub with a published run, which tests must not change, and the output of publishing."""
     options = ("--license", "apache-2.0", "--dataset", "wmt/wmt14", "--title", "A small model", "--tag", "v1")
     with serving() as hub, clients_of(hub, tmp_path_factory.mktemp("home")) as start:
         yield hub, *ended(start(CLI, "publish", run, NAME, "--debug", *options))
@@ -151,7 +151,7 @@ def use(published, tmp_path):
 
 
 class TestPublish:
-    def test_everything_is_there(self, published, run):
+    def test_published_repository_is_complete(self, published, run):
         hub, out, _ = published
         assert out.splitlines()[-1].startswith(f"{hub.url}/{NAME}/commit/")
         found = files_of(hub)
@@ -170,7 +170,7 @@ class TestPublish:
         auto_map = json.loads(found["config.json"])["auto_map"]
         assert {"AutoConfig", "AutoModel", "AutoModelForSeq2SeqLM", "AutoModelForSequenceClassification"} <= {*auto_map}
 
-    def test_the_token_stays_where_it_is(self, published):
+    def test_token_does_not_leak(self, published):
         # (The stub answers 400 to a token at its content host, which would have ended the upload.)
         hub, out, errors = published
         assert "hf_write" not in out + errors
@@ -179,7 +179,7 @@ class TestPublish:
         assert not any(request["auth"] for request in hub.log if request["cdn"])
 
     @pytest.mark.slow
-    def test_only_those_who_may(self, hub, hub_python, run):
+    def test_publishing_and_reading_need_permission(self, hub, hub_python, run):
         publish = ("publish", "--debug", "--private", run / "averaged", NAME)
         read = ("translate", "--debug", "--model", NAME, "I am here.")
         tokens = [f"HF_TOKEN={token}" for token in ("", "hf_wrong", "hf_read")]
@@ -198,7 +198,7 @@ class TestPublish:
         assert hub.repos["model", NAME].private
 
     @pytest.mark.slow
-    def test_a_branch_and_a_pull_request(self, hub, hub_python, run, tmp_path):
+    def test_branch_and_pull_request_leave_main_unchanged(self, hub, hub_python, run, tmp_path):
         model, greedy = run / "averaged", shutil.copytree(run / "averaged", tmp_path / "greedy")
         path = greedy / "generation_config.json"
         path.write_text(path.read_text(encoding="utf-8").replace('"num_beams": 2', '"num_beams": 1'), encoding="utf-8")
@@ -220,13 +220,13 @@ class TestPublish:
         request = hub.repos["model", NAME].commit("refs/pr/1")
         assert hub.repos["model", NAME].commit(request["parent"])["title"] == "A better card"
 
-    def test_the_hub_falters(self, hub, hub_python, run):
+    def test_publishing_retries_when_the_hub_falters(self, hub, hub_python, run):
         model, busy = run / "averaged", r"/api/repos/create"
         faults = [
             hub.fault("status", busy, status=503, times=2),
             hub.fault("drop", busy),
             hub.fault("status", busy, status=429, headers={"Retry-After": "1"}),
-            hub.fault("status", r"^/lfs/", status=503, times=7),  # more than the client bears
+            hub.fault("status", r"^/lfs/", status=503, times=7),  # more than the client retries
             hub.fault("status", r"/commit/main", status=500, times=2),
             hub.fault("drop", r"/commit/main"),
             hub.fault("status", busy, status=429, headers={"Retry-After": "1000"}, skip=1),
@@ -239,7 +239,7 @@ class TestPublish:
         assert "model.safetensors" in files_of(hub)
 
     @pytest.mark.slow
-    def test_ended_in_the_middle_and_begun_again(self, hub, hub_python, run, tmp_path):
+    def test_interrupted_publishing_can_be_repeated(self, hub, hub_python, run, tmp_path):
         fault = hub.fault("status", r"^/lfs/", times=1000)
         places = [tmp_path / name for name in ("killed", "interrupted")]
         for place in places:
@@ -255,15 +255,15 @@ class TestPublish:
         assert finished(interrupted, 130).endswith("Interrupted.\n")
         assert not [*places[1].iterdir()]
         fault["times"] = 0
-        assert files_of(hub).keys() == {".gitattributes"}  # nothing of it, rather than half
+        assert files_of(hub).keys() == {".gitattributes"}  # nothing, rather than half of it
         publish = ("publish", run / "averaged", NAME)
         results = commands(hub_python, publish, publish)
         assert [status for status, *_ in results] == [0, 0]
         assert "model.safetensors" in files_of(hub)
-        assert len(hub.repos["model", NAME].commits) == 2  # with that of the empty repository: nothing was new
+        assert len(hub.repos["model", NAME].commits) == 2  # with the empty repository's own: the second added none
 
     @pytest.mark.slow
-    def test_models_that_are_no_run(self, hub, hub_python, run, tmp_path):
+    def test_models_without_a_run_are_published(self, hub, hub_python, run, tmp_path):
         classifier, converted, averaged = tmp_path / "classifier", tmp_path / "converted", run / "averaged"
         write_marian(tmp_path / "marian")
         VanillaTransformerForSequenceClassification.from_pretrained(averaged, num_labels=3).save_pretrained(classifier)
@@ -294,7 +294,7 @@ class TestPublish:
         assert cards["checkpoint"].data.language == ["en", "de"]
         assert (run / "recipe.yaml").read_text(encoding="utf-8") in cards["checkpoint"].content
         assert cards["converted"].data.language is None
-        # The lines of the cards, and text of Marian's that looks like special tokens.
+        # The snippets of the cards, and text for Marian that looks like special tokens.
         hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
         lines = [snippets_of(cards[name].content) for name in ("classifier", "converted", "checkpoint")]
         processes = [
@@ -304,13 +304,13 @@ class TestPublish:
         ours, theirs = map(finished, processes)
         assert ours.splitlines()[0] == theirs.splitlines()[0]
         assert ours.count("translation_text") == 2
-        # A model in the place of another leaves nothing of it behind.
+        # A model that replaces another leaves none of its files behind.
         [(status, *_)] = commands(hub_python, ("publish", averaged, "tester/converted"))
         assert status == 0
         assert files_of(hub, name="tester/converted").keys() == found["averaged"].keys()
 
     @pytest.mark.slow
-    def test_a_tag_is_of_one_commit(self, hub, hub_python, run):
+    def test_existing_tag_is_not_moved(self, hub, hub_python, run):
         publish = ("publish", run / "averaged", NAME, "--tag", "v1")
         first, again, other = commands(hub_python, publish, publish, (*publish, "--title", "Another"))
         assert (first[0], again[0], other[0]) == (0, 0, 1)
@@ -318,7 +318,7 @@ class TestPublish:
         assert len(hub.repos["model", NAME].commits) == 3
         assert b"# small" in files_of(hub, "v1")["README.md"]
 
-    def test_mistakes_and_a_dry_run_send_nothing(self, hub, hub_python, run, tmp_path):
+    def test_mistakes_and_dry_runs_send_nothing(self, hub, hub_python, run, tmp_path):
         bare, other = (shutil.copytree(run / "averaged", tmp_path / name) for name in ("bare", "other"))
         (bare / "tokenizer.json").unlink()
         config = json.loads((other / "config.json").read_text(encoding="utf-8"))
@@ -354,7 +354,7 @@ class TestPublish:
 
 
 class TestUse:
-    def test_with_and_without_the_package_and_offline_from_the_cache(self, published, use):
+    def test_package_remote_code_and_offline_cache_agree(self, published, use):
         online = [use(USE, "package"), use(USE, "remote", "v1")]
         ours, theirs = map(json.loads, map(finished, online))
         assert ours["texts"] == ours["pipeline"]
@@ -370,7 +370,7 @@ class TestUse:
         assert len(published[0].log) == requests
 
     @pytest.mark.slow
-    def test_commands_take_a_repository_and_a_revision(self, use, run):
+    def test_commands_accept_a_repository_and_a_revision(self, use, run):
         names = (run, f"{NAME}@v1", f"{NAME}@v2", "nobody/model")
         local, tagged, *missing = commands(use, *(("translate", "--model", name, "I am here.") for name in names))
         assert tagged[:2] == local[:2]
@@ -379,7 +379,7 @@ class TestUse:
             assert status == 1
             assert "no such model on the Hub" in errors
 
-    def test_none_of_a_repositorys_code_is_run_unasked(self, published, hub, hub_python, tmp_path):
+    def test_repository_code_is_never_run_unasked(self, published, hub, hub_python, tmp_path):
         trap = f"open({str(tmp_path / 'sprung')!r}, 'w')\n".encode()
         files = {name: trap if name.endswith(".py") else text for name, text in files_of(published[0]).items()}
         files |= {"custom_generate/generate.py": trap, "evil.py": trap}
@@ -399,7 +399,7 @@ class TestUse:
         assert not (tmp_path / "sprung").exists()
         assert not [*tmp_path.rglob("up.json"), *tmp_path.parent.glob("up.json")]
 
-    def test_a_pickle_is_not_opened(self, published, hub, hub_python, tmp_path):
+    def test_pickled_weights_are_not_opened(self, published, hub, hub_python, tmp_path):
         files = files_of(published[0])
         del files["model.safetensors"]
         files["pytorch_model.bin"] = b"cos\nsystem\n(S'touch " + str(tmp_path / "sprung").encode() + b"'\ntR."
@@ -411,7 +411,7 @@ class TestUse:
             assert "has no weights in safetensors" in each
         assert not (tmp_path / "sprung").exists()
 
-    def test_nor_is_one_that_an_index_leads_to(self, published, hub, hub_python):
+    def test_weights_index_may_only_name_safetensors(self, published, hub, hub_python):
         files = files_of(published[0])
         weights = files.pop("model.safetensors")
         index = {"metadata": {}, "weight_map": {"model.shared.weight": "w.json"}}
@@ -425,7 +425,7 @@ class TestUse:
 
 
 class TestCard:
-    def test_its_metadata_are_what_the_client_reads(self, published, run):
+    def test_card_metadata_is_read_by_the_client(self, published, run):
         data = ModelCard(card_of(published[0])).data
         assert (data.language, data.license, data.library_name) == (["en", "de"], "apache-2.0", "transformers")
         assert (data.pipeline_tag, data.datasets, data.model_name) == ("translation", ["wmt/wmt14"], "A small model")
@@ -436,7 +436,7 @@ class TestCard:
         assert {"sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter", "exact_match"} <= results.keys()
         assert all("version:" in result.metric_args["signature"] for result in data.eval_results)
 
-    def test_its_lines_run(self, published, use, run):
+    def test_card_snippets_run(self, published, use, run):
         with_package, without = snippets_of(card_of(published[0]))
         hidden = "import sys; sys.modules['vanilla_transformer'] = None\n"
         words = ["translate", "--model", str(run), "The dog is old."]
@@ -489,12 +489,12 @@ for name, commit in json.loads(sys.argv[1]):
 
 
 @pytest.mark.slow
-def test_pushes_from_python_and_in_the_middle_of_training_can_be_loaded(hub, hub_python, run, tmp_path):
+def test_every_pushed_commit_can_be_loaded(hub, hub_python, run, tmp_path):
     finished(hub_python(TRAINING, run / "averaged", tmp_path))
     commits = []
     for (_, name), repository in hub.repos.items():
         found = [oid for oid, commit in repository.commits.items() if "tokenizer.json" in commit["files"]]
-        assert len(found) >= {"tester/every_save": 2}.get(name, 1)  # a push is left out while another one runs
+        assert len(found) >= {"tester/every_save": 2}.get(name, 1)  # a push is skipped while another one runs
         commits += [(name, oid) for oid in found]
         for oid in repository.commits:
             assert not [path for path, content in files_of(hub, oid, name).items() if b"hf_write" in content]
@@ -507,8 +507,8 @@ def test_pushes_from_python_and_in_the_middle_of_training_can_be_loaded(hub, hub
     assert "# A every_save model" in card.content
 
 
-def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F811
-    """Without a test set, too."""
+def test_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F811
+    """Even without a test set."""
     train = ("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run")
     train += ("--data.test", "{}", "--training.push_to_hub", "true")
     options = ("--training.hub_model_id", NAME, "--training.hub_strategy", "every_save")
@@ -527,7 +527,7 @@ def test_a_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F81
     published = tmp_path / "run" / "published.json"
     assert json.loads(published.read_text()) == {"repository": NAME}
     published.unlink()
-    refusal = hub.fault("status", "/api/repos/create", status=400, skip=1)  # Trainer asks first
+    refusal = hub.fault("status", "/api/repos/create", status=400, skip=1)  # the first request is Trainer's
     publish_again = (*train, *options, "--resume")  # its training has ended
     for status in (1, 0):
         [(ended_with, _, errors)] = commands(hub_python, publish_again)

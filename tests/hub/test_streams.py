@@ -1,4 +1,4 @@
-"""Streams from the Hub: the right pairs, whatever breaks, from any place on."""
+"""Streams from the Hub yield the right pairs, whatever breaks."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def read(process) -> tuple[int, list[tuple[str, str]]]:
     return units, [tuple(pair) for pair in pairs]
 
 
-def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
+def test_stream_yields_every_pair_in_row_group_units(wmt14, hub_python):
     units, pairs = read(hub_python(READ, "train", 60))
     assert units == 24  # three files of eight row groups
     assert sorted(pairs) == sorted(wmt14)
@@ -35,7 +35,7 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client of itself bears
+        {"kind": "status", "path": r"^/lfs/", "status": 503, "times": 8},  # more than any client retries by itself
         slow({"kind": "status", "path": r"^/lfs/", "status": 404, "times": 3}),  # a shard that vanishes and comes back
         slow({"kind": "truncate", "path": r"^/lfs/", "after": 1000, "times": 20}),
         {"kind": "reset", "path": r"^/lfs/", "after": 1000, "times": 20},
@@ -46,7 +46,7 @@ def test_every_pair_in_units_of_row_groups(wmt14, hub_python):
     ],
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
-def test_broken_answers_lose_no_pair_and_repeat_none(wmt14, hub, hub_python, fault):
+def test_broken_answers_neither_lose_nor_repeat_pairs(wmt14, hub, hub_python, fault):
     injected = hub.fault(**fault, skip=8)
     _, pairs = read(hub_python(READ, "train", 60))
     assert sorted(pairs) == sorted(wmt14)
@@ -54,7 +54,7 @@ def test_broken_answers_lose_no_pair_and_repeat_none(wmt14, hub, hub_python, fau
 
 
 @pytest.mark.slow
-def test_an_outage_is_sat_out(wmt14, hub, hub_python):
+def test_stream_survives_an_outage(wmt14, hub, hub_python):
     stalled = hub.fault("stall", r"^/lfs/", skip=10, delay=2)
     process = hub_python(READ, "train", 60)
     process.until(lambda: stalled["hits"])
@@ -67,7 +67,7 @@ def test_an_outage_is_sat_out(wmt14, hub, hub_python):
     assert len(hub.log) > served
 
 
-def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
+def test_stream_gives_up_on_lasting_failure(wmt14, hub, hub_python):
     hub.fault("status", r"^/lfs/", skip=8, times=10_000)
     _, errors = ended(hub_python(READ, "train", 3), 1)
     assert "trying again in 2 seconds, from the same place" in errors
@@ -84,13 +84,13 @@ def test_what_does_not_come_back_is_given_up(wmt14, hub, hub_python):
     ],
     ids=lambda fault: f"{fault['kind']} {fault['path']}",
 )
-def test_a_beginning_with_broken_answers_takes_longer(wmt14, hub, hub_python, fault):
+def test_opening_survives_broken_answers(wmt14, hub, hub_python, fault):
     injected = hub.fault(**fault)
     assert sorted(read(hub_python(READ, "train", 60))[1]) == sorted(wmt14)
     assert injected["hits"] == fault["times"]
 
 
-def test_a_hub_that_is_not_there_yet_is_waited_for(wmt14, hub, hub_python):
+def test_opening_waits_for_an_unreachable_hub(wmt14, hub, hub_python):
     hub.down()
     process = hub_python(READ, "train", 60)
     assert "wmt/wmt14 (de-en, train) cannot be reached (ConnectError" in process.stderr.readline()
@@ -99,7 +99,7 @@ def test_a_hub_that_is_not_there_yet_is_waited_for(wmt14, hub, hub_python):
 
 
 @pytest.mark.parametrize("refused", ["token", "forbidden", "missing"])
-def test_who_is_refused_is_told_at_once(wmt14, hub, hub_python, refused):
+def test_refused_access_is_reported_without_retrying(wmt14, hub, hub_python, refused):
     if refused == "forbidden":
         hub.fault("status", "/api/", status=403, times=10_000)
     elif refused == "missing":
@@ -110,7 +110,7 @@ def test_who_is_refused_is_told_at_once(wmt14, hub, hub_python, refused):
     assert "trying again" not in errors
 
 
-def test_files_without_rows_are_no_end(hub, hub_python):
+def test_files_without_rows_are_skipped(hub, hub_python):
     pairs = [(f"a {number}", f"b {number}") for number in range(30)]
     parts = [[], pairs[:10], [], pairs[10:], []]
     files = {f"train-{n:05d}-of-00005.parquet": parquet_file(part, rows_per_group=7) for n, part in enumerate(parts)}
@@ -119,7 +119,7 @@ def test_files_without_rows_are_no_end(hub, hub_python):
     assert read(hub_python(READ, "train", 5))[1] == pairs
 
 
-def test_a_unit_that_may_be_large_is_not_held_in_memory(wmt14, hub, hub_python):
+def test_stream_reports_whether_its_units_are_bounded(wmt14, hub, hub_python):
     card = b"---\nconfigs:\n- config_name: lines\n  data_files:\n  - split: train\n    path: train.jsonl\n---\n"
     hub.seed("dataset", "acme/lines", {"README.md": card, "train.jsonl": b'{"en": "a", "de": "b"}\n' * 5})
     code = """if True:
@@ -141,7 +141,7 @@ print(json.dumps([stream.identity, stream.fingerprint, [pair for n in range(stre
 
 
 @pytest.mark.slow
-def test_a_stream_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python):
+def test_resumed_stream_keeps_its_commit(wmt14, hub, hub_python):
     def opened(begun=None, **where):
         out, errors = hub_python(BEGIN, json.dumps(where), json.dumps(begun)).communicate(timeout=120)
         return errors if not out else json.loads(out)
@@ -153,9 +153,9 @@ def test_a_stream_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pyth
     new = hub.seed("dataset", "wmt/wmt14", dict.fromkeys(files, parquet_file([("new", "neu")])))
     assert begun["revision"] == old != new
     assert opened(begun) == [begun, fingerprint, pairs]
-    assert opened(begun, revision=old) == [begun, fingerprint, pairs]  # who has pinned it himself meanwhile
+    assert opened(begun, revision=old) == [begun, fingerprint, pairs]  # explicitly pinned in the meantime
     assert opened()[0]["revision"] == new
-    for asked in ("main", new):  # somebody has changed his mind
+    for asked in ("main", new):  # an explicit revision wins
         identity, other, pairs = opened(begun, revision=asked)
         assert (identity["revision"], pairs) == (new, [["new", "neu"]] * 3)
         assert other != fingerprint

@@ -1,4 +1,4 @@
-"""The WMT14 recipes from beginning to end, small: from the Hub, killed, resumed, through outages, on two processes."""
+"""A small WMT14 recipe from beginning to end: read from the Hub, killed, resumed, and cut off from the Hub."""
 
 import signal
 import time
@@ -40,12 +40,12 @@ def finished(process: WarmProcess) -> str:
 
 
 def checkpoint(output: Path, update: int) -> Path:
-    """What is there when the checkpoint is whole."""
+    """The file that exists once the checkpoint is complete."""
     return output / "checkpoints" / f"checkpoint-{update}" / "digests.json"
 
 
 def replace_the_text(hub) -> dict:
-    """From now on another corpus has the name of this one; returns the last commit of the old one."""
+    """Replaces the corpus by another of the same name; returns the last commit of the old one."""
     begun = hub.repos["dataset", "wmt/wmt14"].commit("main")
     files = [path for path in begun["files"] if path.endswith(".parquet")]
     hub.seed("dataset", "wmt/wmt14", dict.fromkeys(files, parquet_file([("new", "neu")] * 99)))
@@ -53,7 +53,7 @@ def replace_the_text(hub) -> dict:
 
 
 @pytest.mark.slow
-def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_path):
+def test_killed_run_from_the_hub_resumes_exactly(wmt14, hub, hub_python, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     errors = finished(train(hub_python, whole))
     assert "An update has up to 1,000 source and target tokens (1 processes x 2 batches of 500)" in errors
@@ -80,7 +80,7 @@ def test_a_recipe_from_the_hub_killed_and_resumed(wmt14, hub, hub_python, tmp_pa
 
 
 @pytest.mark.slow
-def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_python, tmp_path):
+def test_resumed_prepare_keeps_its_commit(wmt14, hub, hub_python, tmp_path):
     def prepare(output):
         more = ("--output", output, "--workers", 1, "--tokenizer.vocab_size", 600)
         return hub_python(CLI, "prepare", "wmt14_en_de_base", *more)
@@ -100,7 +100,7 @@ def test_prepare_goes_on_with_the_commit_it_was_begun_with(wmt14, hub, hub_pytho
 
 
 @pytest.mark.slow
-def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14, hub, hub_python, tmp_path):
+def test_run_waiting_for_the_hub_can_be_interrupted(wmt14, hub, hub_python, tmp_path):
     process = train(hub_python, tmp_path / "run", "--training.max_steps", 10_000)
     process.until(checkpoint(tmp_path / "run", 6).exists)
     hub.fault("status", r"^/lfs/", times=10**9)
@@ -118,7 +118,7 @@ def test_who_interrupts_a_run_that_waits_for_the_hub_does_not_wait_with_it(wmt14
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_lost_leaves_a_checkpoint_to_go_on_from(wmt14, hub, hub_python, tmp_path):
+def test_lost_stream_leaves_a_resumable_checkpoint(wmt14, hub, hub_python, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(train(hub_python, whole))
     process = train(hub_python, broken, "--data.patience", 3)

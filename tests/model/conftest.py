@@ -43,7 +43,7 @@ def build(kind: type, **choices):
 
 
 def randomize_vectors(model: torch.nn.Module):
-    """Biases start at 0 and norms at 1, where leaving them out would not be noticed."""
+    """Biases start at 0 and norms at 1, so leaving them out would go unnoticed."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -59,9 +59,9 @@ def build_model(seed: int = 0, **choices) -> VanillaTransformerForConditionalGen
 
 @pytest.fixture(autouse=True)
 def sdpa_means_sdpa(request, monkeypatch):
-    """A test that names sdpa, in its own name or in a parameter, is one of torch's kernel, and has to call it.
+    """A test with sdpa in its name or parameters is about torch's kernel, so it must call the kernel.
 
-    Short sentences on a CPU would get the plain formula in its place, and tests of the two would compare nothing.
+    Otherwise short sentences on a CPU would get the plain formula, and tests that compare the two would prove nothing.
     """
     if "sdpa" not in request.node.name:
         yield
@@ -75,13 +75,13 @@ def sdpa_means_sdpa(request, monkeypatch):
 
 @pytest.fixture
 def tiny_config():
-    """A function of the configuration's fields."""
+    """Builds a tiny configuration; takes any of its fields."""
     return build_config
 
 
 @pytest.fixture
 def tiny_model():
-    """A function of the configuration's fields; the model is in evaluation mode."""
+    """Builds a tiny model in evaluation mode; takes any field of the configuration."""
     return build_model
 
 
@@ -103,13 +103,13 @@ def unlabelled(batch):
 
 @pytest.fixture
 def decoder_input_ids():
-    """The start token and the batch's labels but the last."""
+    """The start token and all labels of the batch but the last."""
     return torch.tensor([[0, 13, 14, 15, 16], [0, 17, 18, 2, 1]])
 
 
 @pytest.fixture
 def inputs(unlabelled, decoder_input_ids):
-    """A function of the class: what its forward pass takes."""
+    """A function from a class to the inputs of its forward pass."""
 
     def inputs(kind):
         has_decoder = kind is not VanillaTransformerForSequenceClassification
@@ -131,7 +131,7 @@ def sources():
 
 
 def sharpened(model):
-    """Random models are sure of nothing: with larger weights their translations differ."""
+    """Random models are unsure; larger weights make their translations differ."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.5)
@@ -148,7 +148,7 @@ def tokenizer():
 
 @pytest.fixture
 def ours_used(monkeypatch):
-    """Counts the uses of our own searches."""
+    """A list that grows with every use of our own searches."""
     used = []
     for name in ("beam_search", "sample"):
         search = getattr(generation, name)
@@ -157,7 +157,7 @@ def ours_used(monkeypatch):
 
 
 def transformers_own(model, **options):
-    """What transformers' own search makes of a model, also of one that PEFT has wrapped."""
+    """Generates with transformers' own search, also if PEFT has wrapped the model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(generation.PaperGeneration, "_is_plain", lambda *_: False)
         return model.generate(**options)
@@ -165,7 +165,7 @@ def transformers_own(model, **options):
 
 @torch.no_grad()
 def sums_of_one_pass(model, sources, sequences):
-    """What one forward pass makes of translations: sums of log-probabilities, and numbers of tokens."""
+    """Each translation's summed log-probability and number of tokens, from one forward pass."""
     labels = sequences[:, 1:].masked_fill(sequences[:, 1:] == 1, -100)
     per_source = len(sequences) // len(sources["input_ids"])
     repeated = {name: value.repeat_interleave(per_source, dim=0) for name, value in sources.items()}

@@ -1,7 +1,7 @@
-"""Adapters of PEFT on our model: they train, they translate, they are merged, saved and loaded.
+"""PEFT's adapters on our model can be trained, merged, saved and loaded, and they translate.
 
-Our own searches call the model at every step, and so whatever stands in place of a `Linear`: an adapter, a quantised
-matrix. What they find must be what transformers' searches find.
+Our own searches call the model at every step, and thus anything that replaces a `Linear`: an adapter or a quantised
+matrix. They must find the same as transformers' searches.
 """
 
 import copy
@@ -38,17 +38,17 @@ ADAPTERS = {
     "a prefix of the source": peft.PromptTuningConfig(task_type=TASK, num_virtual_tokens=3),
     "a prefix of the cache": peft.PrefixTuningConfig(task_type=TASK, num_virtual_tokens=3),
 }
-UNTIED = {"output", "output as a whole", "embeddings", "some tokens, untied"}  # which change one of the tied matrices
+UNTIED = {"output", "output as a whole", "embeddings", "some tokens, untied"}  # they change one of the tied matrices
 MERGEABLE = [name for name in ADAPTERS if not name.startswith("a prefix")]
 
 
 def model_for(name: str, tiny_model, **choices):
-    """With as many layers and heads on either side: PEFT knows but one number."""
+    """Both sides have the same numbers of layers and heads: PEFT knows only one number."""
     return tiny_model(tie_word_embeddings=name not in UNTIED, decoder_layers=2, decoder_attention_heads=2, **choices)
 
 
 def adapted(model, config: peft.PeftConfig, seed: int = 1) -> PeftModel:
-    """The model with an adapter that changes what it says: a new one changes nothing."""
+    """Adds an adapter with random weights, since a new one changes nothing."""
     model = get_peft_model(model, copy.deepcopy(config)).eval()
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def adapted(model, config: peft.PeftConfig, seed: int = 1) -> PeftModel:
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", MERGEABLE)
-def test_translations_are_those_of_the_merged_model(name, search, tiny_model, sources, ours_used):
+def test_translations_equal_those_of_the_merged_model(name, search, tiny_model, sources, ours_used):
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     base = sharpened(model_for(name, tiny_model, attention_bias=True, output_bias=True))
     before = base.generate(**options)
@@ -77,8 +77,8 @@ def test_translations_are_those_of_the_merged_model(name, search, tiny_model, so
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in MERGEABLE])
-def test_a_prefix_is_heeded_and_gone_again(name, search, tiny_model, sources, ours_used):
-    """PEFT makes each step's inputs by a method that it puts into the model itself."""
+def test_prefix_adapters_affect_only_the_wrapped_model(name, search, tiny_model, sources, ours_used):
+    """PEFT prepares each step's inputs with a method that it puts into the model itself."""
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     base = sharpened(model_for(name, tiny_model))
     before = base.generate(**options)
@@ -88,11 +88,11 @@ def test_a_prefix_is_heeded_and_gone_again(name, search, tiny_model, sources, ou
     assert torch.equal(transformers_own(model, **options), found)
     ours_used.clear()
     assert torch.equal(base.generate(**options), before)
-    assert ours_used or name == "a prefix of the source"  # of which PEFT 0.21 leaves its method behind
+    assert ours_used or name == "a prefix of the source"  # PEFT 0.21 leaves the method of this one behind
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_an_adapter_that_is_off_changes_nothing(search, tiny_model, sources):
+def test_disabled_adapter_changes_nothing(search, tiny_model, sources):
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     base = sharpened(tiny_model())
     before, logits = base.generate(**options), base(**sources, decoder_input_ids=sources["input_ids"]).logits
@@ -103,7 +103,7 @@ def test_an_adapter_that_is_off_changes_nothing(search, tiny_model, sources):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_adapters_of_transformers_own_methods(search, tiny_model, sources, tmp_path):
+def test_adapter_added_by_transformers_round_trips(search, tiny_model, sources, tmp_path):
     options = {**sources, **SEARCHES[search], "max_new_tokens": 8}
     model = sharpened(tiny_model())
     model.save_pretrained(tmp_path / "base")
@@ -120,7 +120,7 @@ def test_adapters_of_transformers_own_methods(search, tiny_model, sources, tmp_p
 
 @pytest.mark.parametrize("name", MERGEABLE)
 @torch.no_grad()
-def test_merged_weights_score_as_the_adapted_model(name, tiny_model, batch):
+def test_merged_model_scores_like_the_adapted_one(name, tiny_model, batch):
     model = adapted(model_for(name, tiny_model), ADAPTERS[name])
     logits = model(**batch).logits
     assert not torch.allclose(logits, model_for(name, tiny_model)(**batch).logits, atol=1e-2)
@@ -135,7 +135,7 @@ def test_only_the_adapter_learns(name, tiny_model, batch):
     base = model_for(name, tiny_model)
     model = get_peft_model(base, copy.deepcopy(ADAPTERS[name])).train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    everything = model.named_parameters(remove_duplicate=False)  # what is tied has several names
+    everything = model.named_parameters(remove_duplicate=False)  # tied parameters have several names
     learning = {key: value for key, value in everything if value.requires_grad}
     assert 0 < sum(value.numel() for value in set(learning.values())) < sum(p.numel() for p in base.parameters()) / 2
     optimizer = torch.optim.Adam(set(learning.values()), lr=0.02)
@@ -152,7 +152,7 @@ def test_only_the_adapter_learns(name, tiny_model, batch):
     assert changed <= learning.keys()
 
 
-def test_a_saved_adapter_loads(tiny_model, sources, tmp_path):
+def test_saved_adapter_round_trips(tiny_model, sources, tmp_path):
     sharpened(tiny_model()).save_pretrained(tmp_path / "base")
     model = adapted(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base"), lora())
     model.save_pretrained(tmp_path / "adapter")

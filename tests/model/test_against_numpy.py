@@ -1,4 +1,4 @@
-"""Positions, attention, layers and whole models: equal to the paper's formulas in float64 numpy."""
+"""Positions, attention, layers and whole models match the paper's formulas in float64 numpy."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize("position", [0, 1, 2, 17, 511, 1023])
-def test_sinusoids_are_those_of_section_3_5(position, layout):
+def test_sinusoids_match_section_3_5(position, layout):
     got = sinusoids(torch.tensor([position]), 512, layout)[0]
     # An angle of 1,000 has steps of 6e-5 in float32.
     np.testing.assert_allclose(got, sinusoid(position, 512, layout), atol=3e-4)
@@ -36,9 +36,9 @@ def test_sinusoids_are_those_of_section_3_5(position, layout):
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize("position", [10_001, 40_000])
-def test_sinusoids_go_on_beyond_ten_thousand(position, layout):
+def test_sinusoids_stay_correct_beyond_position_ten_thousand(position, layout):
     got = sinusoids(torch.tensor([position]), 512, layout)[0]
-    # Angles are float32: at 40,000 they are right to about 1e-2, a hundredth of the sine's swing.
+    # Angles are float32: at 40,000 they are accurate to about 1e-2, a hundredth of the sine's amplitude.
     np.testing.assert_allclose(got, sinusoid(position, 512, layout), atol=2e-2)
 
 
@@ -56,7 +56,7 @@ def heads():
 
 
 @pytest.mark.parametrize("hidden", [0, 1, 2, 4])
-def test_attention_is_equation_1(heads, hidden):
+def test_attention_matches_equation_1(heads, hidden):
     allowed = np.ones((4, 5), dtype=bool)
     allowed[:, 5 - hidden :] = False
     allowed[2, 0] = hidden == 0  # one target sees less than the others
@@ -83,7 +83,7 @@ def test_attention_dropout_drops_probabilities_in_training_only(heads):
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_an_encoder_layer_is_figure_1s_left_side(tiny_model, implementation):
+def test_encoder_layer_matches_left_side_of_figure_1(tiny_model, implementation):
     model = tiny_model(attn_implementation=implementation)
     x = torch.randn(1, 5, 16)
     got = model.model.encoder.layers[1](x, None)[0]
@@ -91,7 +91,7 @@ def test_an_encoder_layer_is_figure_1s_left_side(tiny_model, implementation):
     np.testing.assert_allclose(got.detach(), expected, atol=1e-5)
 
 
-def test_a_decoder_layer_is_figure_1s_right_side(tiny_model):
+def test_decoder_layer_matches_right_side_of_figure_1(tiny_model):
     model = tiny_model(attn_implementation="eager")
     x, memory = torch.randn(1, 4, 16), torch.randn(1, 6, 16)
     future = torch.full((4, 4), float("-inf")).triu(1)[None, None]
@@ -104,7 +104,7 @@ def test_a_decoder_layer_is_figure_1s_right_side(tiny_model):
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_whole_model_is_the_papers(tiny_model, batch, decoder_input_ids, variant, implementation):
+def test_whole_model_matches_numpy(tiny_model, batch, decoder_input_ids, variant, implementation):
     model = tiny_model(**VARIANTS[variant], attn_implementation=implementation)
     with torch.no_grad():
         got = model(input_ids=batch["input_ids"][:1], decoder_input_ids=decoder_input_ids[:1]).logits[0]
@@ -118,7 +118,7 @@ def test_every_variant_differs_from_the_paper(tiny_model, batch, decoder_input_i
     shared = {name: tensor for name, tensor in paper.state_dict().items() if name in other.state_dict()}
     fitting = {name: tensor for name, tensor in shared.items() if tensor.shape == other.state_dict()[name].shape}
     other.load_state_dict(fitting, strict=False)
-    if variant == "untied":  # the same weights, stored apart: only where they come from is different
+    if variant == "untied":  # the same weights, only stored separately
         assert other.lm_head.weight is not other.model.encoder.embed_tokens.weight
         return
     inputs = {"input_ids": batch["input_ids"], "decoder_input_ids": decoder_input_ids}

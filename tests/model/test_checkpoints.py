@@ -1,4 +1,4 @@
-"""Saved and loaded again, tied and untied, with and without a head: the same model, in safetensors, without copies."""
+"""Saving and loading keeps the model, tied or untied, with or without a head, in safetensors, without copies."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ TYINGS = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 
 
 def loaded(model_class, folder, **options):
-    """The model, after a check that the file held its weights: no more, no fewer."""
+    """Loads a model after checking that the file holds exactly its weights."""
     model, report = model_class.from_pretrained(folder, output_loading_info=True, **options)
     assert {name: problems for name, problems in report.items() if problems} == {}
     return model
@@ -30,7 +30,7 @@ def tables_in(folder):
 
 
 @TYINGS
-def test_a_loaded_model_is_the_saved_one(tiny_model, batch, tmp_path, tied):
+def test_loaded_model_equals_the_saved_one(tiny_model, batch, tmp_path, tied):
     model = tiny_model(tie_word_embeddings=tied)
     model.save_pretrained(tmp_path / "one")
     again = loaded(TRANSLATOR, tmp_path / "one")
@@ -41,7 +41,7 @@ def test_a_loaded_model_is_the_saved_one(tiny_model, batch, tmp_path, tied):
     assert torch.equal(twice(**batch).logits, model(**batch).logits)
 
 
-def test_one_matrix_is_stored_once_and_tied_again(tiny_model, tmp_path):
+def test_tied_matrix_is_stored_once_and_tied_again(tiny_model, tmp_path):
     tiny_model().save_pretrained(tmp_path)
     assert tables_in(tmp_path) == ["model.shared.weight"]
     model = TRANSLATOR.from_pretrained(tmp_path)
@@ -83,7 +83,7 @@ def test_a_head_checkpoint_loads_into_the_base_model(tiny_model, inputs, tmp_pat
     assert torch.equal(base(**inputs(TRANSLATOR))[0], model.model(**inputs(TRANSLATOR))[0])
 
 
-def test_encoder_and_decoder_are_saved_alone(tiny_model, batch, decoder_input_ids, tmp_path):
+def test_encoder_and_decoder_round_trip_separately(tiny_model, batch, decoder_input_ids, tmp_path):
     model = tiny_model().model
     model.encoder.save_pretrained(tmp_path / "encoder")
     model.decoder.save_pretrained(tmp_path / "decoder")
@@ -98,7 +98,7 @@ def test_encoder_and_decoder_are_saved_alone(tiny_model, batch, decoder_input_id
 
 @TYINGS
 @pytest.mark.parametrize("position_embedding_type", ["sinusoidal", "learned"])
-def test_built_on_the_meta_device_then_filled(tiny_model, batch, tied, position_embedding_type):
+def test_model_built_on_meta_device_can_be_filled(tiny_model, batch, tied, position_embedding_type):
     model = tiny_model(tie_word_embeddings=tied, position_embedding_type=position_embedding_type)
     with torch.device("meta"):
         empty = TRANSLATOR(model.config)
@@ -108,13 +108,13 @@ def test_built_on_the_meta_device_then_filled(tiny_model, batch, tied, position_
     assert torch.equal(filled(**batch).logits, model(**batch).logits)
 
 
-def test_built_on_the_meta_device_then_initialised(tiny_config, batch):
+def test_model_built_on_meta_device_can_be_initialised(tiny_config, batch):
     with torch.device("meta"):
         model = TRANSLATOR(tiny_config())
     model.to_empty(device="cpu")
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.fill_(float("nan"))  # so that what is forgotten shows
+            parameter.fill_(float("nan"))  # so that a forgotten one shows
     model.init_weights()
     model.tie_weights()
     assert model.eval()(**batch).logits.isfinite().all()

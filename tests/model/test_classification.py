@@ -1,4 +1,4 @@
-"""The classifier: pooling by hand, losses by formula, and what transformers expects of such a model."""
+"""The classifier: pooling, losses, and everything that transformers expects of a classifier."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def classifier():
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_pooling_takes_the_real_tokens_it_names(classifier, unlabelled, pooling):
+def test_pooling_uses_only_real_tokens(classifier, unlabelled, pooling):
     model = classifier(classifier_pooling=pooling)
     real = model.model(**unlabelled).last_hidden_state[1, :4]
     expected = model.classifier(POOLINGS[pooling](real))
@@ -50,7 +50,7 @@ def test_neighbours_and_padding_have_no_influence(classifier, unlabelled, poolin
 
 
 @pytest.mark.parametrize(("pooling", "place"), [("first", 2), ("last", 4)])
-def test_tokens_are_found_with_padding_on_the_left(classifier, pooling, place):
+def test_first_and_last_pooling_handle_left_padding(classifier, pooling, place):
     model = classifier(classifier_pooling=pooling)
     ids, mask = torch.tensor([[1, 1, 5, 6, 2]]), torch.tensor([[0, 0, 1, 1, 1]])
     states = model.model(ids, mask).last_hidden_state
@@ -58,7 +58,7 @@ def test_tokens_are_found_with_padding_on_the_left(classifier, pooling, place):
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
+def test_all_padding_source_gives_finite_logits(classifier, pooling):
     model = classifier(classifier_pooling=pooling)
     logits = model(torch.tensor([[5, 2], [1, 1]]), torch.tensor([[1, 1], [0, 0]])).logits
     assert logits.isfinite().all()
@@ -67,7 +67,7 @@ def test_a_source_that_is_all_padding_gives_finite_numbers(classifier, pooling):
 # ---------------------------------------------------------------------------------------------------------- losses
 
 
-def test_single_label(classifier, unlabelled):
+def test_single_label_loss_is_cross_entropy(classifier, unlabelled):
     model = classifier()
     labels = torch.tensor([2, 0])
     outputs = model(**unlabelled, labels=labels)
@@ -77,28 +77,28 @@ def test_single_label(classifier, unlabelled):
         assert torch.equal(one, other)
 
 
-def test_several_labels(classifier, unlabelled):
+def test_multi_label_loss_is_binary_cross_entropy(classifier, unlabelled):
     model = classifier(problem_type="multi_label_classification")
     labels = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
     outputs = model(**unlabelled, labels=labels)
     torch.testing.assert_close(outputs.loss, F.binary_cross_entropy_with_logits(outputs.logits, labels))
 
 
-def test_regression(unlabelled):
+def test_regression_loss_is_mean_squared_error(unlabelled):
     model = VanillaTransformerForSequenceClassification(build_config(num_labels=1, problem_type="regression"))
     labels = torch.tensor([0.5, -1.0])
     outputs = model(**unlabelled, labels=labels)
     torch.testing.assert_close(outputs.loss, F.mse_loss(outputs.logits[:, 0], labels))
 
 
-def test_its_own_dropout_acts_in_training_only(classifier, unlabelled):
+def test_classifier_dropout_acts_in_training_only(classifier, unlabelled):
     model = classifier(classifier_dropout=0.5)
     assert torch.equal(model(**unlabelled).logits, model(**unlabelled).logits)
     model.train()
     assert not torch.equal(model(**unlabelled).logits, model(**unlabelled).logits)
 
 
-def test_accumulated_batches_are_one_big_batch(classifier, tmp_path):
+def test_accumulated_batches_equal_one_big_batch(classifier, tmp_path):
     rows = [{"input_ids": [5 + i, 6, 2], "attention_mask": [1, 1, 1], "labels": i % 3} for i in range(4)]
     weights = []
     for size, accumulated in ((4, 1), (2, 2)):
@@ -116,11 +116,11 @@ def test_accumulated_batches_are_one_big_batch(classifier, tmp_path):
         torch.testing.assert_close(weights[1][name], weight, msg=name)
 
 
-# ---------------------------------------------------------------------------------------------- as transformers has it
+# ------------------------------------------------------------------------------------------- transformers' conventions
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_saved_and_loaded_through_the_auto_class(classifier, unlabelled, tmp_path, tied):
+def test_auto_class_restores_a_saved_classifier(classifier, unlabelled, tmp_path, tied):
     model = classifier(tie_word_embeddings=tied, classifier_pooling="last")
     model.save_pretrained(tmp_path)
     loaded, report = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
@@ -132,7 +132,7 @@ def test_saved_and_loaded_through_the_auto_class(classifier, unlabelled, tmp_pat
 
 @pytest.mark.parametrize("base", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_translators_encoder_becomes_a_classifier(tiny_model, unlabelled, tmp_path, base, tied):
+def test_translator_checkpoint_loads_into_a_classifier(tiny_model, unlabelled, tmp_path, base, tied):
     translator = tiny_model(tie_word_embeddings=tied)
     (translator.model if base else translator).save_pretrained(tmp_path)
     model, report = VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
@@ -142,7 +142,7 @@ def test_a_translators_encoder_becomes_a_classifier(tiny_model, unlabelled, tmp_
     assert torch.equal(model.model(**unlabelled).last_hidden_state, expected)
 
 
-def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_path):
+def test_changed_label_count_requires_ignore_mismatched_sizes(classifier, tmp_path):
     classifier().save_pretrained(tmp_path)
     with pytest.raises(RuntimeError):
         VanillaTransformerForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
@@ -151,14 +151,14 @@ def test_another_number_of_labels_is_refused_unless_asked_for(classifier, tmp_pa
     assert model.classifier.out_features == 5
 
 
-def test_hidden_states_and_attentions(classifier, unlabelled):
+def test_hidden_states_and_attentions_have_expected_shapes(classifier, unlabelled):
     outputs = classifier(attn_implementation="eager")(**unlabelled, output_hidden_states=True, output_attentions=True)
     assert [tuple(h.shape) for h in outputs.hidden_states] == [(2, 6, 16)] * 3
     assert [tuple(a.shape) for a in outputs.attentions] == [(2, 2, 6, 6)] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_in_transformers_own_pipelines(classifier, dtype):
+def test_classifier_works_in_transformers_pipelines(classifier, dtype):
     texts = ["a good book", "a bad film that nobody likes"]
     tokenizer = learn_tokenizer(texts * 3, TokenizerSettings(vocab_size=270))
     labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
@@ -180,8 +180,8 @@ def test_in_transformers_own_pipelines(classifier, dtype):
 @pytest.mark.parametrize(
     "mask", [None, torch.ones(1, 600), torch.ones(1, 600).bfloat16()], ids=["none", "float", "half"]
 )
-def test_the_last_token_is_found_in_half_precision_too(classifier, mask):
-    """257 and more places cannot be told apart in bfloat16."""
+def test_last_pooling_works_in_half_precision(classifier, mask):
+    """bfloat16 cannot tell positions beyond 256 apart."""
     model = classifier(classifier_pooling="last").to(torch.bfloat16 if mask is None else torch.float32)
     states = torch.arange(600.0, dtype=model.dtype)[None, :, None].repeat(1, 1, 16)
     if mask is not None:
@@ -189,6 +189,6 @@ def test_the_last_token_is_found_in_half_precision_too(classifier, mask):
     assert torch.equal(model.pool(states, mask), states[:, 599 if mask is None else 530])
 
 
-def test_a_classifier_refuses_a_mask_it_cannot_pool_by(classifier):
+def test_four_dimensional_mask_raises(classifier):
     with pytest.raises(ValueError, match=r"attention_mask is \(batch, length\)"):
         classifier()(torch.tensor([[5, 6, 2]]), attention_mask=torch.ones(1, 1, 3, 3))

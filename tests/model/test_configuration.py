@@ -1,4 +1,4 @@
-"""The configuration: the paper's numbers, a faithful round trip, and mistakes named by their field."""
+"""The configuration: the paper's defaults, lossless round trips, and errors that name the field."""
 
 import copy
 import json
@@ -47,7 +47,7 @@ UNUSUAL = {
     "decoder_start_token_id": 8,
 }
 
-# What is wrong, and the words that the message must have.
+# Invalid arguments, and a pattern that the message must match.
 MISTAKES = (
     ({"encoder_attention_heads": 0}, "encoder_attention_heads must be a whole number"),
     ({"decoder_attention_heads": -2}, "decoder_attention_heads must be a whole number"),
@@ -94,44 +94,44 @@ def test_the_defaults_are_the_papers_base_model():
     assert (config.tie_word_embeddings, config.scale_embedding, config.is_encoder_decoder) == (True, True, True)
 
 
-def test_the_librarys_names_are_other_words_for_ours():
+def test_library_names_are_aliases_of_ours():
     config = VanillaTransformerConfig(**UNUSUAL)
     assert (config.hidden_size, config.num_attention_heads, config.num_hidden_layers) == (24, 3, 1)
 
 
-def test_every_field_is_unusual_above():
+def test_unusual_values_differ_from_the_defaults():
     default = VanillaTransformerConfig()
     assert all(getattr(default, name) != value for name, value in UNUSUAL.items())
 
 
-def test_every_field_survives_a_folder(tmp_path):
+def test_every_field_round_trips_through_a_folder(tmp_path):
     VanillaTransformerConfig(**UNUSUAL).save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
     loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
     assert {name: getattr(loaded, name) for name in UNUSUAL} == UNUSUAL
 
 
-def test_a_diff_builds_the_same_configuration():
+def test_diff_dict_rebuilds_the_same_configuration():
     config = VanillaTransformerConfig(**UNUSUAL)
     again = VanillaTransformerConfig(**config.to_diff_dict())
     assert again.to_dict() == config.to_dict()
 
 
 @pytest.mark.parametrize(("fields", "message"), MISTAKES)
-def test_a_mistake_is_named_by_its_field(fields, message):
+def test_invalid_value_raises_and_names_the_field(fields, message):
     with pytest.raises(ValueError, match=message):
         VanillaTransformerConfig(**fields)
 
 
-def test_a_wrong_type_is_named_by_its_field():
+def test_wrong_type_raises_and_names_the_field():
     with pytest.raises((TypeError, ValueError), match="d_model"):
         VanillaTransformerConfig(d_model="512")
 
 
 class TestHeadWidths:
-    """Whoever reads head_dim gets a number; what is kept and saved is what was given."""
+    """Reading head_dim always gives a number; the stored and saved value is the one given."""
 
-    def test_they_are_worked_out(self):
+    def test_missing_widths_are_computed(self):
         base = VanillaTransformerConfig()
         assert (base.head_dim, base.value_head_dim) == (64, 64)
         assert getattr(base, "head_dim", "the default") == 64
@@ -140,13 +140,13 @@ class TestHeadWidths:
         row_b = VanillaTransformerConfig.from_name("table3-b1")
         assert (row_b.head_dim, row_b.value_head_dim) == (16, 64)
 
-    def test_each_side_has_its_own(self):
+    def test_encoder_and_decoder_have_separate_widths(self):
         config = VanillaTransformerConfig(d_model=16, encoder_attention_heads=2, decoder_attention_heads=4)
         assert (config.head_dim, config.head_dims(2), config.head_dims(4)) == (8, (8, 8), (4, 4))
         assert config.get_text_config(encoder=True).head_dim == 8
         assert config.get_text_config(decoder=True).head_dim == 4
 
-    def test_they_follow_d_model_and_heads_unless_given(self, tmp_path):
+    def test_widths_follow_d_model_and_heads_unless_given(self, tmp_path):
         VanillaTransformerConfig().save_pretrained(tmp_path)
         wide = VanillaTransformerConfig.from_pretrained(tmp_path, d_model=1024)
         wide.encoder_attention_heads = 16
@@ -160,7 +160,7 @@ class TestHeadWidths:
     @pytest.mark.parametrize(
         "given", [{}, {"head_dim": 5}, {"value_head_dim": 7}, {"head_dim": 5, "value_head_dim": 7}]
     )
-    def test_a_file_says_what_was_given_and_loads_equal(self, given, tmp_path):
+    def test_file_keeps_the_given_widths_and_round_trips(self, given, tmp_path):
         config = VanillaTransformerConfig(d_model=24, encoder_attention_heads=3, decoder_attention_heads=4, **given)
         config.save_pretrained(tmp_path)
         fields = json.loads((tmp_path / "config.json").read_text())
@@ -173,12 +173,12 @@ class TestHeadWidths:
         assert VanillaTransformerConfig(**{**fields, **given}).head_dims(4) == config.head_dims(4)
 
 
-def test_what_is_no_mistake():
+def test_unusual_but_valid_values_are_accepted():
     assert VanillaTransformerConfig(encoder_attention_heads=7, head_dim=64).head_dim == 64
     assert VanillaTransformerConfig(d_model=15, head_dim=4, position_embedding_type="learned").d_model == 15
 
 
-def test_a_mistake_in_a_file_is_found_on_loading(tmp_path):
+def test_invalid_value_in_a_file_raises(tmp_path):
     VanillaTransformerConfig().save_pretrained(tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "dropout": 3}))

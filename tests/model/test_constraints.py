@@ -1,4 +1,4 @@
-"""Constrained beam search: as good as exhaustive search among the outputs that contain the phrases."""
+"""Constrained beam search matches exhaustive search over the outputs that contain the phrases."""
 
 import random
 from collections import Counter
@@ -18,8 +18,8 @@ from .test_search import all_translations
 
 
 def most_times(tokens: list[int], alternatives: list[list[int]]) -> int:
-    """How many of the alternatives stand in the tokens without overlap, at most, by dynamic programming."""
-    best = [0]  # of the first so many tokens
+    """The largest number of non-overlapping alternatives in the tokens, by dynamic programming."""
+    best = [0]  # one entry per number of leading tokens
     for end in range(1, len(tokens) + 1):
         fitting = [best[end - len(each)] + 1 for each in alternatives if tokens[max(0, end - len(each)) : end] == each]
         best.append(max([best[-1], *fitting]))
@@ -32,7 +32,7 @@ def has_all(tokens: list[int], constraints: list[list[list[int]]]) -> bool:
 
 
 def random_constraints(draw: random.Random, symbols: list[int], most: int = 3) -> list[list[list[int]]]:
-    """Phrases of few symbols: they overlap, have common beginnings and contain each other; some come twice."""
+    """Phrases over few symbols: they overlap, share prefixes and contain each other; some occur twice."""
     distinct = [
         [list(each) for each in {tuple(draw.choices(symbols, k=draw.randint(1, 3))) for _ in range(draw.randint(1, 3))}]
         for _ in range(draw.randint(1, most))
@@ -40,7 +40,7 @@ def random_constraints(draw: random.Random, symbols: list[int], most: int = 3) -
     return distinct + draw.choices(distinct, k=draw.randint(0, 1))
 
 
-def test_the_automaton_knows_what_a_text_contains():
+def test_automaton_knows_when_all_phrases_are_met():
     draw, seen = random.Random(0), Counter()
     for _ in range(3000):
         constraints = random_constraints(draw, [5, 6, 7][: draw.randint(1, 3)])
@@ -50,7 +50,7 @@ def test_the_automaton_knows_what_a_text_contains():
         met = [has_all(tokens[:length], constraints) for length in range(len(tokens) + 1)]
         assert [state.missing == 0 for state in states] == met
         seen[met[-1]] += 1
-        # What is wanted brings it further, and so soon enough to the end.
+        # Every wanted token makes progress, so the end is reached soon enough.
         state, steps = states[-1], 0
         while state.missing:
             following = min((automaton.after(state, token) for token in state.wanted), key=lambda each: each.missing)
@@ -60,7 +60,7 @@ def test_the_automaton_knows_what_a_text_contains():
     assert min(seen.values()) > 300
 
 
-def test_banks_take_turns():
+def test_banks_share_the_beam_in_turn():
     banks = {3: ["d1", "d2", "d3"], 0: [], 1: ["b1"], 2: ["c1", "c2"]}
     assert shared_out(banks, 6) == ["b1", "c1", "d1", "c2", "d2", "d3"]
     assert shared_out(banks, 2) == ["b1", "c1"]
@@ -70,7 +70,7 @@ def test_banks_take_turns():
     ("kind", "alpha", "early_stopping"),
     [("gnmt", 0.6, "never"), ("length", 1.0, False), ("gnmt", 0.0, "never"), ("length", -1.0, False)],
 )
-def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(tiny_model, kind, alpha, early_stopping):
+def test_wide_constrained_search_equals_exhaustive_search(tiny_model, kind, alpha, early_stopping):
     def penalty(length):
         return length_penalty(length, alpha, kind)
 
@@ -93,15 +93,15 @@ def test_a_search_wide_enough_is_exhaustive_among_the_outputs_with_the_phrases(t
             continue
         different += not has_all([*everything[0][0]], constraints)
         assert found[0].score == pytest.approx(max(expected.values()), abs=1e-4)
-        for each in found:  # the others are what they say, too
+        for each in found:  # the others have correct scores, too
             assert each.score == pytest.approx(expected[tuple(each.tokens)], abs=1e-4)
         assert len({tuple(each.tokens) for each in found}) == len(found)
     assert different > 5
     assert impossible > 0
 
 
-def test_nobody_notices_constrained_neighbours(tiny_model, sources):
-    """Nor do they notice whom they are with, nor how many phrases are too many for the beams."""
+def test_constrained_neighbours_change_nothing(tiny_model, sources):
+    """Nor do constrained sentences depend on their neighbours, even with more phrases than beams."""
     model = sharpened(tiny_model(1))
     constraints = [[[5, 6]], [], [[[7], [8, 9]], [11, 12, 13], [7]], None, [[30, 31, 32, 33, 34, 35]]]
     for options in (
@@ -128,7 +128,7 @@ def test_nobody_notices_constrained_neighbours(tiny_model, sources):
                 assert has_all(row, [phrase if isinstance(phrase[0], list) else [phrase] for phrase in own or []])
 
 
-def test_scores_are_those_of_the_model_and_of_an_ensemble(tiny_model, sources):
+def test_constrained_scores_equal_one_forward_pass(tiny_model, sources):
     model, another = sharpened(tiny_model(1)), sharpened(tiny_model(2))
     options = {"num_beams": 4, "max_new_tokens": 20, "length_penalty": 1.0, "length_penalty_type": "length"}
     options |= {"return_dict_in_generate": True, "force_words_ids": [[5, 6], [[7], [8]]]}
@@ -141,7 +141,7 @@ def test_scores_are_those_of_the_model_and_of_an_ensemble(tiny_model, sources):
     assert all(has_all(row, [[[5, 6]], [[7], [8]], [[20, 21]]]) for row in together.sequences.tolist())
 
 
-def test_a_phrase_that_the_prefix_has_is_met(tiny_model, sources):
+def test_phrase_in_the_prefix_counts_as_met(tiny_model, sources):
     model = sharpened(tiny_model(1))
     options = {"num_beams": 4, "max_new_tokens": 9, "decoder_input_ids": torch.tensor([[0, 5, 6]] * 5)}
     plain = model.generate(**sources, **options)
@@ -150,7 +150,7 @@ def test_a_phrase_that_the_prefix_has_is_met(tiny_model, sources):
     assert all(has_all(row, [[[5, 6, 7, 8]]]) for row in across.tolist())
 
 
-def test_what_has_no_room_is_the_best_without_and_said(tiny_model, sources, caplog):
+def test_phrase_too_long_falls_back_and_is_reported(tiny_model, sources, caplog):
     model = sharpened(tiny_model(1, output_bias=True))
     with torch.no_grad():
         model.lm_head.bias[2] += 3  # it ends before the limit
@@ -167,7 +167,7 @@ def test_what_has_no_room_is_the_best_without_and_said(tiny_model, sources, capl
     assert "[0, 1, 2, 3, 4]" in caplog.text
 
 
-def test_what_cannot_be_is_refused(tiny_model, sources):
+def test_invalid_constraints_are_rejected_and_empty_ones_ignored(tiny_model, sources):
     model = tiny_model()
     for given, message in (
         ({"force_words_ids": [5, 6]}, "force_words_ids must be a list of phrases"),

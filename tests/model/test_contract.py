@@ -1,4 +1,4 @@
-"""What transformers promises of any model, beyond what the other files of this folder test of ours."""
+"""The contract of every transformers model, as far as the other files of this folder do not test it."""
 
 import inspect
 import logging
@@ -23,7 +23,7 @@ from .conftest import CLASSES, TRANSLATOR, build, build_config, transformers_own
 # --------------------------------------------------------------------------------------------------- configuration
 
 
-def test_the_librarys_own_fields_are_kept():
+def test_configuration_keeps_library_fields():
     config = build_config(
         output_hidden_states=True, output_attentions=True, dtype="float16", chunk_size_feed_forward=2,
         architectures=["X"], problem_type="regression", id2label={0: "a", 1: "b"}, label2id={"a": 0, "b": 1},
@@ -35,14 +35,14 @@ def test_the_librarys_own_fields_are_kept():
     assert (len(config.id2label), len(config.label2id)) == (3, 3)
 
 
-def test_building_a_configuration_warns_of_nothing(caplog):
+def test_building_a_configuration_logs_no_warnings(caplog):
     with caplog.at_level(logging.WARNING):
         VanillaTransformerConfig()
         VanillaTransformerConfig(**VanillaTransformerConfig(d_model=8, encoder_attention_heads=2).to_dict())
     assert caplog.records == []
 
 
-def test_a_configuration_lies_in_a_subfolder_too(tmp_path):
+def test_configuration_loads_from_a_subfolder(tmp_path):
     build_config().save_pretrained(tmp_path / "deep")
     assert VanillaTransformerConfig.from_pretrained(tmp_path, subfolder="deep").to_dict() == build_config().to_dict()
     with pytest.raises(OSError, match="missing"):
@@ -64,7 +64,7 @@ def test_the_attention_implementation_can_be_chosen_and_changed(inputs):
     assert model.config._attn_implementation == "eager"
 
 
-def test_a_configuration_without_special_tokens_still_makes_a_model(inputs):
+def test_configuration_without_special_tokens_builds_a_model(inputs):
     fields = {k: v for k, v in build_config().to_diff_dict().items() if not k.endswith("_token_id")}
     model = VanillaTransformerModel(type(build_config())(**fields)).eval()
     assert model(**inputs(VanillaTransformerModel)).last_hidden_state.isfinite().all()
@@ -74,7 +74,7 @@ def test_a_configuration_without_special_tokens_still_makes_a_model(inputs):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_parameters_are_contiguous_and_no_tensor_hides(kind, tmp_path):
+def test_all_tensors_are_contiguous_parameters(kind, tmp_path):
     model = build(kind)
     model.save_pretrained(tmp_path)
     for each in (model, kind.from_pretrained(tmp_path)):
@@ -86,11 +86,11 @@ def test_parameters_are_contiguous_and_no_tensor_hides(kind, tmp_path):
         if isinstance(value, torch.Tensor)
     ]
     assert hidden == []
-    assert list(model.buffers()) == []  # and nothing that `init_weights` would have to fill again
+    assert list(model.buffers()) == []  # so `init_weights` has none to fill again
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_base_model_is_held_by_its_prefix(kind):
+def test_class_attributes_follow_transformers_conventions(kind):
     model = build(kind)
     assert model.base_model is getattr(model, kind.base_model_prefix, model)
     assert (model.base_model is model) == (kind is CLASSES[0])
@@ -99,15 +99,15 @@ def test_the_base_model_is_held_by_its_prefix(kind):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_same_weights_from_a_dictionary(kind):
+def test_weights_load_from_a_state_dict(kind):
     model = build(kind)
     again = kind.from_pretrained(None, config=model.config, state_dict=model.state_dict())
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_with_one_seed_no_weights_at_all_give_those_of_a_new_model(kind, monkeypatch):
-    """The same seed for every module, since a new model and a loaded one do not fill theirs in the same order."""
+def test_loading_without_weights_equals_a_new_model(kind, monkeypatch):
+    """Every module gets the same seed, since new and loaded models fill their modules in different orders."""
     fill = VanillaTransformerPreTrainedModel._init_weights
 
     def seeded(self, module):
@@ -123,27 +123,27 @@ def test_with_one_seed_no_weights_at_all_give_those_of_a_new_model(kind, monkeyp
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("tied", [True, False])
-def test_all_weights_are_missed_when_all_are_missing(kind, tied, tmp_path):
+def test_all_missing_weights_are_reported(kind, tied, tmp_path):
     model = build(kind, tie_word_embeddings=tied)
     model.save_pretrained(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
     save_file({"nothing": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
     _, report = kind.from_pretrained(tmp_path, output_loading_info=True)
     assert set(report["missing_keys"]) == model.state_dict().keys()
-    assert stored.keys() == {name for name, _ in model.named_parameters()}  # of tied ones the first alone
+    assert stored.keys() == {name for name, _ in model.named_parameters()}  # only the first of those that are tied
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_what_a_saved_folder_holds(kind, tmp_path):
+def test_saved_folder_holds_the_expected_files(kind, tmp_path):
     build(kind).save_pretrained(tmp_path)
-    names = {path.name for path in tmp_path.iterdir() if path.suffix != ".py"}  # the code has tests of its own
+    names = {path.name for path in tmp_path.iterdir() if path.suffix != ".py"}  # the code has its own tests
     assert names - {"generation_config.json"} == {"config.json", "model.safetensors"}
     assert ("generation_config.json" in names) == (kind is TRANSLATOR)
 
 
 @pytest.mark.parametrize("saved", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("wanted", [torch.float32, torch.float16, torch.bfloat16, "auto"])
-def test_the_type_that_is_asked_for_is_loaded(saved, wanted, tmp_path):
+def test_requested_dtype_is_loaded(saved, wanted, tmp_path):
     build(TRANSLATOR).to(saved).save_pretrained(tmp_path)
     expected = saved if wanted == "auto" else wanted
     for name in ("dtype", "torch_dtype"):
@@ -152,7 +152,7 @@ def test_the_type_that_is_asked_for_is_loaded(saved, wanted, tmp_path):
 
 
 @pytest.mark.parametrize("auto", [AutoModel, AutoModelForSeq2SeqLM])
-def test_another_vocabulary_is_refused_unless_asked_for(auto, tmp_path):
+def test_changed_vocabulary_requires_ignore_mismatched_sizes(auto, tmp_path):
     build(TRANSLATOR).save_pretrained(tmp_path)
     with pytest.raises(RuntimeError):
         auto.from_pretrained(tmp_path, vocab_size=50)
@@ -160,7 +160,7 @@ def test_another_vocabulary_is_refused_unless_asked_for(auto, tmp_path):
     assert model.get_input_embeddings().num_embeddings == 50
 
 
-def test_loading_under_the_meta_device_is_refused(tmp_path):
+def test_loading_under_the_meta_device_raises(tmp_path):
     build(TRANSLATOR).save_pretrained(tmp_path)
     with torch.device("meta"), pytest.raises(RuntimeError):
         TRANSLATOR.from_pretrained(tmp_path)
@@ -170,7 +170,7 @@ def test_loading_under_the_meta_device_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", CLASSES[:2])
-def test_outputs_asked_for_by_the_configuration(kind, inputs):
+def test_configuration_can_request_states_and_attentions(kind, inputs):
     config = build_config(attn_implementation="eager", output_hidden_states=True, output_attentions=True)
     outputs = kind(config).eval()(**inputs(kind))
     assert (len(outputs.encoder_hidden_states), len(outputs.decoder_hidden_states)) == (3, 4)
@@ -190,7 +190,7 @@ def test_gradients_reach_states_and_attentions(inputs):
     assert all(tensor.grad is not None for tensor in kept)
 
 
-def test_hooks_of_the_embedding_see_both_sides(inputs):
+def test_embedding_hooks_run_on_both_sides(inputs):
     model, seen = build(VanillaTransformerModel), []
     for stack in (model.encoder, model.decoder):
         stack.get_input_embeddings().register_forward_hook(lambda *_: seen.append(1))
@@ -201,7 +201,7 @@ def test_hooks_of_the_embedding_see_both_sides(inputs):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("padding", ["left", "right", "none"])
 @torch.no_grad()
-def test_eager_equals_sdpa_in_every_type(inputs, dtype, padding):
+def test_eager_equals_sdpa_in_every_dtype(inputs, dtype, padding):
     ids = inputs(VanillaTransformerModel)
     if padding == "left":
         ids["input_ids"], ids["attention_mask"] = ids["input_ids"].flip(1), ids["attention_mask"].flip(1)
@@ -217,7 +217,7 @@ def test_eager_equals_sdpa_in_every_type(inputs, dtype, padding):
 
 @pytest.mark.parametrize("kind", CLASSES)
 @torch.no_grad()
-def test_a_row_is_the_same_alone_in_everything_returned(kind, inputs):
+def test_row_alone_gives_the_same_outputs(kind, inputs):
     model = build(kind, attn_implementation="eager")
     asked = {"output_hidden_states": True, "output_attentions": True}
     ids = inputs(kind)
@@ -232,7 +232,7 @@ def test_a_row_is_the_same_alone_in_everything_returned(kind, inputs):
             torch.testing.assert_close(one[:1], other, atol=1e-5, rtol=1e-5)
 
 
-def test_the_configuration_says_whether_there_is_a_cache(inputs):
+def test_use_cache_and_checkpointing_control_the_cache(inputs):
     model = build(TRANSLATOR, use_cache=False)
     assert model(**inputs(TRANSLATOR)).past_key_values is None
     model.config.use_cache = True
@@ -242,7 +242,7 @@ def test_the_configuration_says_whether_there_is_a_cache(inputs):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
+def test_chunked_feed_forward_changes_nothing(kind, inputs):
     model = build(kind)
     before = model(**inputs(kind))[0]
     model.config.chunk_size_feed_forward = 1
@@ -250,7 +250,7 @@ def test_feed_forward_in_chunks_changes_nothing(kind, inputs):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_tuples_asked_for_by_the_configuration(kind, inputs):
+def test_argument_or_configuration_can_request_tuples(kind, inputs):
     model = build(kind)
     expected = model(**inputs(kind)).to_tuple()
     by_argument = model(**inputs(kind), return_dict=False)
@@ -264,7 +264,7 @@ def test_tuples_asked_for_by_the_configuration(kind, inputs):
 # ------------------------------------------------------------------------------------------------------ embeddings
 
 
-def test_embeddings_and_head_are_modules_that_can_be_replaced(inputs):
+def test_embeddings_can_be_replaced_and_head_is_linear(inputs):
     for kind in CLASSES:
         model = build(kind)
         assert isinstance(model.get_input_embeddings(), nn.Embedding)
@@ -280,7 +280,7 @@ def test_embeddings_and_head_are_modules_that_can_be_replaced(inputs):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-def test_resizing_moves_everything_with_it(tied, bias):
+def test_resizing_updates_embeddings_head_and_configuration(tied, bias):
     model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=bias)
     pair = {"input_ids": torch.tensor([[5, 6, 2]]), "decoder_input_ids": torch.tensor([[0, 7]])}
     before = model(**pair).logits[..., :9]
@@ -303,7 +303,7 @@ def test_resizing_moves_everything_with_it(tied, bias):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @torch.no_grad()
-def test_new_tokens_change_nothing_else_and_survive_a_folder(tied, bias, inputs, tmp_path):
+def test_new_tokens_keep_old_scores_and_round_trip(tied, bias, inputs, tmp_path):
     model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=bias)
     if bias:
         model.lm_head.bias.copy_(torch.randn(40))
@@ -322,7 +322,7 @@ def test_new_tokens_change_nothing_else_and_survive_a_folder(tied, bias, inputs,
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used):
+def test_new_tokens_are_learned_and_generated(tied, beams, ours_used):
     model = build(TRANSLATOR, tie_word_embeddings=tied, output_bias=True, d_model=32).train()
     model.resize_token_embeddings(43)
     source, labels = torch.tensor([[41, 6, 2]]), torch.tensor([[42, 40, 7, 2]])
@@ -343,8 +343,8 @@ def test_new_tokens_are_learned_and_translated_with(tied, beams, ours_used):
 
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("kind", CLASSES[1:])
-def test_checkpointed_layers_give_every_parameter_its_gradient(kind, batch, reentrant):
-    """Embeddings and dropout too."""
+def test_gradient_checkpointing_keeps_every_gradient(kind, batch, reentrant):
+    """Embeddings also get theirs, and dropout draws the same masks again."""
     model, calls = build(kind, dropout=0.3).train(), []
     labels = batch["labels"] if kind is TRANSLATOR else torch.tensor([0, 1])
 
@@ -363,13 +363,13 @@ def test_checkpointed_layers_give_every_parameter_its_gradient(kind, batch, reen
     assert model.is_gradient_checkpointing
     model.enable_input_require_grads()
     after = gradients()
-    assert len(calls) == 2  # forward and again in backward: it does recompute
+    assert len(calls) == 2  # forward, and again in backward: it does recompute
     assert after.keys() == before.keys() == dict(model.named_parameters()).keys()
     for name, gradient in before.items():
         torch.testing.assert_close(after[name], gradient, msg=name)
 
 
-def test_every_layer_can_be_recomputed():
+def test_every_layer_supports_gradient_checkpointing():
     model = build(TRANSLATOR)
     layers = [*model.model.encoder.layers, *model.model.decoder.layers]
     assert all(isinstance(layer, GradientCheckpointingLayer) for layer in layers)

@@ -1,4 +1,4 @@
-"""Generation as transformers has it: outputs, caches, assistants, compiled and exported."""
+"""Generation as in transformers: outputs, caches, assistants, compilation and export."""
 
 import copy
 
@@ -25,14 +25,14 @@ MODES = {
 
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_everything_a_search_can_return(unlabelled, mode, cached):
+def test_search_outputs_have_expected_shapes(unlabelled, mode, cached):
     model, options = build(TRANSLATOR, attn_implementation="eager"), MODES[mode]
     outputs = plain(
         model, unlabelled, **options, use_cache=cached, return_dict_in_generate=True, output_scores=True,
         output_logits=True, output_attentions=True, output_hidden_states=True,
     )  # fmt: skip
     returned, beams = options.get("num_return_sequences", 1), options["num_beams"]
-    rows = 2 * (beams if beams > 1 else returned)  # that are computed at every step
+    rows = 2 * (beams if beams > 1 else returned)  # rows computed at every step
     assert type(outputs) is (GenerateBeamEncoderDecoderOutput if beams > 1 else GenerateEncoderDecoderOutput)
     assert outputs.sequences.shape == (2 * returned, 7)  # the start token and six more
     assert [tuple(scores.shape) for scores in outputs.scores] == [(rows, 40)] * 6
@@ -48,7 +48,7 @@ def test_everything_a_search_can_return(unlabelled, mode, cached):
     assert (outputs.past_key_values is not None) == cached
 
 
-def test_inputs_of_a_step_are_prepared_from_anything(unlabelled):
+def test_prepared_inputs_keep_ids_and_extra_arguments(unlabelled):
     model = build(TRANSLATOR)
     ids = torch.tensor([[0, 13]])
     prepared = model.prepare_inputs_for_generation(ids, position_ids=torch.tensor([[0, 1]]), mark="kept")
@@ -56,7 +56,7 @@ def test_inputs_of_a_step_are_prepared_from_anything(unlabelled):
     assert prepared["mark"] == "kept"
 
 
-def test_generating_in_two_parts_is_generating_at_once(unlabelled):
+def test_generating_in_two_parts_equals_generating_at_once(unlabelled):
     model = build(TRANSLATOR)
     options = {"num_beams": 1, "return_dict_in_generate": True, "output_scores": True}
     whole = plain(model, unlabelled, **options)
@@ -70,7 +70,7 @@ def test_generating_in_two_parts_is_generating_at_once(unlabelled):
         torch.testing.assert_close(one, other)
 
 
-def test_the_cache_has_a_layer_for_each_of_the_decoders(unlabelled):
+def test_cache_has_one_layer_per_decoder_layer(unlabelled):
     model = build(TRANSLATOR)
     cache = plain(model, unlabelled, num_beams=1, return_dict_in_generate=True).past_key_values
     assert isinstance(cache, EncoderDecoderCache)
@@ -84,7 +84,7 @@ def test_the_cache_has_a_layer_for_each_of_the_decoders(unlabelled):
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3}, {"num_beams": 1, "do_sample": True}])
-def test_a_cache_that_is_given_is_filled(unlabelled, options):
+def test_given_cache_is_filled(unlabelled, options):
     model = build(TRANSLATOR)
     model.generation_config.eos_token_id = None
     cache = EncoderDecoderCache(DynamicCache(config=model.config), DynamicCache(config=model.config))
@@ -97,7 +97,7 @@ def test_a_cache_that_is_given_is_filled(unlabelled, options):
     assert cache.cross_attention_cache.layers[2].keys.shape == (2 * options["num_beams"], 4, 6, 4)
 
 
-def test_what_a_beam_search_was_not_asked_for_is_not_returned(unlabelled, ours_used):
+def test_beam_search_returns_only_requested_outputs(unlabelled, ours_used):
     model = build(TRANSLATOR)
     asked = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 2, "return_dict_in_generate": True}
     ours, theirs = model.generate(**unlabelled, **asked), transformers_own(model, **unlabelled, **asked)
@@ -110,13 +110,13 @@ def test_what_a_beam_search_was_not_asked_for_is_not_returned(unlabelled, ours_u
     assert len(model.generate(**unlabelled, **asked, output_scores=True).scores) == 6
 
 
-def test_a_search_with_little_memory_is_refused(unlabelled):
+def test_low_memory_is_rejected(unlabelled):
     with pytest.raises(ValueError, match="low_memory=True"):
         build(TRANSLATOR).generate(**unlabelled, num_beams=3, low_memory=True)
 
 
 @pytest.mark.parametrize("assistant", ["itself", "another", "prompt look-up"])
-def test_assisted_decoding_is_greedy_decoding(unlabelled, assistant):
+def test_assisted_decoding_equals_greedy_decoding(unlabelled, assistant):
     model = build(TRANSLATOR)
     helper = model if assistant == "itself" else copy.deepcopy(model)
     if assistant == "another":
@@ -145,23 +145,23 @@ def test_eager_and_sdpa_generate_alike_in_half_precision(unlabelled, beams):
     assert torch.equal(plain(one, unlabelled, num_beams=beams), plain(other, unlabelled, num_beams=beams))
 
 
-def test_sampling_with_several_beams_and_results_in_half_precision(unlabelled):
+def test_beam_sampling_runs_in_half_precision(unlabelled):
     model = build(TRANSLATOR).half()
     torch.manual_seed(0)
     found = plain(model, unlabelled, do_sample=True, num_beams=4, num_return_sequences=3)
     assert found.shape == (6, 7)
 
 
-def test_generating_from_nothing_but_the_start_token():
+def test_generation_works_from_only_the_start_token():
     model = build(TRANSLATOR)
     assert model.generate(max_new_tokens=3, min_new_tokens=3, bos_token_id=0).shape[-1] == 4
 
 
-# ------------------------------------------------------------------------------------------- compiling and exporting
+# -------------------------------------------------------------------------------------------- compilation and export
 
 
-def test_generation_compiles_one_graph_and_keeps_it(unlabelled):
-    """The step is one graph, and other inputs of the same shape need no other."""
+def test_generation_compiles_only_one_graph(unlabelled):
+    """A step is one graph, and other inputs of the same shape reuse it."""
     torch.compiler.reset()
     graphs = []
 
@@ -185,7 +185,7 @@ def test_generation_compiles_one_graph_and_keeps_it(unlabelled):
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_export(kind, inputs, dynamic):
+def test_exported_model_gives_the_same_outputs(kind, inputs, dynamic):
     model, ids = build(kind, use_cache=False), inputs(kind)
     shapes = {name: {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO} for name in ids} if dynamic else None
     program = torch.export.export(model, (), ids, dynamic_shapes=shapes, strict=False)
@@ -195,8 +195,8 @@ def test_export(kind, inputs, dynamic):
 
 
 @pytest.mark.parametrize("length", [4, pytest.param(12, marks=pytest.mark.slow)])
-def test_encoder_and_decoding_step_are_exported_for_other_runtimes(length):
-    """Both programs of transformers' own exporter, the decoder's with a static cache, translate as the model does."""
+def test_exported_encoder_and_step_translate_like_the_model(length):
+    """Both programs of transformers' own exporter, the decoder's with a static cache, translate like the model."""
     # The exporter takes the encoder's number of heads for both sides.
     model = build(TRANSLATOR, decoder_attention_heads=2)
     source = torch.randint(4, 40, (1, length))

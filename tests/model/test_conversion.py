@@ -1,4 +1,4 @@
-"""Marian's models as ours and back: the same weights, logits and translations."""
+"""Converting Marian models to ours and back keeps weights, logits and translations."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def sources():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @torch.no_grad()
-def test_a_marian_model_translates_as_before(marian, sources, shape):
+def test_converted_marian_model_translates_the_same(marian, sources, shape):
     theirs = marian(**SHAPES[shape])
     ours = from_marian(theirs)
     target = torch.tensor([[39, 13, 14], [39, 15, 16]])
@@ -55,7 +55,7 @@ def test_a_marian_model_translates_as_before(marian, sources, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_there_and_back_is_lossless(marian, sources, shape):
+def test_marian_model_round_trips_losslessly(marian, sources, shape):
     before = marian(**SHAPES[shape])
     after = to_marian(from_marian(before))
     weights = after.state_dict()
@@ -66,7 +66,7 @@ def test_there_and_back_is_lossless(marian, sources, shape):
 
 @pytest.mark.parametrize("choices", [{}, {"attention_bias": True, "output_bias": True}, {"tie_word_embeddings": False}])
 @torch.no_grad()
-def test_ours_becomes_marians_and_comes_back(tiny_model, batch, choices):
+def test_our_model_round_trips_through_marian(tiny_model, batch, choices):
     ours = tiny_model(sinusoid_layout="halves", **choices)
     theirs = to_marian(ours)
     back = from_marian(theirs)
@@ -76,9 +76,9 @@ def test_ours_becomes_marians_and_comes_back(tiny_model, batch, choices):
     assert all(torch.equal(weights[name], weight) for name, weight in ours.state_dict().items())
 
 
-def test_marian_ends_no_translation_after_20_tokens(tiny_model, batch):
+def test_to_marian_leaves_no_limit_of_20_tokens(tiny_model, batch):
     ours = tiny_model(sinusoid_layout="halves", output_bias=True)
-    torch.nn.init.constant_(ours.lm_head.bias[ours.config.eos_token_id], -1e4)  # it never ends by itself
+    torch.nn.init.constant_(ours.lm_head.bias[ours.config.eos_token_id], -1e4)  # it never stops by itself
     ours.generation_config = paper_generation_config(ours.config, num_beams=1)
     sources = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
     theirs = to_marian(ours)
@@ -89,13 +89,13 @@ def test_marian_ends_no_translation_after_20_tokens(tiny_model, batch):
 @pytest.mark.parametrize(
     "choices", [{}, {"sinusoid_layout": "halves", "norm_first": True}, {"sinusoid_layout": "halves", "head_dim": 5}]
 )
-def test_what_marian_lacks_is_named(tiny_model, choices):
+def test_to_marian_names_the_unsupported_option(tiny_model, choices):
     name = list(choices)[-1] if choices else "sinusoid_layout"
     with pytest.raises(ValueError, match=f"Marian has no {name}"):
         to_marian(tiny_model(**choices))
 
 
-def test_two_vocabularies_are_refused(marian):
+def test_different_source_and_target_vocabularies_are_rejected(marian):
     theirs = marian(
         decoder_vocab_size=30, share_encoder_decoder_embeddings=False, tie_word_embeddings=False, pad_token_id=29,
         decoder_start_token_id=29,
@@ -104,7 +104,7 @@ def test_two_vocabularies_are_refused(marian):
         from_marian(theirs)
 
 
-def test_saved_and_loaded_again(marian, sources, tmp_path):
+def test_converted_model_round_trips_through_a_folder(marian, sources, tmp_path):
     ours = from_marian(marian())
     ours.save_pretrained(tmp_path)
     loaded = type(ours).from_pretrained(tmp_path)
@@ -112,5 +112,5 @@ def test_saved_and_loaded_again(marian, sources, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_the_type_is_kept(marian, dtype):
+def test_conversion_keeps_the_dtype(marian, dtype):
     assert from_marian(marian().to(dtype)).dtype == dtype

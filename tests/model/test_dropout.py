@@ -1,4 +1,4 @@
-"""Dropout, of numbers, words and layers: the right share is dropped, forward and backward agree, the seed decides."""
+"""Dropout of numbers, words and layers: the right share, the same in forward and backward, set by the seed."""
 
 import copy
 import math
@@ -15,8 +15,8 @@ NUMBERS = 200_000
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
-def test_the_share_dropped_is_p(p):
-    """And what is kept is divided by 1 - p, so that the mean stays."""
+def test_share_dropped_is_p(p):
+    """The rest is divided by 1 - p, which preserves the mean."""
     torch.manual_seed(0)
     got = dropout(torch.ones(NUMBERS), p, training=True)
     dropped = (got == 0).sum().item()
@@ -27,22 +27,22 @@ def test_the_share_dropped_is_p(p):
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True), (0, True)])
-def test_without_training_or_without_p_nothing_changes(p, training):
+def test_zero_p_or_evaluation_changes_nothing(p, training):
     states = torch.randn(10, 10)
     assert torch.equal(dropout(states, p, training), states)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (5,), (2, 3, 7), (4, 4), (0,), (2, 0)])
-def test_any_number_of_elements_of_any_type(shape):
+def test_every_shape_and_dtype_is_supported(shape):
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         states = torch.full(shape, 3.0, dtype=dtype)
         got = dropout(states, 0.5, training=True)
         assert (got.shape, got.dtype) == (shape, dtype)
         assert ((got == 0) | (got == 6)).all()
-        assert (states == 3).all()  # the input is left alone
+        assert (states == 3).all()  # the input is unchanged
 
 
-def test_forward_and_backward_drop_the_same():
+def test_forward_and_backward_drop_the_same_elements():
     states = torch.ones(999, requires_grad=True)
     got = dropout(states, 0.4, training=True)
     got.backward(torch.ones(999))
@@ -50,7 +50,7 @@ def test_forward_and_backward_drop_the_same():
     assert 0 < (got == 0).sum() < 999
 
 
-def test_the_seed_decides():
+def test_same_seed_drops_the_same_elements():
     def draw():
         return dropout(torch.ones(500), 0.5, training=True)
 
@@ -69,19 +69,19 @@ def test_neighbours_are_dropped_independently():
         assert abs(both - 0.25) < 0.01
 
 
-def test_strided_states_are_dropped_alike():
+def test_strided_states_are_supported():
     states = torch.arange(1.0, 13.0).view(3, 4).T
     got = dropout(states, 0.5, training=True)
     assert ((got == 0) | (got == 2 * states)).all()
 
 
-def test_a_p_just_below_one_drops_everything_or_nearly():
+def test_p_just_below_one_drops_nearly_everything():
     assert (dropout(torch.ones(100), 0.999999, training=True) == 0).float().mean() > 0.9
 
 
 class TestAddDropout:
     @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])
-    def test_it_is_the_sum_of_the_residual_and_what_is_kept(self, dtypes):
+    def test_values_and_gradients_match_the_drawn_mask(self, dtypes):
         residual, states = (torch.randn(50, 40).to(dtype).requires_grad_() for dtype in dtypes)
         torch.manual_seed(2)
         got = add_dropout(residual, states, 0.3, training=True)
@@ -94,7 +94,7 @@ class TestAddDropout:
         torch.testing.assert_close(residual.grad, gradient)
         torch.testing.assert_close(states.grad, (gradient * kept).to(states.dtype))
 
-    def test_gradients_are_those_of_finite_differences(self):
+    def test_gradients_match_finite_differences(self):
         residual, states = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
 
         def same_mask(*args):
@@ -104,13 +104,13 @@ class TestAddDropout:
         assert torch.autograd.gradcheck(same_mask, (residual, states))
 
     @pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True)])
-    def test_without_training_or_without_p_it_is_the_sum(self, p, training):
+    def test_zero_p_or_evaluation_gives_the_plain_sum(self, p, training):
         residual, states = torch.randn(2, 5, 6)
         assert torch.equal(add_dropout(residual, states, p, training), residual + states)
 
 
 class TestWordDropout:
-    def test_the_share_of_tokens_dropped_is_p_and_the_start_stays(self):
+    def test_share_dropped_is_p_but_never_the_start(self):
         torch.manual_seed(0)
         batch, length, p = 400, 51, 0.2
         got = word_dropout(torch.ones(batch, length, 3), p, training=True, first=1)
@@ -125,7 +125,7 @@ class TestWordDropout:
         assert word_dropout(got, p, training=False) is got
         assert word_dropout(got, 0.0, training=True) is got
 
-    def test_in_a_model_the_embedding_goes_and_the_position_stays(self, tiny_model):
+    def test_model_drops_embeddings_but_keeps_positions(self, tiny_model):
         ids = torch.arange(4, 34).view(2, 15)
         positions = sinusoids(torch.arange(15), 16)
         for side, start in (("encoder", 0), ("decoder", 1)):
@@ -145,7 +145,7 @@ class TestWordDropout:
 
 
 def layers_run(model, call):
-    """What a call returns, and the names of the layers that it ran."""
+    """The result of a call, and the names of the layers that it ran."""
     names, handles = [], []
     for side in ("encoder", "decoder"):
         for number, layer in enumerate(getattr(model.model, side).layers):
@@ -168,7 +168,7 @@ class TestLayerdrop:
         for name, kept in expected.items():
             assert abs(ran.count(name) - passes * kept) < 5 * math.sqrt(passes * kept * (1 - kept)), name
 
-    def test_what_is_left_is_a_shallower_model(self, tiny_model, batch):
+    def test_remaining_layers_equal_a_shallower_model(self, tiny_model, batch):
         model, seen = tiny_model(encoder_layerdrop=0.5, decoder_layerdrop=0.5), set()
         for seed in range(8):
             torch.manual_seed(seed)
@@ -185,14 +185,14 @@ class TestLayerdrop:
                 layer = name.removeprefix("model.").rpartition(".layers.")
                 if layer[1]:
                     reached = f"{layer[0]}.layers.{layer[2].partition('.')[0]}" in ran
-                    if layer[0] == "encoder":  # nothing is learned of what no decoder layer looks at
+                    if layer[0] == "encoder":  # needs a decoder layer that attends to it
                         reached = reached and any("decoder" in each for each in ran)
                     assert (gradient is not None) == reached, name
             seen.add(tuple(ran))
         assert len(seen) > 4
         assert len(layers_run(model.eval(), lambda: model(**batch))[1]) == 5
 
-    def test_recomputed_layers_are_those_that_ran(self, tiny_model, batch):
+    def test_gradient_checkpointing_keeps_the_same_gradients(self, tiny_model, batch):
         model, found = tiny_model(encoder_layerdrop=0.5, decoder_layerdrop=0.5, dropout=0.3).train(), []
         for checkpointing in (False, True):
             if checkpointing:
@@ -204,7 +204,7 @@ class TestLayerdrop:
         assert any(gradient is None for gradient in found[0])
         torch.testing.assert_close(*found)
 
-    def test_a_cache_has_every_layer(self, tiny_model, unlabelled):
+    def test_generation_in_training_mode_skips_no_layer(self, tiny_model, unlabelled):
         model = tiny_model(decoder_layerdrop=0.9)
         expected = model.generate(**unlabelled, max_new_tokens=6)
         assert torch.equal(model.train().generate(**unlabelled, max_new_tokens=6), expected)

@@ -1,4 +1,4 @@
-"""Ensembles: the mean of log-probabilities, in forward passes, in our search and in transformers'."""
+"""Ensembles average log-probabilities in forward passes, in our search and in transformers'."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def ensemble():
     return found
 
 
-def test_its_scores_are_the_normalised_mean_of_log_probabilities(ensemble, sources):
+def test_scores_are_the_normalised_mean_of_log_probabilities(ensemble, sources):
     targets = torch.randint(3, 40, (5, 6))
     with torch.no_grad():
         found = ensemble(**sources, decoder_input_ids=targets).logits
@@ -34,7 +34,7 @@ def test_its_scores_are_the_normalised_mean_of_log_probabilities(ensemble, sourc
     assert not torch.allclose(found.exp(), each[0].float(), atol=0.05)
 
 
-def test_its_loss_is_the_mean_negative_log_likelihood(ensemble, sources):
+def test_loss_is_the_mean_negative_log_likelihood(ensemble, sources):
     labels = torch.tensor([[5, 6, 2, -100], [7, 2, -100, -100]] * 2 + [[8, 9, 10, 2]])
     with torch.no_grad():
         output = ensemble(**sources, labels=labels)
@@ -44,7 +44,7 @@ def test_its_loss_is_the_mean_negative_log_likelihood(ensemble, sources):
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 3}])
-def test_ours_is_transformers_own_search(ensemble, sources, options, ours_used):
+def test_our_search_equals_transformers_own(ensemble, sources, options, ours_used):
     own = GenerationMixin._beam_search if options["num_beams"] > 1 else GenerationMixin._sample
     penalty = {"length_penalty_type": "length", "early_stopping": False} if options["num_beams"] > 1 else {}
     found = ensemble.generate(**sources, **options, **penalty)
@@ -53,14 +53,14 @@ def test_ours_is_transformers_own_search(ensemble, sources, options, ours_used):
     assert found.tolist() == expected.tolist()
 
 
-def test_its_score_is_that_of_one_forward_pass(ensemble, sources):
+def test_sequence_scores_equal_one_forward_pass(ensemble, sources):
     output = ensemble.generate(**sources, return_dict_in_generate=True)
     sums, lengths = sums_of_one_pass(ensemble, sources, output.sequences)
     expected = sums / torch.tensor([length_penalty(int(length), 0.6, "gnmt") for length in lengths])
     torch.testing.assert_close(output.sequences_scores, expected, atol=1e-4, rtol=0)
 
 
-def test_one_member_alone_is_itself(sources):
+def test_ensemble_of_one_equals_its_member(sources):
     [model, *_] = members()
     model.generation_config = paper_generation_config(model.config)
     expected = model.generate(**sources, return_dict_in_generate=True)
@@ -69,13 +69,13 @@ def test_one_member_alone_is_itself(sources):
     torch.testing.assert_close(found.sequences_scores, expected.sequences_scores)
 
 
-def test_the_order_of_its_members_changes_nothing(ensemble, sources):
+def test_order_of_members_changes_nothing(ensemble, sources):
     turned = EnsembleForConditionalGeneration(list(ensemble.models)[::-1])
     turned.generation_config = ensemble.generation_config
     assert turned.generate(**sources).tolist() == ensemble.generate(**sources).tolist()
 
 
-def test_a_changed_member_is_heeded(ensemble, sources, ours_used):
+def test_hook_on_a_member_takes_effect(ensemble, sources, ours_used):
     before = ensemble.generate(**sources, num_beams=2)
     ensemble.models[1].lm_head.register_forward_hook(lambda module, inputs, output: output.flip(-1))
     found = ensemble.generate(**sources, num_beams=2)
@@ -84,7 +84,7 @@ def test_a_changed_member_is_heeded(ensemble, sources, ours_used):
     assert torch.equal(found, transformers_own(ensemble, **sources, num_beams=2))
 
 
-def test_attention_of_all_members_on_the_source(ensemble, sources):
+def test_cross_attentions_contain_the_heads_of_every_member(ensemble, sources):
     ensemble.set_attn_implementation("eager")
     output = ensemble(**sources, decoder_input_ids=torch.zeros(5, 3, dtype=torch.long), output_attentions=True)
     [layer] = output.cross_attentions  # one member has one layer
@@ -92,7 +92,7 @@ def test_attention_of_all_members_on_the_source(ensemble, sources):
     torch.testing.assert_close(layer.sum(-1), torch.ones(5, 12, 3))
 
 
-def test_members_of_other_vocabularies_and_none_are_refused():
+def test_mismatched_or_missing_members_are_rejected():
     for models, message in (
         ([build_model(), build_model(vocab_size=41)], r"vocab_size is \[40, 41\]"),
         ([build_model(), build_model(eos_token_id=3)], "eos_token_id"),
@@ -102,7 +102,7 @@ def test_members_of_other_vocabularies_and_none_are_refused():
             EnsembleForConditionalGeneration(models)
 
 
-def test_it_is_saved_by_its_members(ensemble, tmp_path):
+def test_saving_an_ensemble_raises(ensemble, tmp_path):
     with pytest.raises(NotImplementedError, match="its members"):
         ensemble.save_pretrained(tmp_path / "ensemble")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What is done in another way than the equations say, because it is faster, and comes to the same."""
+"""Faster paths give the same results as the plain equations."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import eager_attenti
 
 class TestProjected:
     @pytest.mark.parametrize("bias", [True, False])
-    def test_one_product_is_as_good_as_three(self, bias):
+    def test_one_product_equals_three(self, bias):
         layers = nn.Linear(6, 4, bias=bias), nn.Linear(6, 4, bias=bias), nn.Linear(6, 10, bias=bias)
         states = torch.randn(2, 3, 6)
         expected = torch.cat([layer(states) for layer in layers], dim=-1)
@@ -26,7 +26,7 @@ class TestProjected:
 
     @pytest.mark.parametrize("length", [1, 16, 77, 300])
     @pytest.mark.parametrize("bias", [True, False])
-    def test_rows_that_fill_up_a_product_in_16_bits_change_nothing(self, bias, length):
+    def test_rows_added_in_16_bits_change_nothing(self, bias, length):
         layer, states = nn.Linear(6, 4, bias=bias), torch.randn(3, length, 6, requires_grad=True)
         inputs = [states, *layer.parameters()]
         with torch.autocast("cpu", torch.bfloat16):
@@ -46,13 +46,13 @@ class TestProjected:
         assert len(sizes) == 9
         assert max(sizes) == 2048
 
-    def test_a_layer_that_does_more_than_its_matrix_is_called(self):
+    def test_layer_with_a_forward_hook_is_called(self):
         layers = nn.Linear(6, 4), nn.Linear(6, 4)
         layers[1].register_forward_hook(lambda module, inputs, output: output + 100)
         first, second = projected(torch.zeros(1, 1, 6), *layers)
         assert first.max() < 50 < second.min()
 
-    def test_hooks_of_the_backward_pass_are_called(self):
+    def test_backward_hooks_are_called(self):
         layer, seen = nn.Linear(6, 4), []
         layer.register_full_backward_hook(lambda *gradients: seen.append(len(gradients)))
         (output,) = projected(torch.zeros(1, 1, 6), layer)
@@ -61,7 +61,7 @@ class TestProjected:
 
 
 class TestWhichAttention:
-    def test_short_sentences_in_16_bits_get_the_plain_formula(self, tiny_model, monkeypatch):
+    def test_only_short_16_bit_sentences_use_the_plain_formula(self, tiny_model, monkeypatch):
         calls = []
 
         def plain(*args, **kwargs):
@@ -79,7 +79,7 @@ class TestWhichAttention:
             model.to(dtype)(input_ids=ids, decoder_input_ids=ids)
             assert len(calls) == expected
 
-    def test_both_say_the_same_on_either_side_of_the_border(self, tiny_model, monkeypatch):
+    def test_both_formulas_agree_around_the_threshold(self, tiny_model, monkeypatch):
         model = tiny_model(attn_implementation="sdpa").bfloat16()
         ids = torch.randint(4, 40, (2, 30))
         mask = torch.ones_like(ids)
@@ -89,22 +89,22 @@ class TestWhichAttention:
             monkeypatch.setattr(masks, "_PLAIN_PAIRS", pairs)
             found.append(model(input_ids=ids, attention_mask=mask, decoder_input_ids=ids).logits)
         torch.testing.assert_close(*found, atol=0.1, rtol=0.1)
-        assert not torch.equal(*found)  # or nothing was compared
+        assert not torch.equal(*found)  # otherwise nothing was compared
 
 
 class TestMasks:
-    def test_nothing_hidden_is_no_mask(self, tiny_config):
+    def test_missing_mask_stays_none(self, tiny_config):
         states = torch.zeros(2, 3, 16)
         assert masks.padding_mask(tiny_config(), states, None) is None
 
-    def test_padding_takes_a_row_for_a_sentence(self, tiny_config):
+    def test_padding_mask_has_one_row_per_sentence(self, tiny_config):
         mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
         for implementation in ("eager", "sdpa"):
             got = masks.padding_mask(tiny_config(attn_implementation=implementation), torch.zeros(2, 5, 16), mask)
             assert got.tolist() == [[[[True, True, True]]], [[[True, False, False]]]]
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-    def test_a_mask_of_numbers_never_becomes_infinite(self, dtype):
+    def test_additive_mask_is_never_infinite(self, dtype):
         given = torch.tensor([0.0, torch.finfo(torch.float32).min])
         for mask in (given, given == 0):
             got = masks.additive_mask(mask, dtype)
@@ -112,7 +112,7 @@ class TestMasks:
             assert got.tolist() == [0, torch.finfo(dtype).min]
 
     @pytest.mark.parametrize("attend", [eager_attention_forward, sdpa_attention_forward])
-    def test_a_decoder_without_a_mask_sees_no_future(self, attend):
+    def test_causal_attention_without_a_mask_hides_the_future(self, attend):
         module = nn.Module()
         module.is_causal = True
         query, key, value = torch.randn(3, 2, 4, 6, 8)

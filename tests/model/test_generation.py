@@ -1,4 +1,4 @@
-"""generate(): the cache, the batch and the padding change nothing; the paper's beam search and length limit."""
+"""generate(): the cache and the batch change nothing; the paper's beam search and length limit."""
 
 import copy
 
@@ -50,10 +50,10 @@ def test_greedy_takes_the_best_next_token(tiny_model, unlabelled):
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
 @pytest.mark.parametrize("extra", [{}, {"extra_length": 3}])
-def test_each_output_ends_at_its_own_sources_length_and_some_more(tiny_model, unlabelled, strategy, extra):
+def test_each_output_ends_at_its_own_limit(tiny_model, unlabelled, strategy, extra):
     model, lengths = tiny_model(), unlabelled["attention_mask"].sum(1)
     limit = StoppingCriteriaList([SourceLengthLimit(lengths, **extra)])
-    # Without end and padding in its vocabulary a model never stops by itself.
+    # Without end and padding tokens a model never stops by itself.
     got = generate(
         model, unlabelled, **STRATEGIES[strategy], max_new_tokens=100, stopping_criteria=limit, suppress_tokens=[1, 2]
     )
@@ -61,7 +61,7 @@ def test_each_output_ends_at_its_own_sources_length_and_some_more(tiny_model, un
     assert [len(without_padding(row)) - 1 for row in got] == [6 + more, 4 + more]
 
 
-def test_a_beam_cut_at_the_limit_is_the_same_alone(tiny_model, unlabelled):
+def test_beam_cut_at_the_limit_ignores_its_neighbours(tiny_model, unlabelled):
     model, options = tiny_model(), {**STRATEGIES["beam"], "max_new_tokens": 100, "suppress_tokens": [1, 2]}
 
     def cut(inputs, lengths):
@@ -71,13 +71,13 @@ def test_a_beam_cut_at_the_limit_is_the_same_alone(tiny_model, unlabelled):
     assert without_padding(together[1]) == without_padding(alone[0])
 
 
-def test_the_limit_is_per_sentence_for_any_number_of_hypotheses():
+def test_length_limit_applies_per_sentence():
     limit = SourceLengthLimit(torch.tensor([2, 4]), extra_length=1)
     reached = limit(torch.zeros(6, 4, dtype=torch.long), None)  # three tokens after the start, three rows per source
     assert reached.tolist() == [True, True, True, False, False, False]
 
 
-def test_the_papers_decoding_survives_a_folder(tiny_model, tmp_path):
+def test_paper_generation_config_round_trips(tiny_model, tmp_path):
     model = tiny_model()
     model.generation_config = paper_generation_config(model.config)
     model.save_pretrained(tmp_path)
@@ -87,7 +87,7 @@ def test_the_papers_decoding_survives_a_folder(tiny_model, tmp_path):
     assert (found.bos_token_id, found.pad_token_id, found.eos_token_id, found.decoder_start_token_id) == (0, 1, 2, 0)
 
 
-def test_a_new_model_is_greedy_and_keeps_the_papers_limit_and_penalty(tiny_model, unlabelled, tmp_path):
+def test_new_model_is_greedy_with_the_papers_limit(tiny_model, unlabelled, tmp_path):
     model = tiny_model()
     model.save_pretrained(tmp_path)
     for each in (model, type(model).from_pretrained(tmp_path)):
@@ -98,7 +98,7 @@ def test_a_new_model_is_greedy_and_keeps_the_papers_limit_and_penalty(tiny_model
 
 
 @pytest.mark.parametrize("alpha", [1e308, -1e308, 51])
-def test_a_length_penalty_that_no_length_bears_is_refused(tiny_model, unlabelled, alpha):
+def test_extreme_length_penalties_are_rejected(tiny_model, unlabelled, alpha):
     model = tiny_model()
     with pytest.raises(ValueError, match="length_penalty must be from -50 to 50, not "):
         model.generate(**unlabelled, num_beams=2, length_penalty=alpha)
@@ -106,12 +106,12 @@ def test_a_length_penalty_that_no_length_bears_is_refused(tiny_model, unlabelled
 
 
 @pytest.mark.parametrize("offset", [-1, 2.5, True, "50"])
-def test_a_limit_that_is_none_is_refused(tiny_model, unlabelled, offset):
+def test_invalid_limits_are_rejected(tiny_model, unlabelled, offset):
     with pytest.raises(ValueError, match="max_length_offset must be None or a number of tokens"):
         tiny_model().generate(**unlabelled, max_length_offset=offset)
 
 
-def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, unlabelled):
+def test_generate_follows_the_paper_generation_config(tiny_model, unlabelled):
     differing = 0
     for seed in range(8):
         model = tiny_model(seed=seed)
@@ -119,13 +119,13 @@ def test_a_saved_papers_decoding_is_what_generate_does(tiny_model, unlabelled):
         differing += generate(model, unlabelled).tolist() != explicit.tolist()
         model.generation_config = paper_generation_config(model.config)
         assert torch.equal(generate(model, unlabelled), explicit)
-    assert differing  # from greedy search, or this would show nothing
+    assert differing  # from greedy search, otherwise this shows nothing
 
 
-def test_the_papers_decoding_takes_other_choices(tiny_config, tmp_path):
+def test_paper_generation_config_accepts_overrides(tiny_config, tmp_path):
     config = paper_generation_config(tiny_config(pad_token_id=9), num_beams=5, length_penalty=1.0, max_length=7)
     assert (config.num_beams, config.length_penalty, config.max_length, config.pad_token_id) == (5, 1.0, 7, 9)
-    for penalty in ({}, {"length_penalty": 0.3}):  # also where a recipe has one, and somebody wants one beam
+    for penalty in ({}, {"length_penalty": 0.3}):  # also if a recipe sets it but one beam is wanted
         paper_generation_config(tiny_config(), num_beams=1, **penalty).save_pretrained(tmp_path)
         assert GenerationConfig.from_pretrained(tmp_path).num_beams == 1
 

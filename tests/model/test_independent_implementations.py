@@ -1,4 +1,4 @@
-"""The same weights in torch.nn's and in Marian's Transformer give the same numbers."""
+"""torch.nn's and Marian's Transformers give the same numbers for the same weights."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What must have no influence has none: the future, padding, neighbours, the cache, the way attention is computed."""
+"""The future, padding, neighbours, the cache and the attention implementation have no influence on the results."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 
 @pytest.fixture
 def no_gradients(request):
-    """Gradients are off but where a test turns them on."""
+    """Gradients are off unless a test turns them on."""
     with torch.no_grad():
         yield
 
@@ -51,7 +51,7 @@ def test_no_gradient_comes_from_the_future(tiny_model, batch, decoder_input_ids,
 @IMPLEMENTATIONS
 @VARIANTS
 def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input_ids, implementation, choices):
-    """Other shapes are summed in another order: what is 1e-6 in float32 is nothing in float64."""
+    """Different shapes are summed in different orders: an error of 1e-6 in float32 vanishes in float64."""
     model = tiny_model(attn_implementation=implementation, **choices)
     ids, mask = batch["input_ids"], batch["attention_mask"]
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.float64, 1e-13)):
@@ -62,14 +62,14 @@ def test_padding_of_the_source_has_no_influence(tiny_model, batch, decoder_input
 
 
 @IMPLEMENTATIONS
-def test_what_stands_in_the_padding_has_exactly_no_influence(tiny_model, inputs, implementation):
+def test_content_of_the_padding_has_exactly_no_influence(tiny_model, inputs, implementation):
     model, given = tiny_model(attn_implementation=implementation), inputs(TRANSLATOR)
     scribbled = given["input_ids"].masked_fill(given["attention_mask"] == 0, 33)
     assert torch.equal(model(**given).logits, model(**{**given, "input_ids": scribbled}).logits)
 
 
 @IMPLEMENTATIONS
-def test_padding_of_the_target_has_no_influence_on_what_is_real(tiny_model, batch, implementation):
+def test_padding_of_the_target_has_no_influence(tiny_model, batch, implementation):
     model = tiny_model(attn_implementation=implementation)
     labels = batch["labels"][1:, :3]
     source = {name: batch[name][1:] for name in ("input_ids", "attention_mask")}
@@ -98,7 +98,7 @@ def test_eager_equals_sdpa(tiny_model, batch, choices):
     torch.testing.assert_close(eager.loss, sdpa.loss)
 
 
-def test_a_source_that_is_all_padding_gives_no_nan(tiny_model, batch, decoder_input_ids):
+def test_all_padding_source_gives_finite_logits(tiny_model, batch, decoder_input_ids):
     mask = batch["attention_mask"].clone()
     mask[1] = 0
     logits = tiny_model()(batch["input_ids"], mask, decoder_input_ids).logits
@@ -107,7 +107,7 @@ def test_a_source_that_is_all_padding_gives_no_nan(tiny_model, batch, decoder_in
 
 @IMPLEMENTATIONS
 @VARIANTS
-def test_step_by_step_with_the_cache_equals_all_at_once(tiny_model, batch, decoder_input_ids, implementation, choices):
+def test_cached_steps_equal_one_forward_pass(tiny_model, batch, decoder_input_ids, implementation, choices):
     model = tiny_model(attn_implementation=implementation, **choices)
     mask = batch["attention_mask"]
     at_once = model(batch["input_ids"], mask, decoder_input_ids).logits
@@ -121,7 +121,7 @@ def test_step_by_step_with_the_cache_equals_all_at_once(tiny_model, batch, decod
         torch.testing.assert_close(step.logits[:, 0], at_once[:, position], atol=1e-5, rtol=0)
 
 
-def test_several_tokens_after_the_cached_ones(tiny_model, unlabelled, decoder_input_ids):
+def test_several_tokens_continue_from_the_cache(tiny_model, unlabelled, decoder_input_ids):
     model = tiny_model()
     at_once = model(**unlabelled, decoder_input_ids=decoder_input_ids).logits
     first = model(**unlabelled, decoder_input_ids=decoder_input_ids[:, :2], use_cache=True)

@@ -15,7 +15,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import (
 
 @pytest.fixture(scope="module")
 def model():
-    """Wide enough for a variance to mean something."""
+    """Wide enough for variances to be meaningful."""
     torch.manual_seed(0)
     config = VanillaTransformerConfig(
         vocab_size=500, d_model=128, encoder_layers=1, decoder_layers=1, attention_bias=True, head_dim=24,
@@ -25,7 +25,7 @@ def model():
 
 
 def assert_uniform(weight, bound):
-    """Within ±bound, reaching it nearly, with a uniform distribution's deviation."""
+    """Within ±bound, nearly reaching it, with the standard deviation of a uniform distribution."""
     assert weight.abs().max() <= bound
     assert weight.abs().max() > 0.99 * bound
     assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03)
@@ -42,11 +42,12 @@ def test_embeddings_have_variance_one_over_d_model(model):
         assert table.weight.std().item() == pytest.approx(128**-0.5, rel=0.03)
 
 
-def test_queries_keys_and_values_count_as_one_matrix(model):
-    for module in model.modules():
-        if isinstance(module, VanillaTransformerAttention):
-            for projection in (module.q_proj, module.k_proj, module.v_proj):
-                assert_uniform(projection.weight, xavier(projection.weight) * 2**-0.5)
+def test_queries_keys_and_values_initialise_as_one_matrix(model):
+    attentions = [module for module in model.modules() if isinstance(module, VanillaTransformerAttention)]
+    assert len(attentions) == 3  # one in the encoder's layer, two in the decoder's
+    for attention in attentions:
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+            assert_uniform(projection.weight, xavier(projection.weight) * 2**-0.5)
 
 
 def test_other_matrices_are_xavier_uniform(model):
@@ -71,14 +72,14 @@ def test_the_tied_output_matrix_is_an_embedding_not_a_xavier_matrix():
     assert weight.abs().max() > 2.5 * 64**-0.5  # a normal distribution, not a uniform one
 
 
-def test_layers_start_different(model):
+def test_layers_start_with_different_weights(model):
     attention, other = model.model.encoder.layers[0].self_attn, model.model.decoder.layers[0].self_attn
     assert not torch.equal(attention.q_proj.weight, other.q_proj.weight)
 
 
 @torch.no_grad()
-def test_a_new_base_model_knows_nothing():
-    """Its loss is ln V, and half a nat more for the unit variance of its first scores: within the 5 % that that is."""
+def test_new_base_model_has_near_uniform_loss():
+    """The loss is ln V plus half a nat for the unit variance of the first scores, which is within 5 %."""
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig()).eval()
     source, target = torch.randint(4, 37_000, (2, 8, 64))

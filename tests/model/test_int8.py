@@ -1,4 +1,4 @@
-"""Models of 8 bits: their products are what numpy makes of the same whole numbers, and our searches use them."""
+"""8-bit models: their products match numpy's on the same integers, and our searches use them."""
 
 import copy
 import gc
@@ -40,7 +40,7 @@ def quantised(model):
 
 @pytest.mark.parametrize(("rows", "ins", "outs"), [(1, 1, 1), (1, 512, 512), (7, 3, 5), (4, 64, 3000), (130, 96, 64)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_products_are_those_of_whole_numbers(rows, ins, outs, bias):
+def test_products_match_integer_arithmetic(rows, ins, outs, bias):
     torch.manual_seed(rows)
     linear, states = nn.Linear(ins, outs, bias=bias), 3 * torch.randn(rows, ins)
     found = Int8Linear(linear.weight, linear.bias)(states).numpy()
@@ -50,13 +50,13 @@ def test_products_are_those_of_whole_numbers(rows, ins, outs, bias):
     scale = np.abs(x).max(axis=1, keepdims=True) / 127
     expected = np.rint(x / scale) @ np.rint(weight / weight_scale).T * scale * weight_scale.T
     expected += linear.bias.detach().numpy() if bias else 0
-    # One of the numbers may lie half-way between two others, and be rounded otherwise in float32.
+    # A number half-way between two integers may be rounded differently in float32.
     assert np.abs(found - expected).max() < 2e-6 * ins + 2 * (scale * np.abs(weight).max()).max() * 127 / largest
     assert np.median(np.abs(found - expected)) < 1e-5
     assert np.abs(found - linear(states).detach().numpy()).max() < 0.03 * 127 / largest * (np.abs(expected).max() + 1)
 
 
-def test_a_row_is_what_it_is_alone():
+def test_rows_are_independent_of_the_batch():
     linear = nn.Linear(64, 48)
     layer = Int8Linear(linear.weight, linear.bias)
     states = torch.randn(5, 3, 64) * 10.0 ** torch.arange(5)[:, None, None]
@@ -68,7 +68,7 @@ def test_a_row_is_what_it_is_alone():
     assert torch.equal(layer(states[:0]), found[:0])
 
 
-def test_nothing_is_divided_by_zero():
+def test_zero_rows_and_weights_give_the_bias():
     linear = nn.Linear(8, 6)
     with torch.no_grad():
         linear.weight[2] = 0
@@ -78,13 +78,13 @@ def test_nothing_is_divided_by_zero():
     assert found.isfinite().all()
 
 
-def test_the_largest_numbers_fit():
-    """Sums of products of 8 bits overflow 16; where a processor adds in 16, weights are to have fewer bits."""
+def test_largest_products_do_not_overflow():
+    """Sums of 8-bit products overflow 16 bits, so processors that add in 16 bits need narrower weights."""
     layer = Int8Linear(torch.tensor([[1.0] * 512, [-1.0] * 512]), None)
     torch.testing.assert_close(layer(torch.ones(3, 512)), torch.tensor([[512.0, -512.0]] * 3), rtol=1e-5, atol=0)
 
 
-def test_without_such_products_it_is_said(monkeypatch, tiny_model):
+def test_unsupported_processor_raises_and_keeps_the_model(monkeypatch, tiny_model):
     def missing(*args):
         raise RuntimeError("not compiled with MKLDNN support")
 
@@ -100,7 +100,7 @@ def test_without_such_products_it_is_said(monkeypatch, tiny_model):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_all_matrices_are_of_8_bits_and_embeddings_are_not(tiny_model, options):
+def test_every_linear_layer_but_no_embedding_is_quantised(tiny_model, options):
     model = tiny_model(**options)
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     embeddings = model.get_input_embeddings().weight.clone()
@@ -109,12 +109,12 @@ def test_all_matrices_are_of_8_bits_and_embeddings_are_not(tiny_model, options):
     assert all(type(model.get_submodule(name)) is Int8Linear for name in linear)
     assert torch.equal(model.get_input_embeddings().weight, embeddings)
     layers = dict(model.named_modules())
-    quantize_int8(model)  # there is nothing more to do
+    quantize_int8(model)  # the second time there is nothing to do
     assert dict(model.named_modules()) == layers
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources, options):
+def test_stepwise_scores_match_the_whole_forward_pass(tiny_model, sources, options):
     model = quantised(tiny_model(**options))
     torch.manual_seed(1)
     tokens = torch.randint(3, 40, (5, 2, 9))
@@ -124,13 +124,13 @@ def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources
             scores = decoder.scores(tokens[:, :, position])
         twice = {name: value.repeat_interleave(2, dim=0) for name, value in sources.items()}
         expected = model(**twice, decoder_input_ids=tokens.flatten(0, 1)).logits[:, -1]
-    # States that differ by the order of sums are rounded to different whole numbers now and then.
+    # Different orders of summation occasionally round states to different integers.
     torch.testing.assert_close(scores.flatten(0, 1), expected, atol=0.1, rtol=0)
     assert (scores.flatten(0, 1) - expected).abs().median() < 0.02
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_our_searches_find_what_transformers_find(tiny_model, sources, search, ours_used):
+def test_our_searches_match_transformers_own(tiny_model, sources, search, ours_used):
     model = quantised(sharpened(tiny_model(tie_word_embeddings=False)))
     options = {**sources, **search, "max_new_tokens": 8}
     found = model.generate(**options)
@@ -148,7 +148,7 @@ def test_a_translation_does_not_depend_on_its_neighbours(tiny_model, sources):
         assert torch.equal(found, together[row, : len(found)])
 
 
-def test_an_ensemble_of_8_bits(tiny_model, sources, ours_used):
+def test_quantised_ensemble_translates_with_our_search(tiny_model, sources, ours_used):
     members = [sharpened(tiny_model(seed, tie_word_embeddings=False)) for seed in (1, 2)]
     single = quantised(copy.deepcopy(members[0]))
     ensemble = quantised(EnsembleForConditionalGeneration(members))
@@ -158,24 +158,24 @@ def test_an_ensemble_of_8_bits(tiny_model, sources, ours_used):
     assert not torch.equal(found, single.generate(**sources, num_beams=3, max_new_tokens=8))
 
 
-def test_half_precision_and_training_end(tiny_model, sources):
+def test_half_precision_model_in_training_is_quantised(tiny_model, sources):
     model = quantised(tiny_model().half().train())
     assert not model.training
     assert model.generate(**sources, max_new_tokens=3).shape[0] == 5
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for mapped files in /proc")
-def test_nothing_of_the_saved_file_stays_in_memory(tiny_model, tmp_path):
+def test_quantising_releases_the_mapped_file(tiny_model, tmp_path):
     tiny_model(attention_bias=True, output_bias=True).save_pretrained(tmp_path)
     model = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     file = str(tmp_path / "model.safetensors")
-    assert file in Path("/proc/self/maps").read_text(encoding="utf-8")  # or there is nothing to let go of
+    assert file in Path("/proc/self/maps").read_text(encoding="utf-8")  # otherwise there is nothing to release
     quantize_int8(model)
     gc.collect()
     assert file not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
-def test_what_is_put_into_a_model_of_8_bits_is_heeded(tiny_model, sources, ours_used):
+def test_hook_on_a_quantised_layer_takes_effect(tiny_model, sources, ours_used):
     for place in ("lm_head", "model.decoder.layers.0.self_attn.q_proj"):
         model = quantised(sharpened(tiny_model(tie_word_embeddings=False)))
         before = model.generate(**sources, max_new_tokens=6)
@@ -187,7 +187,7 @@ def test_what_is_put_into_a_model_of_8_bits_is_heeded(tiny_model, sources, ours_
         assert torch.equal(found, transformers_own(model, **sources, max_new_tokens=6))
 
 
-def test_it_is_not_saved_without_its_weights(tiny_model, tmp_path):
+def test_saving_a_quantised_model_raises(tiny_model, tmp_path):
     model = quantised(tiny_model())
     with pytest.raises(ValueError, match="cannot be saved: save the one that it was made from"):
         model.save_pretrained(tmp_path)

@@ -1,4 +1,4 @@
-"""The chunked loss: value and gradients are those of torch's cross-entropy in float64."""
+"""The chunked loss: its value and gradients match torch's cross-entropy in float64."""
 
 import math
 
@@ -45,7 +45,7 @@ def assert_equal(got, expected, **tolerance):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("logits_at_a_time", [5, 11, 33, 77, 1100])  # less than a row, 1, 3, 7, and 100 rows
-def test_value_and_gradients_in_any_number_of_chunks(monkeypatch, smoothing, logits_at_a_time):
+def test_loss_matches_torch_for_any_chunk_size(monkeypatch, smoothing, logits_at_a_time):
     states, weight, labels = problem(rows=7)
     monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     got = ours(states, weight, labels, smoothing)
@@ -54,14 +54,14 @@ def test_value_and_gradients_in_any_number_of_chunks(monkeypatch, smoothing, log
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(2, 30), st.floats(0, 0.99), st.sampled_from([1.0, -0.25]), st.integers(0, 1000))
-def test_any_size_and_any_smoothing(rows, vocabulary, smoothing, scale, seed):
-    """Whatever gradient comes from above."""
+def test_loss_matches_torch_for_random_problems(rows, vocabulary, smoothing, scale, seed):
+    """The incoming gradient varies, too."""
     states, weight, labels = problem(rows, vocabulary, seed=seed)
     got = ours(states, weight, labels, smoothing, scale)
     assert_equal(got, torchs(states, weight, labels, smoothing, scale), rtol=1e-4, atol=1e-4)
 
 
-def test_one_row_by_hand():
+def test_one_row_matches_hand_calculation():
     # Logits 0 and ln 3 are probabilities 1/4 and 3/4; 0.2 of smoothing gives the label 0.9 and the other 0.1.
     states, weight = torch.tensor([[1.0]]), torch.tensor([[0.0], [math.log(3)]])
     got = linear_cross_entropy(states, weight, torch.tensor([0]), 0.2)
@@ -70,11 +70,11 @@ def test_one_row_by_hand():
 
 @pytest.mark.parametrize(("smoothing", "alpha"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
 @pytest.mark.parametrize("logits_at_a_time", [22, 1100])
-def test_rows_that_do_not_count_change_nothing(monkeypatch, smoothing, alpha, logits_at_a_time):
-    """With them, and with rows of any size in their place, the loss is that of the other rows."""
+def test_ignored_rows_change_nothing(monkeypatch, smoothing, alpha, logits_at_a_time):
+    """However large the ignored rows are, the loss is that of the other rows."""
     monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     states, weight, labels = problem(rows=14)
-    labels = labels[:7].repeat(2) if alpha else labels  # of two passes
+    labels = labels[:7].repeat(2) if alpha else labels  # the same for both passes
     counts = torch.tensor([True, False, True, True, False, False, True]).repeat(2)
     padded = labels.masked_fill(~counts, -100)
     states[~counts] *= 1e4
@@ -97,7 +97,7 @@ def test_logits_of_ten_thousand_do_not_overflow(smoothing):
     assert_equal(got, torchs(states, weight, labels, smoothing), rtol=1e-5, atol=1e-3)
 
 
-def test_backward_twice_gives_the_same_twice():
+def test_second_backward_gives_the_same_gradient():
     states, weight, labels = problem(rows=5)
     states.requires_grad_()
     loss = linear_cross_entropy(states, weight, labels, 0.1)
@@ -106,7 +106,7 @@ def test_backward_twice_gives_the_same_twice():
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("rows", [64, 512, 513, 1100])  # one chunk, and chunks of equal size, the last one filled up
+@pytest.mark.parametrize("rows", [64, 512, 513, 1100])  # one chunk, then equal chunks, the last one padded
 def test_bfloat16_autocast_stays_near_float64(rows):
     states, weight, labels = problem(rows, vocabulary=500, d_model=16)
     with torch.autocast("cpu", torch.bfloat16):
@@ -118,15 +118,15 @@ def test_bfloat16_autocast_stays_near_float64(rows):
         assert (ours_ - theirs).norm() < 0.02 * theirs.norm()  # bfloat16 has 8 bits
 
 
-def test_under_autocast_the_smoothing_term_is_summed_in_float32():
-    # With all logits equal nothing but the mean is left: sums rounded to bfloat16 would show in the loss.
+def test_autocast_sums_the_smoothing_term_in_float32():
+    # With equal logits only the mean is left: sums rounded to bfloat16 would show in the loss.
     states, weight, labels = torch.full((999, 1), 1.0), torch.full((7, 1), 3.0), torch.zeros(999, dtype=torch.long)
     with torch.autocast("cpu", torch.bfloat16):
         got = linear_cross_entropy(states, weight, labels, 0.9)
     assert got.item() == pytest.approx(999 * math.log(7), rel=1e-5)
 
 
-def test_in_bfloat16_rows_that_do_not_count_change_nothing():
+def test_ignored_rows_change_nothing_in_bfloat16():
     states, weight, labels = problem(rows=900, vocabulary=500, d_model=16)
     counts = torch.arange(900) % 3 > 0
     with torch.autocast("cpu", torch.bfloat16):
@@ -148,7 +148,7 @@ def test_bfloat16_weights_get_bfloat16_gradients():
     torch.testing.assert_close(loss.double(), expected, rtol=2e-2, atol=0)
 
 
-def test_a_second_derivative_is_refused_not_wrong():
+def test_second_derivative_raises():
     states, weight, labels = problem(rows=3)
     states.requires_grad_()
     (gradient,) = torch.autograd.grad(linear_cross_entropy(states, weight, labels), states, create_graph=True)
@@ -157,7 +157,7 @@ def test_a_second_derivative_is_refused_not_wrong():
 
 
 @pytest.mark.parametrize(("states_too", "weight_too"), [(False, False), (True, False), (False, True)])
-def test_gradients_are_made_only_where_they_are_wanted(states_too, weight_too):
+def test_only_requested_gradients_are_computed(states_too, weight_too):
     states, weight, labels = problem(rows=7)
     expected = ours(states, weight, labels, 0.1)
     states, weight = states.requires_grad_(states_too), weight.requires_grad_(weight_too)
@@ -172,7 +172,7 @@ def test_gradients_are_made_only_where_they_are_wanted(states_too, weight_too):
             assert tensor.grad is None
 
 
-def test_without_gradients_no_product_is_made_for_them():
+def test_no_grad_computes_only_one_product():
     states, weight, labels = problem(rows=7)
     expected, *_ = ours(states, weight, labels, 0.1)
     states, weight = states.requires_grad_(), weight.requires_grad_()
@@ -184,8 +184,8 @@ def test_without_gradients_no_product_is_made_for_them():
 
 
 @pytest.mark.parametrize("confidence", [60, 75, 95, 120, 3000])
-def test_labels_whose_probability_is_no_longer_a_float32(confidence):
-    """exp(-75) is one still, exp(-95) a denormal one, exp(-120) is not."""
+def test_vanishing_label_probabilities_match_torch(confidence):
+    """In float32, exp(-75) is normal, exp(-95) is denormal, and exp(-120) is zero."""
     states, weight = torch.tensor([[float(confidence)], [1.0]]), torch.tensor([[0.0], [1.0], [0.5]])
     labels = torch.tensor([0, 1])
     got = ours(states, weight, labels, 0.1)
@@ -217,7 +217,7 @@ def two_passes(tokens, **sizes):
 
 @pytest.mark.parametrize(("smoothing", "alpha"), [(0.0, 5.0), (0.1, 5.0), (0.3, 0.01)])
 @pytest.mark.parametrize("logits_at_a_time", [5, 22, 66, 1100])  # less than a token twice, 1, 3, and 50 tokens
-def test_r_drop_in_any_number_of_chunks(monkeypatch, smoothing, alpha, logits_at_a_time):
+def test_r_drop_matches_torch_for_any_chunk_size(monkeypatch, smoothing, alpha, logits_at_a_time):
     states, weight, labels = two_passes(7)
     monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
     expected = r_drop_by_torch(states, weight, labels, smoothing, alpha)
@@ -227,14 +227,14 @@ def test_r_drop_in_any_number_of_chunks(monkeypatch, smoothing, alpha, logits_at
     assert_equal(whole, expected, rtol=1e-5, atol=2e-5)
 
 
-def test_r_drop_of_one_token_by_hand():
+def test_r_drop_of_one_token_matches_hand_calculation():
     # p = (1/4, 3/4) and q = (3/4, 1/4): both divergences are (3/4 - 1/4) ln 3.
     states, weight, labels = torch.tensor([[1.0], [-1.0]]), torch.tensor([[0.0], [math.log(3)]]), torch.tensor([0, 0])
     expected = (math.log(4) + math.log(4 / 3)) / 2 + 5 / 2 * math.log(3) / 2
     assert linear_cross_entropy(states, weight, labels, 0.0, 5.0).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_r_drop_of_equal_passes_is_the_loss_of_one():
+def test_r_drop_of_equal_passes_equals_a_single_loss():
     states, weight, labels = problem(rows=6)
     loss, of_states, of_weight = ours(states, weight, labels, 0.1)
     both = with_gradients(
@@ -243,7 +243,7 @@ def test_r_drop_of_equal_passes_is_the_loss_of_one():
     assert_equal(both, (loss.double(), of_states.repeat(2, 1).double() / 2, of_weight.double()), rtol=1e-5, atol=1e-5)
 
 
-def test_r_drop_of_passes_that_are_sure_of_different_words():
+def test_r_drop_of_confidently_different_passes_matches_torch():
     states = torch.tensor([[100.0], [50.0], [-100.0], [50.0]])
     weight = torch.tensor([[100.0], [-100.0], [99.0], [0.0]])
     labels = torch.tensor([0, 0, 0, 0])

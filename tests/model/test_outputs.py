@@ -1,4 +1,4 @@
-"""What the models hand back: shapes, tuples, embeddings in place of ids, precisions, lengths, resizing."""
+"""Model inputs and outputs: shapes, tuples, embeddings in place of ids, precisions and lengths."""
 
 import pytest
 import torch
@@ -11,14 +11,14 @@ def inputs(inputs):
     return inputs(TRANSLATOR)
 
 
-def test_hidden_states_of_every_layer(tiny_model, inputs):
+def test_hidden_states_cover_every_layer(tiny_model, inputs):
     output = tiny_model()(**inputs, output_hidden_states=True)
     assert [tuple(states.shape) for states in output.encoder_hidden_states] == [(2, 6, 16)] * 3
     assert [tuple(states.shape) for states in output.decoder_hidden_states] == [(2, 5, 16)] * 4
     torch.testing.assert_close(output.encoder_hidden_states[-1], output.encoder_last_hidden_state)
 
 
-def test_attentions_of_every_layer(tiny_model, inputs):
+def test_attentions_cover_every_layer(tiny_model, inputs):
     output = tiny_model(attn_implementation="eager")(**inputs, output_attentions=True)
     assert [tuple(weights.shape) for weights in output.encoder_attentions] == [(2, 2, 6, 6)] * 2
     assert [tuple(weights.shape) for weights in output.decoder_attentions] == [(2, 4, 5, 5)] * 3
@@ -30,8 +30,8 @@ def test_attentions_of_every_layer(tiny_model, inputs):
 
 
 @pytest.mark.parametrize("length", [6, 600])
-def test_whoever_asks_for_attentions_gets_them_from_sdpa_too(tiny_model, length):
-    """torch's kernel does not tell them: for that call the plain formula is taken, however long the sentences are."""
+def test_sdpa_returns_attentions_on_request(tiny_model, length):
+    """torch's kernel does not return them, so this call uses the plain formula, however long the sentences are."""
     ids = torch.randint(4, 40, (1, length))
     sdpa, eager = (tiny_model(attn_implementation=name) for name in ("sdpa", "eager"))
     found = [model(ids, decoder_input_ids=ids, output_attentions=True) for model in (sdpa, eager)]
@@ -43,13 +43,13 @@ def test_whoever_asks_for_attentions_gets_them_from_sdpa_too(tiny_model, length)
     assert sdpa(ids, decoder_input_ids=ids).cross_attentions is None
 
 
-def test_nothing_that_was_not_asked_for(tiny_model, inputs):
+def test_only_requested_outputs_are_returned(tiny_model, inputs):
     output = tiny_model()(**inputs, use_cache=False)
     assert set(output.keys()) == {"logits", "encoder_last_hidden_state"}
 
 
 @pytest.mark.parametrize("options", [{}, {"output_hidden_states": True}, {"output_attentions": True}])
-def test_a_tuple_holds_what_the_dict_holds(tiny_model, batch, options):
+def test_tuple_matches_the_output_dict(tiny_model, batch, options):
     model = tiny_model(attn_implementation="eager")
     named = model(**batch, **options)
     plain = model(**batch, **options, return_dict=False)
@@ -59,7 +59,7 @@ def test_a_tuple_holds_what_the_dict_holds(tiny_model, batch, options):
         assert torch.equal(ours, theirs)
 
 
-def test_embeddings_may_replace_ids(tiny_model, inputs):
+def test_embeddings_can_replace_ids(tiny_model, inputs):
     model = tiny_model()
     table = model.get_input_embeddings()
     by_ids = model(**inputs).logits
@@ -72,7 +72,7 @@ def test_embeddings_may_replace_ids(tiny_model, inputs):
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_both_or_neither_of_ids_and_embeddings_are_refused(tiny_model, inputs, both):
+def test_both_or_neither_of_ids_and_embeddings_raises(tiny_model, inputs, both):
     embeddings = torch.zeros(2, 6, 16) if both else None
     ids = inputs["input_ids"] if both else None
     model = tiny_model()
@@ -82,7 +82,7 @@ def test_both_or_neither_of_ids_and_embeddings_are_refused(tiny_model, inputs, b
         model.model.decoder(input_ids=ids, inputs_embeds=embeddings)
 
 
-def test_a_tuple_of_encoder_outputs_will_do(tiny_model, inputs):
+def test_encoder_outputs_can_be_a_tuple(tiny_model, inputs):
     model = tiny_model()
     encoded = model.model.encoder(inputs["input_ids"], inputs["attention_mask"], return_dict=False)
     assert isinstance(encoded, tuple)
@@ -92,7 +92,7 @@ def test_a_tuple_of_encoder_outputs_will_do(tiny_model, inputs):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_half_precision_is_finite_and_near(tiny_model, inputs, dtype, implementation):
+def test_half_precision_stays_near_float32(tiny_model, inputs, dtype, implementation):
     model = tiny_model(attn_implementation=implementation)
     exact = model(**inputs).logits
     rounded = model.to(dtype)(**inputs).logits
@@ -100,7 +100,7 @@ def test_half_precision_is_finite_and_near(tiny_model, inputs, dtype, implementa
     torch.testing.assert_close(rounded.float(), exact, atol=0.3, rtol=0)
 
 
-def test_stacks_of_different_depth_and_width(tiny_model, inputs):
+def test_encoder_and_decoder_can_differ_in_size(tiny_model, inputs):
     model = tiny_model(encoder_layers=1, decoder_layers=4, encoder_ffn_dim=20, decoder_ffn_dim=44)
     assert (len(model.model.encoder.layers), len(model.model.decoder.layers)) == (1, 4)
     assert model.model.encoder.layers[0].fc1.out_features == 20
@@ -108,7 +108,7 @@ def test_stacks_of_different_depth_and_width(tiny_model, inputs):
     assert model(**inputs).logits.shape == (2, 5, 40)
 
 
-def test_sinusoids_have_no_longest_input(tiny_model):
+def test_sinusoids_ignore_max_position_embeddings(tiny_model):
     short, long = tiny_model(max_position_embeddings=8), tiny_model(max_position_embeddings=1000)
     source, target = torch.randint(4, 40, (1, 30)), torch.randint(4, 40, (1, 20))
     got = short(source, decoder_input_ids=target).logits
@@ -116,7 +116,7 @@ def test_sinusoids_have_no_longest_input(tiny_model):
 
 
 @pytest.mark.parametrize(("source", "target"), [(9, 2), (2, 9)])
-def test_a_learned_table_knows_its_last_position(tiny_model, source, target):
+def test_input_longer_than_the_learned_table_raises(tiny_model, source, target):
     model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
     model(torch.full((1, 8), 5), decoder_input_ids=torch.full((1, 8), 5))
     with pytest.raises(ValueError, match="max_position_embeddings"):
@@ -124,13 +124,13 @@ def test_a_learned_table_knows_its_last_position(tiny_model, source, target):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_every_weight_is_used(tiny_model, batch, tied):
+def test_every_weight_gets_a_gradient(tiny_model, batch, tied):
     model = tiny_model(tie_word_embeddings=tied).train()
     model(**batch).loss.backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_without_a_target_the_base_model_decodes_the_source(tiny_model, batch):
+def test_base_model_without_targets_decodes_the_source(tiny_model, batch):
     model = tiny_model().model
     source = batch["input_ids"][:1]  # without padding
     shifted = torch.tensor([[0, 5, 6, 7, 8, 9]])

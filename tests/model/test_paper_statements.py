@@ -1,4 +1,4 @@
-"""What the paper says of its parts in passing, without an equation, holds of ours."""
+"""The paper's remarks about its parts, made in passing and without an equation, hold for ours."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransf
 
 
 @torch.no_grad()
-def test_the_feed_forward_network_is_two_convolutions_of_width_1(tiny_model):
+def test_feed_forward_equals_two_convolutions_of_width_1(tiny_model):
     layer = tiny_model().model.encoder.layers[0]
     convolutions = []
     for linear in (layer.fc1, layer.fc2):
@@ -23,8 +23,8 @@ def test_the_feed_forward_network_is_two_convolutions_of_width_1(tiny_model):
 
 
 @pytest.mark.parametrize("offset", [1, 5, 40])
-def test_a_position_some_steps_on_is_a_linear_function_of_it(offset):
-    """One matrix for all positions (section 3.5): it turns each pair of sine and cosine by an angle of its own."""
+def test_shifted_position_is_a_linear_function(offset):
+    """One matrix for all positions (section 3.5): it rotates each pair of sine and cosine by its own angle."""
     turns = []
     for two_i in range(0, 16, 2):
         angle = torch.tensor(offset / 10000 ** (two_i / 16))
@@ -35,7 +35,7 @@ def test_a_position_some_steps_on_is_a_linear_function_of_it(offset):
 
 
 @torch.no_grad()
-def test_without_positions_the_encoder_does_not_know_the_order(tiny_model):
+def test_encoder_without_positions_ignores_the_order(tiny_model):
     encoder = tiny_model().model.encoder
     ids, order = torch.randint(4, 40, (1, 7)), torch.tensor([3, 0, 6, 1, 5, 2, 4])
     with_positions = encoder(ids[:, order]).last_hidden_state, encoder(ids).last_hidden_state[:, order]
@@ -44,7 +44,7 @@ def test_without_positions_the_encoder_does_not_know_the_order(tiny_model):
     torch.testing.assert_close(encoder(ids[:, order]).last_hidden_state, encoder(ids).last_hidden_state[:, order])
 
 
-def test_many_narrow_heads_cost_as_much_as_one_wide_one(tiny_config):
+def test_attention_cost_is_independent_of_head_count(tiny_config):
     costs = set()
     for heads in (1, 2, 8):
         attention = VanillaTransformerAttention(tiny_config(attn_implementation="eager"), heads, is_causal=False)

@@ -1,4 +1,4 @@
-"""`pipeline("translation")`: the inputs and outputs it had in transformers 4, for any translation model."""
+"""`pipeline("translation")` has the inputs and outputs of transformers 4, for any translation model."""
 
 import re
 
@@ -16,7 +16,7 @@ from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
 @pytest.fixture(scope="module")
 def model():
-    return sharpened(build_model(seed=1, vocab_size=280))  # sure enough of itself that sources matter
+    return sharpened(build_model(seed=1, vocab_size=280))  # confident enough for sources to matter
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,15 @@ def translator(model, tokenizer):
 
 
 @pytest.mark.parametrize("task", ["translation", "translation_en_to_de", "translation_xx_to_yy"])
-def test_the_tasks_of_transformers_4(model, tokenizer, task):
+def test_transformers_4_tasks_are_supported(model, tokenizer, task):
     translator = pipeline(task, model=model, tokenizer=tokenizer)
     assert type(translator) is TranslationPipeline
     [record] = translator(TEXTS[0], max_new_tokens=5)
     assert list(record) == ["translation_text"]
 
 
-def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
-    """And nobody is asked for trust."""
+def test_pipeline_loads_from_a_folder(model, tokenizer, translator, tmp_path):
+    """It needs no `trust_remote_code`."""
     model.save_pretrained(tmp_path / "parts")
     tokenizer.save_pretrained(tmp_path / "parts")
     translator.save_pretrained(tmp_path / "whole")
@@ -42,10 +42,10 @@ def test_a_folder_is_enough(model, tokenizer, translator, tmp_path):
         assert again(TEXTS) == translator(TEXTS)
 
 
-def test_languages_that_the_recipe_does_not_have_are_refused(model, tokenizer, tmp_path):
+def test_languages_not_in_the_recipe_are_rejected(model, tokenizer, tmp_path):
     for saved in (model, tokenizer):
         saved.save_pretrained(tmp_path)
-    for source, target in (("en", "de"), ("no", "pt_BR")):  # in YAML a bare no is not a text
+    for source, target in (("en", "de"), ("no", "pt_BR")):  # a bare no is not a string in YAML
         recipe = Recipe(DataSettings(source, target, "a.tsv", "b.tsv"))
         (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
         for task in ("translation", f"translation_{source}_to_{target}", f"translation_{source}_to_{target[:2]}"):
@@ -60,20 +60,20 @@ def test_other_removed_tasks_stay_removed(model):
         pipeline("summarization", model=model)
 
 
-def test_a_list_gives_a_list_whatever_the_batches(translator):
+def test_batch_size_changes_nothing(translator):
     one_by_one = [translator(text)[0] for text in TEXTS]
     assert len({record["translation_text"] for record in one_by_one}) == 3
     for options in ({}, {"batch_size": 2}, {"batch_size": 3}):
         assert translator(TEXTS, **options) == one_by_one
 
 
-def test_a_generator_gives_an_iterator_and_nothing_gives_nothing(translator):
+def test_generators_and_empty_lists_are_accepted(translator):
     found = translator(text for text in TEXTS)
     assert list(found) == [translator(text) for text in TEXTS]
     assert translator([]) == []
 
 
-def test_constraints_and_glossaries(translator, model, tokenizer):
+def test_constraints_and_glossaries_are_followed(translator, model, tokenizer):
     glossary = Glossary([("dog", "Hund|Tier"), ("girl", None)])
     options = {"num_beams": 4, "max_new_tokens": 40}
     expected = [translator(text, **options, glossary=glossary)[0] for text in TEXTS]
@@ -95,7 +95,7 @@ def test_constraints_and_glossaries(translator, model, tokenizer):
         translator(TEXTS, **options, glossary=glossary, terms="some")
 
 
-def test_soft_terms(model):
+def test_soft_terms_match_translate(model):
     tokenizer = learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=270), tags=TERM_MARKERS)
     model = sharpened(build_model(vocab_size=len(tokenizer)))
     translator = pipeline("translation", model=model, tokenizer=tokenizer)
@@ -108,7 +108,7 @@ def test_soft_terms(model):
     assert expected != translate(model, tokenizer, TEXTS, **options)
 
 
-def test_several_translations_and_their_scores(translator, model, tokenizer):
+def test_n_best_translations_and_scores_match_generate(translator, model, tokenizer):
     options = {"num_beams": 3, "num_return_sequences": 3}
     found = translator(TEXTS, **options, return_scores=True)
     assert [len(records) for records in found] == [3, 3, 3]
@@ -130,21 +130,21 @@ def test_several_translations_and_their_scores(translator, model, tokenizer):
         )
 
 
-def test_scores_beside_other_searches(translator):
-    """transformers' own search, which a logits processor calls for, gives them too; greedy search has none."""
+def test_scores_require_beam_search(translator):
+    """transformers' own beam search, used with a logits processor, gives scores too; greedy search raises."""
     assert translator(TEXTS[0], num_beams=2, no_repeat_ngram_size=4, return_scores=True)[0]["score"] < 0
     with pytest.raises(ValueError, match="num_beams of at least 2"):
         translator(TEXTS[0], num_beams=1, return_scores=True)
 
 
-def test_tensors_in_place_of_text(translator, tokenizer):
+def test_return_tensors_gives_token_ids(translator, tokenizer):
     [record] = translator(TEXTS[0], return_tensors=True)
     assert list(record) == ["translation_token_ids"]
     text = tokenizer.decode(record["translation_token_ids"], skip_special_tokens=True)
     assert [{"translation_text": text}] == translator(TEXTS[0]) == translator(TEXTS[0], return_text=True)
 
 
-def test_options_of_the_call_and_of_the_pipeline(model, tokenizer):
+def test_call_options_override_pipeline_options(model, tokenizer):
     short = pipeline("translation", model=model, tokenizer=tokenizer, max_length=3, return_tensors=True)
     assert len(short(TEXTS[2])[0]["translation_token_ids"]) <= 3
     assert len(short(TEXTS[2], max_length=6, eos_token_id=None)[0]["translation_token_ids"]) == 6
@@ -164,14 +164,14 @@ def test_a_streamer_sees_every_token(translator, tokenizer):
     assert tokenizer.decode(seen[:-1], skip_special_tokens=True) == found["translation_text"]
 
 
-def test_what_makes_no_sense_is_refused(translator):
+def test_unknown_options_and_non_texts_are_rejected(translator):
     with pytest.raises(ValueError, match="takes no nonsense"):
         translator(TEXTS[0], nonsense=1)
     with pytest.raises(ValueError, match="translates texts, not int: 5"):
         translator([5])
 
 
-def test_any_translation_model_will_do(tokenizer):
+def test_marian_model_works_in_the_pipeline(tokenizer):
     special = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
     model = tiny_marian(vocab_size=280, **special)
     translator = pipeline("translation", model=model, tokenizer=tokenizer)

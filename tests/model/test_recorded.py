@@ -1,4 +1,4 @@
-"""Compiled, traced and transformed: what torch makes of the model computes what the model does."""
+"""Compiled, traced and transformed models compute the same as the model itself."""
 
 import copy
 
@@ -14,7 +14,7 @@ from .conftest import TRANSLATOR, build
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "source_word_dropout", "target_word_dropout")
 
 
-# ------------------------------------------------------------------------------------------------------- compiling
+# ----------------------------------------------------------------------------------------------------- compilation
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
@@ -41,7 +41,7 @@ def test_training_compiles_to_one_graph(batch, backend, dropped):
 
 
 class Scores(nn.Module):
-    """Logits and nothing else, which is what traces can return."""
+    """Returns the logits alone, as traces can return only tensors."""
 
     def __init__(self, model):
         super().__init__()
@@ -62,17 +62,17 @@ TRACES = {
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("trace", TRACES)
 @torch.no_grad()
-def test_a_model_traced_without_padding_sees_padding_later(inputs, trace, implementation):
+def test_model_traced_without_padding_still_handles_padding(inputs, trace, implementation):
     module = Scores(build(TRANSLATOR, attn_implementation=implementation))
     padded = tuple(inputs(TRANSLATOR).values())
     unpadded = (padded[0], torch.ones_like(padded[1]), padded[2])
     traced = TRACES[trace](module, unpadded)
     for each in (padded, unpadded):
         torch.testing.assert_close(traced(*each), module(*each), atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(module(*padded), module(*unpadded), atol=1e-3)  # or nothing was shown
+    assert not torch.allclose(module(*padded), module(*unpadded), atol=1e-3)  # otherwise this shows nothing
 
 
-# ---------------------------------------------------------------------------------------------------- transforming
+# -------------------------------------------------------------------------------------------------- transformation
 
 
 def tangents(parameters):
@@ -93,7 +93,7 @@ def with_dual_numbers(loss, parameters):
 
 @pytest.mark.parametrize("forward", [with_func, with_dual_numbers])
 def test_forward_and_backward_derivatives_agree(batch, forward):
-    """In training, with every dropout. (torch's sdpa has no forward derivatives on a CPU, whoever calls it.)"""
+    """In training, with every dropout. (torch's sdpa has no forward derivatives on a CPU.)"""
     for dropped, choice in ((0.0, {}), (0.2, {}), (0.2, {"return_logits": False})):
         every = dict.fromkeys((*DROPOUTS, "r_drop_alpha"), dropped)
         model = build(TRANSLATOR, attn_implementation="eager", label_smoothing=0.1, **every).train()
@@ -111,7 +111,7 @@ def test_forward_and_backward_derivatives_agree(batch, forward):
         torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_gradients_of_each_example(batch):
+def test_per_example_gradients_sum_to_batch_gradients(batch):
     model = build(TRANSLATOR, label_smoothing=0.1).train()
     parameters = dict(model.named_parameters())
 

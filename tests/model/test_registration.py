@@ -51,7 +51,7 @@ ORDERS = {
 
 
 def python(code: str) -> str:
-    """What a process prints that has loaded torch, but nothing of transformers."""
+    """Runs code in a process that has loaded torch but not transformers, and returns its output."""
     alone = "import sys; assert not {'transformers', 'vanilla_transformer'} & sys.modules.keys()"
     finished = LIBRARIES.run(f"{alone}\n{code}", cwd=REPOSITORY)
     assert finished.returncode == 0, finished.stderr[-3000:]
@@ -79,7 +79,7 @@ print(type(model).__name__, model.config.d_model, AutoConfig.from_pretrained({st
     assert python(code).split() == ["VanillaTransformerForConditionalGeneration", "16", "vanilla_transformer"]
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_name_raises_attribute_error():
     import vanilla_transformer
 
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

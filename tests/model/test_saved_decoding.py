@@ -1,4 +1,4 @@
-"""A folder whose configurations ask for what there is not, or name what is no token: one clear message on loading."""
+"""Unsupported options and invalid tokens in a folder's configurations raise one clear error on loading."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def changed(saved, tmp_path):
-    """A function that makes a copy of the folder with other fields in one of its files."""
+    """Copies the folder with changed fields in one of its files."""
 
     def change(file: str, **fields):
         shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
@@ -60,20 +60,20 @@ def changed(saved, tmp_path):
         ({"forced_bos_token_id": 10**30}, "forced_bos_token_id must be a token's id, from 0 to 259"),
     ],
 )
-def test_a_generation_config_is_refused_by_file_and_field(changed, fields, message):
+def test_invalid_generation_config_names_file_and_field(changed, fields, message):
     with pytest.raises(ValueError, match=rf"generation_config\.json: {message}"):
         load_model(changed(DECODING, **fields))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "7"])
-def test_what_is_no_generation_config_is_named(changed, text):
+def test_malformed_generation_config_names_the_file(changed, text):
     folder = changed(DECODING)
     (folder / DECODING).write_text(text)
     with pytest.raises(ValueError, match=r"generation_config\.json is not (JSON|a mapping)"):
         load_model(folder)
 
 
-def test_what_changes_nothing_is_taken(changed):
+def test_options_without_effect_are_accepted(changed):
     model, _ = load_model(
         changed(DECODING, penalty_alpha=None, num_beam_groups=1, guidance_scale=1.0, eos_token_id=[2, 3])
     )
@@ -81,25 +81,25 @@ def test_what_changes_nothing_is_taken(changed):
 
 
 @pytest.mark.parametrize("name", ["bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id"])
-def test_a_configurations_special_token_is_a_number(changed, name):
+def test_special_token_ids_must_be_whole_numbers(changed, name):
     for value in ("x", 1.5, {"content": 5}, True, ["a"]):
         with pytest.raises(ValueError, match=f"{name} must be a token's id, a whole number, not "):
             load_model(changed(CONFIG, **{name: value}))
 
 
-def test_a_start_that_is_in_no_vocabulary_is_named(changed):
+def test_start_token_outside_the_vocabulary_raises(changed):
     for value in (-1, 260, 10**30):
         with pytest.raises(ValueError, match="decoder_start_token_id must be a token's id, from 0 to 259"):
             load_model(changed(CONFIG, decoder_start_token_id=value))
 
 
 @pytest.mark.parametrize("name", ["bos_token", "pad_token", "eos_token", "unk_token"])
-def test_a_tokenizers_special_token_is_a_text(changed, name):
+def test_tokenizer_special_tokens_must_be_texts(changed, name):
     for value in (5, ["a"], {"content": 5}, True):
         with pytest.raises(ValueError, match=rf"the tokenizer in .* cannot be read \(Special token {name} has to be"):
             load_model(changed(TOKENIZER, **{name: value}))
 
 
-def test_attention_is_drawn_whatever_generate_is_to_return(changed):
+def test_attentions_ignore_return_dict_in_generate(changed):
     model, tokenizer = load_model(changed(DECODING, return_dict_in_generate=True))
     assert attentions(model, tokenizer, "No.").source[-1] == "</s>"

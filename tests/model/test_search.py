@@ -1,4 +1,4 @@
-"""The searches: equal to exhaustive search, to transformers' own, to one forward pass, alone and in any company."""
+"""The searches match exhaustive search, transformers' own and one forward pass, alone and in any batch."""
 
 import copy
 import itertools
@@ -33,7 +33,7 @@ OPTIONS = {
 @pytest.mark.parametrize(
     ("rows", "columns", "count"), [(1, 5000, 8), (3, 5000, 8), (4, 4099, 1), (2, 100, 7), (5, 7, 7)]
 )
-def test_the_best_values_are_those_of_a_full_sort(rows, columns, count):
+def test_exact_top_k_equals_topk(rows, columns, count):
     for seed in range(20):
         values = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
         best, places = exact_top_k(values, count)
@@ -43,11 +43,11 @@ def test_the_best_values_are_those_of_a_full_sort(rows, columns, count):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources, options):
+def test_stepwise_scores_match_the_whole_forward_pass(tiny_model, sources, options):
     model, beams = tiny_model(**options), 3
     assert model.has_plain_decoder()
     torch.manual_seed(1)
-    tokens = torch.randint(3, 40, (5, beams, 40))  # longer than the room there is at first
+    tokens = torch.randint(3, 40, (5, beams, 40))  # longer than the space reserved at first
     with torch.no_grad():
         decoder = StepwiseDecoder(model, model.model.encoder(**sources)[0], sources["attention_mask"], beams)
         stay = torch.tensor([0, 2, 4])
@@ -55,7 +55,7 @@ def test_stepwise_scores_are_those_of_the_whole_forward_pass(tiny_model, sources
             if position == 10:  # two sentences leave
                 decoder.keep(stay)
                 tokens = tokens[stay]
-            if position % 7 == 3:  # hypotheses change places, and one has two successors
+            if position % 7 == 3:  # hypotheses swap places, and one has two successors
                 parents = torch.tensor([2, 0, 0]).expand(len(tokens), -1)
                 decoder.continue_from(parents)
                 tokens[:, :, :position] = tokens[:, parents[0], :position]
@@ -86,7 +86,7 @@ def all_translations(model, source, limit, penalty):
     ("kind", "alpha"), [("gnmt", 0.6), ("length", 0.6), ("length", 2.0), ("gnmt", 0.0), ("length", -1.0)]
 )
 @pytest.mark.parametrize("end", [-3.0, 0.0, 3.0], ids=["ends late", "ends anywhere", "ends early"])
-def test_a_search_wide_enough_is_exhaustive(tiny_model, kind, alpha, end):
+def test_wide_search_equals_exhaustive_search(tiny_model, kind, alpha, end):
     def penalty(length):
         return length_penalty(length, alpha, kind)
 
@@ -107,7 +107,7 @@ def test_a_search_wide_enough_is_exhaustive(tiny_model, kind, alpha, end):
                 assert tuple(translation.tokens) == tokens
 
 
-def test_a_batch_searched_in_parts_is_the_sum_of_its_parts(tiny_model):
+def test_searching_a_batch_in_parts_changes_nothing(tiny_model):
     model, ids = sharpened(tiny_model(vocab_size=9000)), torch.randint(3, 9000, (75, 6))
     constraints = [[] for _ in ids]
     constraints[70] = [[8, 9]]
@@ -116,7 +116,7 @@ def test_a_batch_searched_in_parts_is_the_sum_of_its_parts(tiny_model):
         decoder = StepwiseDecoder(model, model.model.encoder(ids)[0], None, 4)
     assert len([*_blocks(decoder, len(ids), ids.device)]) == 3
     together = model.generate(ids, constraints=constraints, **options)
-    for first in range(0, len(ids), 5):  # each of these is one part
+    for first in range(0, len(ids), 5):  # each of these fits in one part
         some = slice(first, first + 5)
         found = model.generate(ids[some], constraints=constraints[some], **options)
         width = found.sequences.shape[1]
@@ -125,7 +125,7 @@ def test_a_batch_searched_in_parts_is_the_sum_of_its_parts(tiny_model):
 
 
 def endless_beam_search(model, source, limit, beams, penalty):
-    """Beam search in its plainest form, from whole forward passes: to the limit, whatever can still win."""
+    """The plainest beam search, from whole forward passes; it never stops before the limit."""
     open_ones, finished = [((0,), 0.0)], []
     for length in range(1, limit + 1):
         rows = torch.tensor([tokens for tokens, _ in open_ones])
@@ -147,7 +147,7 @@ def endless_beam_search(model, source, limit, beams, penalty):
 
 @pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("length", 1.0), ("gnmt", 2.0), ("length", 0.0)])
 @pytest.mark.parametrize("end", [-1.0, 1.0], ids=["ends late", "ends early"])
-def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, alpha, end):
+def test_early_stop_loses_no_better_hypothesis(tiny_model, kind, alpha, end):
     def penalty(length):
         return length_penalty(length, alpha, kind)
 
@@ -164,14 +164,14 @@ def test_a_search_ends_only_when_no_open_hypothesis_can_win(tiny_model, kind, al
         assert [tuple(each.tokens) for each in found] == [tokens for tokens, _ in expected]
         assert [each.score for each in found] == pytest.approx([score for _, score in expected], abs=1e-4)
         saved += limit - decoder.length
-    assert saved > 0  # steps, or this would show nothing
+    assert saved > 0  # steps; otherwise this shows nothing
 
 
-# ------------------------------------------------------------------------------------------------ scores and company
+# ------------------------------------------------------------------------------------------------ scores and batches
 
 
 @pytest.mark.parametrize("kind", ["gnmt", "length"])
-def test_a_score_is_the_log_probability_of_one_forward_pass(tiny_model, sources, kind):
+def test_sequence_scores_equal_one_forward_pass(tiny_model, sources, kind):
     for seed in range(5):
         model = sharpened(tiny_model(seed))
         options = {"num_beams": 4, "num_return_sequences": 4, "length_penalty": 0.6, "length_penalty_type": kind}
@@ -201,7 +201,7 @@ def test_neighbours_and_their_order_change_nothing(tiny_model, sources, options)
         assert {row: translations([row])[row] for row in range(5)} == together
 
 
-# ----------------------------------------------------------------------------------- beside transformers' own searches
+# -------------------------------------------------------------------------- comparison with transformers' own searches
 
 
 SEARCHES = {
@@ -223,7 +223,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
-def test_outputs_are_those_of_transformers_own_search(tiny_model, sources, options, ours_used):
+def test_outputs_equal_transformers_own_search(tiny_model, sources, options, ours_used):
     options = {**sources, "max_length_offset": 9, **options}
     for seed in range(8):
         choices = list(OPTIONS.values())[seed % len(OPTIONS)]
@@ -234,8 +234,8 @@ def test_outputs_are_those_of_transformers_own_search(tiny_model, sources, optio
         assert len(ours_used) == seed + 1
 
 
-def test_with_transformers_penalty_ours_is_the_mixins(tiny_model, sources):
-    """Against the method of `GenerationMixin` itself, without a line of ours in between."""
+def test_beam_search_equals_generation_mixins(tiny_model, sources):
+    """Compares with the method of `GenerationMixin` itself, without any of our code in between."""
     model = sharpened(tiny_model())
     options = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": False, "length_penalty_type": "length"}
     theirs = model.generate(**sources, **options, custom_generate=GenerationMixin._beam_search)
@@ -258,7 +258,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("options", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_what_is_not_plain_goes_to_transformers(tiny_model, sources, options, ours_used):
+def test_unsupported_options_fall_back_to_transformers(tiny_model, sources, options, ours_used):
     tiny_model().generate(**sources, num_beams=2, max_new_tokens=3, **options)
     assert not ours_used
 
@@ -268,18 +268,18 @@ def turned(output):
 
 
 class Turned(torch.Tensor):
-    """A matrix of another kind, as torchao has them for quantised weights: products with it are not what it holds."""
+    """A matrix of its own kind, like torchao's quantised weights: products with it do not follow from its elements."""
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         result = super().__torch_function__(function, types, args, kwargs or {})
         if function is not nn.functional.linear:
             return result
-        return turned(result).as_subclass(torch.Tensor)  # else all that comes of it would be of this kind
+        return turned(result).as_subclass(torch.Tensor)  # otherwise all later results would be of this kind
 
 
 def of_another_class(module, method, changed=turned):
-    """Gives a module a class of its own, in which a method returns something else."""
+    """Gives a module its own class, with one method that returns something else."""
     parent = type(module)
 
     def other(self, *args, **kwargs):
@@ -352,8 +352,8 @@ CHANGED_AS_A_WHOLE = {"hooked as a whole", "a layer of another class", "a model 
 
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used):
-    """Our searches find what transformers' find, whatever was done to the model."""
+def test_changes_to_the_model_take_effect(tiny_model, sources, change, ours_used):
+    """Our searches still match transformers', whatever was changed in the model."""
     model = sharpened(tiny_model(tie_word_embeddings=False))
     for beams in (1, 3):
         options = {**sources, "num_beams": beams, "max_new_tokens": 8}
@@ -368,7 +368,7 @@ def test_a_changed_model_is_heeded(tiny_model, sources, change, ours_used):
         assert torch.equal(found, transformers_own(changed, **options))
 
 
-def test_a_step_of_another_kind_is_transformers_affair(tiny_model, sources, ours_used):
+def test_unusual_steps_fall_back_to_transformers(tiny_model, sources, ours_used):
     prepared, attending, hidden = tiny_model(), tiny_model(), sources["attention_mask"].clone()
     of_another_class(prepared, "prepare_inputs_for_generation", lambda inputs: inputs)
     AttentionInterface.register("another", ALL_ATTENTION_FUNCTIONS["sdpa"])
@@ -381,15 +381,15 @@ def test_a_step_of_another_kind_is_transformers_affair(tiny_model, sources, ours
     assert not ours_used
 
 
-def test_arguments_by_position(tiny_model, sources):
+def test_generate_accepts_positional_arguments(tiny_model, sources):
     model = tiny_model()
     only_five = model.generate(sources["input_ids"], None, None, None, lambda sentence, tokens: [5], max_new_tokens=3)
     assert (only_five[:, 1:] == 5).all()
 
 
-def test_what_does_not_keep_ours_away(tiny_model, sources, ours_used):
+def test_plain_config_and_output_hooks_keep_our_search(tiny_model, sources, ours_used):
     model = tiny_model()
-    model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))  # of transformers
+    model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))  # transformers' class
     assert len(ours_used) == 1
     model(**sources, decoder_input_ids=sources["input_ids"], output_hidden_states=True)  # installs transformers' hooks
     model.generate(**sources, num_beams=2, max_new_tokens=3)
@@ -400,7 +400,7 @@ def test_what_does_not_keep_ours_away(tiny_model, sources, ours_used):
 
 
 def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
-    """First tokens of 4,000 samples beside the probabilities of one forward pass, with and without warping."""
+    """Compares the first tokens of 4,000 samples with one forward pass, with and without warping."""
     model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
     with torch.no_grad():
         logits = model(source, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, 0].double()
@@ -419,7 +419,7 @@ def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
     assert len(ours_used) == 3
 
 
-def test_a_seed_repeats_a_sample_and_one_choice_is_greedy(tiny_model, sources, ours_used):
+def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):
     model = sharpened(tiny_model())
 
     def drawn(seed, **options):

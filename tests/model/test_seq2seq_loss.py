@@ -1,4 +1,4 @@
-"""The model's loss in both modes, accumulated batches and recomputed layers."""
+"""The model's loss in training and evaluation, over accumulated batches, and with R-Drop."""
 
 import pytest
 import torch
@@ -28,10 +28,10 @@ def test_labels_alone_are_enough(tiny_model, batch, decoder_input_ids):
 def test_decoder_inputs_are_the_labels_shifted_right(tiny_model, batch, decoder_input_ids):
     labels = batch["labels"].clone()
     assert torch.equal(tiny_model().prepare_decoder_input_ids_from_labels(labels), decoder_input_ids)
-    assert torch.equal(labels, batch["labels"])  # the caller's tensor is left alone
+    assert torch.equal(labels, batch["labels"])  # the caller's tensor is unchanged
 
 
-def test_given_decoder_inputs_win_over_the_labels(tiny_model, batch, decoder_input_ids):
+def test_given_decoder_inputs_override_the_labels(tiny_model, batch, decoder_input_ids):
     model = tiny_model()
     other = decoder_input_ids.flip(0)
     expected = model(batch["input_ids"], batch["attention_mask"], other).logits
@@ -65,7 +65,7 @@ def test_ignored_positions_do_not_count(tiny_model, batch, training):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("wrap", [int, torch.tensor])
-def test_the_sum_is_divided_by_num_items_in_batch(tiny_model, batch, training, wrap):
+def test_loss_is_divided_by_num_items_in_batch(tiny_model, batch, training, wrap):
     model = tiny_model(label_smoothing=0.1).train(training)
     mean, shared = model(**batch).loss, model(**batch, num_items_in_batch=wrap(32)).loss
     torch.testing.assert_close(shared, mean * 8 / 32)  # the batch has eight real tokens
@@ -80,7 +80,7 @@ def test_two_accumulated_halves_equal_one_batch(tiny_model, batch):
 
 
 @pytest.mark.parametrize("items", [None, torch.tensor(8)])
-def test_without_logits_there_are_the_same_loss_and_gradients(tiny_model, batch, items):
+def test_omitting_logits_keeps_loss_and_gradients(tiny_model, batch, items):
     model = tiny_model(dropout=0.0, label_smoothing=0.1).train()
     plain = model(**batch, num_items_in_batch=items)
     fused = model(**batch, num_items_in_batch=items, return_logits=False)
@@ -91,7 +91,7 @@ def test_without_logits_there_are_the_same_loss_and_gradients(tiny_model, batch,
     torch.testing.assert_close(torch.autograd.grad(fused.loss, list(model.parameters())), plain_gradients)
 
 
-def test_in_evaluation_the_loss_without_logits_is_not_regularised_either(tiny_model, batch):
+def test_evaluation_loss_is_never_regularised(tiny_model, batch):
     model = tiny_model(label_smoothing=0.1, r_drop_alpha=5.0).eval()
     with torch.no_grad():
         plain, fused = model(**batch), model(**batch, return_logits=False)
@@ -101,7 +101,7 @@ def test_in_evaluation_the_loss_without_logits_is_not_regularised_either(tiny_mo
         torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
 
 
-def test_without_labels_there_are_always_logits(tiny_model, batch, decoder_input_ids):
+def test_logits_are_always_returned_without_labels(tiny_model, batch, decoder_input_ids):
     output = tiny_model().train()(batch["input_ids"], decoder_input_ids=decoder_input_ids, return_logits=False)
     assert output.loss is None
     assert output.logits.shape == (2, 5, 40)
@@ -109,15 +109,15 @@ def test_without_labels_there_are_always_logits(tiny_model, batch, decoder_input
 
 @pytest.mark.parametrize("options", [{}, {"return_logits": False}])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_label_of_padding_is_a_label_like_any_other(tiny_model, batch, training, options):
-    """As in any model of transformers, and on every device: only -100 is left out."""
+def test_padding_id_counts_as_a_label(tiny_model, batch, training, options):
+    """As in every transformers model, on every device, only -100 is ignored."""
     model = tiny_model()
     batch["labels"] = batch["labels"].masked_fill(batch["labels"] == -100, 1)
     expected = F.cross_entropy(model(**batch).logits.flatten(0, 1), batch["labels"].flatten())
     torch.testing.assert_close(model.train(training)(**batch, **options).loss, expected)
 
 
-def test_no_cache_is_built_beside_a_loss(tiny_model, batch):
+def test_no_cache_is_built_with_labels(tiny_model, batch):
     assert tiny_model()(**batch, use_cache=True).past_key_values is None
 
 
@@ -141,7 +141,7 @@ def test_bfloat16_autocast_trains_near_float32(tiny_model, batch):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_a_batch_is_learned_by_heart(tiny_model, batch):
+def test_model_memorises_a_batch(tiny_model, batch):
     model = tiny_model(label_smoothing=0.0, d_model=32).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(60):
@@ -155,7 +155,7 @@ def test_a_batch_is_learned_by_heart(tiny_model, batch):
 
 
 @pytest.mark.parametrize("how", ["sequence", "hook"])
-def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how):
+def test_changed_output_layer_is_trained(tiny_model, batch, how):
     model = tiny_model(tie_word_embeddings=False).train()
     if how == "sequence":
         model.lm_head = torch.nn.Sequential(model.lm_head, torch.nn.Linear(40, 40))
@@ -172,7 +172,7 @@ def test_an_output_layer_that_was_changed_is_trained_with(tiny_model, batch, how
 
 
 @pytest.mark.parametrize("choice", [{}, {"output_bias": True}])
-def test_r_drop_is_the_papers_formula_of_two_passes(tiny_model, batch, choice):
+def test_r_drop_loss_matches_the_papers_formula(tiny_model, batch, choice):
     model = tiny_model(dropout=0.3, label_smoothing=0.1, r_drop_alpha=5.0, **choice).train()
     torch.manual_seed(1)
     output = model(**batch)
@@ -190,11 +190,11 @@ def test_r_drop_is_the_papers_formula_of_two_passes(tiny_model, batch, choice):
     without_logits = model(**batch, return_logits=False).loss
     torch.testing.assert_close(without_logits, output.loss)
     assert_same_gradients(gradients(model, without_logits), expected_gradients)
-    torch.manual_seed(1)  # a share of a larger update: the tokens of a pair count once
+    torch.manual_seed(1)  # part of a larger update: both passes count each token once
     torch.testing.assert_close(model(**batch, num_items_in_batch=32).loss, output.loss * 8 / 32)
 
 
-def test_r_drop_without_dropout_is_a_single_pass_whatever_the_inputs(tiny_model, batch, decoder_input_ids):
+def test_r_drop_without_dropout_equals_a_single_pass(tiny_model, batch, decoder_input_ids):
     model = tiny_model(label_smoothing=0.1)
     ids, mask, labels = batch.values()
     with torch.no_grad():
@@ -219,7 +219,7 @@ def test_r_drop_without_dropout_is_a_single_pass_whatever_the_inputs(tiny_model,
         model.train()(**batch, past_key_values=DynamicCache())
 
 
-def test_r_drop_of_a_batch_without_a_real_token(tiny_model, batch):
+def test_r_drop_loss_without_real_tokens_is_zero(tiny_model, batch):
     model = tiny_model(r_drop_alpha=5.0).train()
     batch["labels"] = torch.full_like(batch["labels"], -100)
     loss = model(**batch, num_items_in_batch=9, return_logits=False).loss

@@ -1,4 +1,4 @@
-"""A saved model has its code with it: it loads by `trust_remote_code=True` in processes that lack the package."""
+"""A saved model carries its code: it loads with `trust_remote_code=True` where the package is missing."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ from .conftest import CLASSES, TEXTS, TRANSLATOR, build, build_config, build_mod
 CODE = sorted(Path(vanilla_transformer.model.__file__).parent.glob("*_vanilla_transformer.py"))
 MODEL, BASE, CLASSIFIER = "model", "base", "classifier"
 
-# Everything that is asked of a model, by the Auto classes alone.
+# Every use of a model, through the Auto classes alone.
 USE = """
 import json, sys, torch
 from transformers import (
@@ -59,7 +59,7 @@ found["text-classification"] = pipeline(
 found["modules"] = sorted({type(each).__module__.split(".")[0] for each in (config, model, base, classifier)})
 """
 
-# Where the package cannot be imported: the same, then what people do with a model that they have loaded.
+# Without the package: the same, and then everything people do with a model that they have loaded.
 WITHOUT_PACKAGE = f"""
 import sys
 sys.modules["vanilla_transformer"] = None
@@ -153,7 +153,7 @@ print(json.dumps([model.generate(**batch).tolist(), translator(json.loads(sys.ar
 
 @pytest.fixture(scope="module")
 def models():
-    """One of each class; the translator decodes as the paper does and is sure enough that sources matter."""
+    """One of each class; the translator decodes like the paper and is confident enough for sources to matter."""
     models = {name: build(kind, vocab_size=280) for name, kind in zip((BASE, CLASSIFIER), CLASSES[::2], strict=True)}
     models[MODEL] = sharpened(build_model(seed=1, vocab_size=280))
     models[MODEL].generation_config = paper_generation_config(models[MODEL].config, max_length_offset=3)
@@ -170,7 +170,7 @@ def folder(models, tokenizer, tmp_path_factory):
 
 
 def run(code: str, folder: Path, modules: Path) -> str:
-    """What a fresh process prints that has nobody to ask."""
+    """Runs code in a fresh process, without a user to ask, and returns its output."""
     environment = {"HF_HOME": str(modules / "home"), "HF_MODULES_CACHE": str(modules)}
     finished = LIBRARIES.run(code, folder, json.dumps(TEXTS), cwd=modules, environment=environment)
     assert finished.returncode == 0, finished.stderr[-3000:]
@@ -188,27 +188,27 @@ def with_package(folder, tmp_path_factory):
     return json.loads(run(WITH_PACKAGE, folder, modules)), sorted(path.name for path in modules.rglob("*.py"))
 
 
-# -------------------------------------------------------------------------------------------- in processes of their own
+# ------------------------------------------------------------------------------------------------ in separate processes
 
 
-def test_the_package_cannot_be_imported_there(without_package):
+def test_saved_code_loads_without_the_package(without_package):
     assert without_package["loaded from the package"] == []
     assert without_package["modules"] == ["transformers_modules"]
 
 
-def test_all_is_as_with_the_package(without_package, with_package):
+def test_results_equal_those_with_the_package(without_package, with_package):
     for what, found in with_package[0].items():
         if what in ("modules", "with trust", "pipeline with trust"):
             continue
         assert without_package[what] == found, what
 
 
-def test_nor_is_it_otherwise_than_in_this_process(without_package, models, tokenizer):
+def test_results_equal_those_in_this_process(without_package, models, tokenizer):
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     output = models[MODEL].generate(**batch, return_dict_in_generate=True)
     ids, scores, greedy = without_package["translations"]
     assert ids == output.sequences.tolist()
-    # Another process may round sums differently. The error of a log-probability is that of its logits, an absolute one.
+    # Another process may round sums differently. A log-probability has the absolute error of its logits.
     assert scores == pytest.approx(output.sequences_scores.tolist(), rel=1e-5, abs=2e-5)
     assert greedy == models[MODEL].generate(**batch, num_beams=1).tolist()
     assert len({tuple(row) for row in ids}) == len(TEXTS)
@@ -216,7 +216,7 @@ def test_nor_is_it_otherwise_than_in_this_process(without_package, models, token
     assert [record["translation_text"] for record in without_package["translation"]] == texts
 
 
-def test_what_is_copied_or_saved_again_gives_the_same(without_package, folder):
+def test_copied_and_resaved_models_give_the_same(without_package, folder):
     for again in ("by our search", "again"):
         assert without_package[again] == without_package["translations"]
     assert without_package["copies"] == [without_package["translations"]] * 2
@@ -227,13 +227,13 @@ def test_what_is_copied_or_saved_again_gives_the_same(without_package, folder):
         assert entries_of(folder / name) == entries_of(folder / of)
 
 
-def test_a_model_learns_there(without_package):
+def test_model_trains_without_the_package(without_package):
     assert without_package["learned"] == without_package["learned and loaded"]
     assert without_package["learned"][1] != without_package["translations"][1]
 
 
 @pytest.mark.slow
-def test_a_repository_of_the_hub_loads_like_a_folder(without_package, folder, tmp_path):
+def test_hub_repository_loads_like_a_folder(without_package, folder, tmp_path):
     """transformers fetches the code of a repository file by file; this one is in the client's cache already."""
     cached = tmp_path / "home" / "hub" / "models--me--model"
     shutil.copytree(folder / MODEL, cached / "snapshots" / ("0" * 40))
@@ -247,7 +247,7 @@ def test_a_repository_of_the_hub_loads_like_a_folder(without_package, folder, tm
         assert entries_of(folder / name) == entries_of(folder / MODEL)
 
 
-def test_with_the_package_nobody_is_asked_and_no_code_of_the_folder_runs(with_package):
+def test_installed_package_takes_precedence_over_saved_code(with_package):
     found, modules = with_package
     assert found["modules"] == ["vanilla_transformer"]
     assert found["with trust"] == ["vanilla_transformer.model.modeling_vanilla_transformer"] * 2
@@ -256,19 +256,19 @@ def test_with_the_package_nobody_is_asked_and_no_code_of_the_folder_runs(with_pa
 
 
 @pytest.mark.slow
-def test_the_package_can_be_imported_afterwards(folder, tmp_path):
+def test_package_can_be_imported_after_saved_code(folder, tmp_path):
     assert run(PACKAGE_AFTERWARDS, folder, tmp_path).split() == ["transformers_modules", "vanilla_transformer"]
 
 
-def test_without_trust_there_is_one_clear_refusal_and_a_tokenizer_all_the_same(folder, tokenizer, tmp_path):
+def test_without_trust_only_the_tokenizer_loads(folder, tokenizer, tmp_path):
     *refusals, ids = run(WITHOUT_TRUST, folder, tmp_path).splitlines()
-    # transformers asks before it refuses, and nobody is there: the question stands before the answer
+    # transformers prints a question before it refuses; nobody answers, so both share a line
     assert [line.endswith("True") for line in refusals if line.endswith(("True", "False"))] == [True] * 5
     assert ids.endswith(str(tokenizer("No.").input_ids))
     assert not list(tmp_path.rglob("*_vanilla_transformer.py"))
 
 
-# ------------------------------------------------------------------------------------------------------- what is saved
+# --------------------------------------------------------------------------------------------------------- saved files
 
 
 def code_in(folder: Path) -> dict[str, str]:
@@ -287,7 +287,7 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("name", [MODEL, BASE, CLASSIFIER])
-def test_every_class_saves_all_the_code_and_names_every_class(folder, name):
+def test_every_class_saves_all_code_and_entries(folder, name):
     assert code_in(folder / name) == OURS
     entries = entries_of(folder / name)
     assert set(entries["auto_map"]) == {
@@ -297,19 +297,19 @@ def test_every_class_saves_all_the_code_and_names_every_class(folder, name):
     assert not [path.name for path in (folder / name).iterdir() if path.name.startswith(".")]
 
 
-def test_a_configuration_keeps_nothing_of_it(folder, models):
+def test_loaded_configuration_has_no_code_entries(folder, models):
     loaded = AutoConfig.from_pretrained(folder / MODEL)
     assert not hasattr(loaded, "auto_map")
     assert not hasattr(loaded, "custom_pipelines")
     assert {**loaded.to_dict(), "_name_or_path": ""} == {**models[MODEL].config.to_dict(), "_name_or_path": ""}
 
 
-def test_a_second_process_writes_nothing(tmp_path):
+def test_other_processes_write_nothing(tmp_path):
     build_model().save_pretrained(tmp_path, is_main_process=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_file_is_seen_half_written(tmp_path, monkeypatch):
+def test_files_are_replaced_whole_and_configuration_last(tmp_path, monkeypatch):
     replaced, replace = [], os.replace
 
     def watched(beside, path):
@@ -325,7 +325,7 @@ def test_no_file_is_seen_half_written(tmp_path, monkeypatch):
     assert replaced[-1] == "config.json"
 
 
-def test_a_failure_leaves_the_old_files_and_no_other(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_old_files(tmp_path, monkeypatch):
     build_config().save_pretrained(tmp_path)
     before = code_in(tmp_path)
 
@@ -341,7 +341,7 @@ def test_a_failure_leaves_the_old_files_and_no_other(tmp_path, monkeypatch):
 
 @pytest.fixture
 def uploads(monkeypatch):
-    """Names of the files in every commit that would go to the Hub."""
+    """The names of the files in every commit meant for the Hub."""
     commits = []
 
     class Repository(str):
@@ -356,7 +356,7 @@ def uploads(monkeypatch):
     return commits
 
 
-def test_an_upload_takes_the_code_along(uploads, tmp_path):
+def test_uploads_include_the_code(uploads, tmp_path):
     model = build_model()
     model.save_pretrained(tmp_path / "model", push_to_hub=True)
     model.push_to_hub("me/model")
@@ -366,7 +366,7 @@ def test_an_upload_takes_the_code_along(uploads, tmp_path):
     assert ["model.safetensors" in files for files in uploads] == [True, True, False, False]
 
 
-def test_a_trainer_a_state_dict_and_a_pipeline_save_the_code(tmp_path, batch, models, tokenizer):
+def test_trainer_state_dict_and_pipeline_save_the_code(tmp_path, batch, models, tokenizer):
     rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
     arguments = Seq2SeqTrainingArguments(tmp_path, max_steps=1, save_steps=1, use_cpu=True, report_to="none")
     trainer = Seq2SeqTrainer(build_model(), arguments, train_dataset=rows)
@@ -381,23 +381,23 @@ def test_a_trainer_a_state_dict_and_a_pipeline_save_the_code(tmp_path, batch, mo
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "pipeline")) is TRANSLATOR
 
 
-def test_the_tasks_that_come_with_a_model():
+def test_translation_tasks_accept_any_language_pair():
     tasks = TranslationTasks(PIPELINES)
     assert "translation" in tasks
     assert "translation_en_to_de" in tasks
     assert "translation_en" not in tasks
     assert "summarization" not in tasks
-    tasks["translation_en_to_de"]["pt"] = (TRANSLATOR,)  # transformers does
+    tasks["translation_en_to_de"]["pt"] = (TRANSLATOR,)  # as transformers does
     assert tasks == PIPELINES
     assert json.loads(json.dumps(tasks)) == PIPELINES
     assert "translation_en_to_de" not in TranslationTasks({"text-generation": {}})
 
 
-# ------------------------------------------------------------------------------------------------ what the files may be
+# -------------------------------------------------------------------------------------------------- rules for the files
 
 
 def imports_of(path: Path) -> tuple[set[str], set[str]]:
-    """Packages that a file imports, and its neighbours."""
+    """The packages and the neighbouring files that a file imports."""
     packages, neighbours = set(), set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -409,18 +409,18 @@ def imports_of(path: Path) -> tuple[set[str], set[str]]:
     return packages, neighbours
 
 
-def test_a_file_imports_what_is_everywhere_and_its_neighbours():
+def test_files_import_only_common_packages_and_neighbours():
     everywhere = {"torch", "transformers", *sys.stdlib_module_names}
     for path in CODE:
         packages, neighbours = imports_of(path)
         assert packages <= everywhere, path.name
         assert neighbours <= {other.stem for other in CODE}, path.name
-        # transformers finds them by a pattern, which also matches what only looks like an import
+        # transformers finds them by a pattern, which also matches text that only looks like an import
         assert set(get_relative_imports(path)) == neighbours, path.name
 
 
-def test_every_file_with_a_class_to_load_leads_to_all_files():
-    """transformers copies no other files for a class; those of a class must be enough to save it with all its code."""
+def test_every_entry_file_reaches_all_files():
+    """transformers copies only the files that a class imports; they must be enough to save it with all its code."""
     for entry in ("configuration", "modeling", "classification", "pipeline"):
         reached, waiting = set(), {f"{entry}_vanilla_transformer"}
         while waiting:
@@ -430,6 +430,6 @@ def test_every_file_with_a_class_to_load_leads_to_all_files():
         assert reached == {other.stem for other in CODE}, entry
 
 
-def test_nothing_else_is_in_the_folder():
+def test_model_folder_holds_no_other_files():
     others = {path.name for path in CODE[0].parent.iterdir()} - {path.name for path in CODE}
     assert others <= {"__init__.py", "__pycache__"}

@@ -1,4 +1,4 @@
-"""The models that the paper names have the paper's sizes: Table 3, row by row."""
+"""Named models have the sizes that the paper gives, row by row of Table 3."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from vanilla_transformer.model.configuration_vanilla_transformer import _VARIANT
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 
-# Millions of parameters, the last column of Table 3; where a row leaves it empty it is the base model's.
+# Millions of parameters, from the last column of Table 3; rows that leave it empty have the base model's.
 PAPER = {
     "base": 65, "big": 213,
     "table3-a1": 65, "table3-a2": 65, "table3-a3": 65, "table3-a4": 65,
@@ -17,13 +17,13 @@ PAPER = {
     "table3-d1": 65, "table3-d2": 65, "table3-d3": 65, "table3-d4": 65,
     "table3-e": 65,
 }  # fmt: skip
-# The paper says "about 37,000" pieces. Of all multiples of 100 this number brings the worst row nearest to its column,
-# so it is the vocabulary that the column was most likely counted with.
+# The paper says "about 37,000" pieces. Of all multiples of 100, this number gives the smallest error in the worst row,
+# so the column was most likely counted with this vocabulary.
 BEST_VOCABULARY = 40_200
 
 
 def parameters(name: str, vocab_size: int) -> int:
-    """Counted without making the weights."""
+    """Counts them without allocating the weights."""
     config = VanillaTransformerConfig.from_name(name, vocab_size=vocab_size)
     with torch.device("meta"):
         model = VanillaTransformerForConditionalGeneration(config)
@@ -32,7 +32,7 @@ def parameters(name: str, vocab_size: int) -> int:
 
 
 def by_hand(layers=6, d_model=512, ffn=2048, heads=8, d_k=64, d_v=64, positions=0, vocabulary=0) -> int:
-    """The same from the paper's description: no bias in attention, two in the feed-forward network, none at the end."""
+    """Counts by the paper's description: no bias in attention, two in the feed-forward network, none at the end."""
     attention = heads * d_model * (2 * d_k + 2 * d_v)
     feed_forward = d_model * ffn + ffn + ffn * d_model + d_model
     norm = 2 * d_model
@@ -67,7 +67,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", _VARIANTS)
-def test_every_size_is_the_papers(name):
+def test_parameter_counts_match_hand_calculation(name):
     assert parameters(name, 1000) == by_hand(**BY_HAND[name], vocabulary=1000)
 
 
@@ -80,7 +80,7 @@ def test_parameters_beside_the_papers_column(capsys):
     assert all(abs(count / PAPER[name] - 1) <= 0.03 for name, count in counts.items())
 
 
-def test_the_vocabulary_is_the_one_that_fits_best():
+def test_best_vocabulary_has_the_smallest_error():
     per_piece = {name: parameters(name, 1001) - parameters(name, 1000) for name in PAPER}
     rest = {name: parameters(name, 1000) - 1000 * per_piece[name] for name in PAPER}
 
@@ -90,7 +90,7 @@ def test_the_vocabulary_is_the_one_that_fits_best():
     assert min(range(30_000, 50_000, 100), key=worst) == BEST_VOCABULARY
 
 
-def test_what_rows_differ_in():
+def test_from_name_sets_the_fields_of_its_row():
     from_name = VanillaTransformerConfig.from_name
     assert from_name("base").to_dict() == VanillaTransformerConfig().to_dict()
     assert from_name("big").dropout == 0.3
@@ -107,6 +107,6 @@ def test_what_rows_differ_in():
         ("base", {"layers": 2}, "set encoder_layers and decoder_layers"),
     ],
 )
-def test_what_the_paper_does_not_have_is_refused(name, fields, message):
+def test_unknown_names_and_fields_are_rejected(name, fields, message):
     with pytest.raises(ValueError, match=message):
         VanillaTransformerConfig.from_name(name, **fields)

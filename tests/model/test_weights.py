@@ -1,4 +1,4 @@
-"""A model's folder leads to files of tensors beside it and to attention of torch, or is refused."""
+"""A model folder may lead only to safetensors files in it and to torch's attention; all else is rejected."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ MODEL, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def folders(tmp_path):
-    """A folder of each kind that is loaded here, with its class."""
+    """Saves a model of each class, and yields the class and the folder."""
     for kind in CLASSES:
         build(kind).save_pretrained(tmp_path / kind.__name__)
         yield kind, tmp_path / kind.__name__
@@ -33,7 +33,7 @@ def state_of(folder):
 
 
 def pickled(folder, name):
-    """Puts a pickle in the place of a folder's weights; torch would read it."""
+    """Puts a pickle that torch could read in the place of a folder's weights."""
     (folder / name).parent.mkdir(exist_ok=True)
     torch.save(state_of(folder), folder / name)
 
@@ -43,7 +43,7 @@ def leading_to(folder, name):
 
 
 @pytest.mark.parametrize("name", ["w.json", "pytorch_model.bin", "sub/model.safetensors", "../model.safetensors", 7])
-def test_an_index_leads_to_no_pickle_and_out_of_no_folder(tmp_path, name):
+def test_index_to_pickles_or_other_folders_is_rejected(tmp_path, name):
     for kind, folder in folders(tmp_path / "models"):
         if str(name).endswith(".safetensors"):
             (folder / name).parent.mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ def test_an_index_leads_to_no_pickle_and_out_of_no_folder(tmp_path, name):
                 load_weights(kind, path)
 
 
-def test_nor_by_an_absolute_name(tmp_path):
+def test_index_with_an_absolute_path_is_rejected(tmp_path):
     for kind, folder in folders(tmp_path):
         (folder / MODEL).rename(tmp_path / MODEL)
         leading_to(folder, str(tmp_path / MODEL))
@@ -65,7 +65,7 @@ def test_nor_by_an_absolute_name(tmp_path):
             kind.from_pretrained(folder)
 
 
-def test_a_subfolder_and_a_variant_are_looked_at_too(tmp_path):
+def test_subfolders_and_variants_are_checked_too(tmp_path):
     for kind, folder in folders(tmp_path):
         (folder / MODEL).unlink()
         pickled(folder, "w.json")
@@ -77,7 +77,7 @@ def test_a_subfolder_and_a_variant_are_looked_at_too(tmp_path):
                 kind.from_pretrained(folder, **options)
 
 
-def test_what_is_no_index_is_named(tmp_path):
+def test_malformed_index_raises(tmp_path):
     build(TRANSLATOR).save_pretrained(tmp_path)
     (tmp_path / MODEL).unlink()
     for text in ("", "[]", "{}", '{"weight_map": {"a": ["b"]}, "metadata": {}}', '{"weight_map": {}}', "[" * 100_000):
@@ -86,7 +86,7 @@ def test_what_is_no_index_is_named(tmp_path):
             TRANSLATOR.from_pretrained(tmp_path)
 
 
-def test_shards_with_plain_names_are_read(tmp_path, batch):
+def test_ordinary_shards_are_loaded(tmp_path, batch):
     model = build(TRANSLATOR)
     model.save_pretrained(tmp_path, max_shard_size=2000)
     assert (tmp_path / INDEX).exists()
@@ -94,7 +94,7 @@ def test_shards_with_plain_names_are_read(tmp_path, batch):
         assert torch.equal(load_weights(kind, tmp_path)(**batch).logits, model(**batch).logits)
 
 
-def test_a_pickle_alone_is_not_read(tmp_path):
+def test_pickled_weights_are_rejected(tmp_path):
     for kind, folder in folders(tmp_path):
         (folder / MODEL).unlink()
         pickled(folder, "pytorch_model.bin")
@@ -104,7 +104,7 @@ def test_a_pickle_alone_is_not_read(tmp_path):
             kind.from_pretrained(folder / "pytorch_model.bin", config=AutoConfig.from_pretrained(folder))
 
 
-def test_a_configuration_names_no_other_weights(tmp_path):
+def test_configuration_cannot_name_other_weights(tmp_path):
     build(TRANSLATOR).save_pretrained(tmp_path)
     pickled(tmp_path, "adapter_model.bin")  # the one pickle that transformers lets a configuration name
     fields = json.loads((tmp_path / "config.json").read_text())
@@ -116,7 +116,7 @@ def test_a_configuration_names_no_other_weights(tmp_path):
         TRANSLATOR.from_pretrained(tmp_path, config=config)
 
 
-def test_an_adapter_beside_a_model_is_no_pickle(tmp_path):
+def test_pickled_adapter_beside_a_model_is_rejected(tmp_path):
     model = build(TRANSLATOR)
     model.save_pretrained(tmp_path)
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
@@ -133,7 +133,7 @@ def test_an_adapter_beside_a_model_is_no_pickle(tmp_path):
 
 @pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation"])
 @pytest.mark.parametrize("value", ["somebody/kernel", "somebody/kernel@v1:attend", "flash_attention_2", {"": "a/b"}])
-def test_a_configuration_fetches_no_attention(tmp_path, name, value):
+def test_configuration_cannot_fetch_attention_code(tmp_path, name, value):
     for kind in CLASSES:
         build(kind).save_pretrained(tmp_path)
         fields = json.loads((tmp_path / "config.json").read_text())
@@ -145,7 +145,7 @@ def test_a_configuration_fetches_no_attention(tmp_path, name, value):
             VanillaTransformerConfig.from_json_file(tmp_path / "config.json")
 
 
-def test_what_the_caller_asks_for_takes_the_place_of_the_files(tmp_path):
+def test_callers_attention_overrides_the_files(tmp_path):
     build(TRANSLATOR).save_pretrained(tmp_path)
     fields = json.loads((tmp_path / "config.json").read_text())
     for value in ("eager", "sdpa"):

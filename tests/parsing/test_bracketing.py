@@ -1,4 +1,4 @@
-"""Bracketing scores: as computed by hand, as EVALB itself prints them, and whatever holds of any trees."""
+"""Bracketing scores: worked out by hand, as EVALB itself prints them, and by properties that hold for any trees."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,7 @@ from vanilla_transformer.parsing.trees import Tree
 
 
 PLAIN = EvalbParameters()
-# EVALB's other parameter file, new.prm: parsers' own top label, and marks that were tagged by mistake.
+# EVALB's other parameter file, new.prm: it knows the parsers' own top label, and marks with wrong tags.
 NEW = replace(
     COLLINS,
     delete_labels=COLLINS.delete_labels | {"S1", "?", "!"},
@@ -35,7 +35,7 @@ def brackets(gold, parsed, parameters=COLLINS):
 
 
 class TestByHand:
-    def test_a_phrase_attached_elsewhere(self):
+    def test_wrong_attachment_lowers_recall_not_precision(self):
         # Gold: S 0-7, NP 0-1, VP 1-7, NP 2-7, NP 2-4, PP 4-7, NP 5-7.
         gold = "(S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT a) (NN man)) (PP (IN with) (NP (DT a) (NN dog))))))"
         # Parse: S 0-7, NP 0-1, VP 1-7, NP 2-4, PP 4-7, NP 5-7, all of them right.
@@ -49,7 +49,7 @@ class TestByHand:
         assert found.overall.f1 == pytest.approx(100 * 12 / 13)
         assert found.overall.complete_match == 0
 
-    def test_crossing_brackets_are_those_of_the_parse(self):
+    def test_crossing_brackets_are_counted_in_the_parse(self):
         gold = "(S (A (X a) (X b)) (B (X c) (X d)))"  # A 0-2, B 2-4
         parsed = "(S (X a) (C (D (X b) (X c)) (X d)))"  # C 1-4 crosses A, D 1-3 crosses A and B
         assert score(gold, parsed).crossing == 2
@@ -57,7 +57,7 @@ class TestByHand:
         assert score("(S (X a) (B (X b) (X c)) (X d))", gold).crossing == 2
         assert score(gold, "(S (X a) (B (X b) (X c)) (X d))").crossing == 1
 
-    def test_each_bracket_has_one_partner(self):
+    def test_each_bracket_matches_at_most_once(self):
         twice, once = "(S (NP (NP (NN a))) (X b))", "(S (NP (NN a)) (X b))"
         assert brackets(twice, once) == (2, 3, 2)
         assert brackets(once, twice) == (2, 2, 3)
@@ -66,7 +66,7 @@ class TestByHand:
         assert brackets(once, other) == (1, 2, 2)
         assert brackets(once, other, replace(COLLINS, labeled=False)) == (2, 2, 2)
 
-    def test_sums_are_over_brackets_and_not_over_sentences(self):
+    def test_totals_sum_brackets_not_sentences(self):
         gold = [SENTENCE, "(S (X a))"]
         parsed = [SENTENCE, "(A (B (C (X a))))"]
         overall = score_trees(gold, parsed).overall
@@ -74,7 +74,7 @@ class TestByHand:
         assert (overall.recall, overall.precision) == (80, pytest.approx(400 / 7))
         assert overall.complete_match == 50
 
-    def test_only_what_was_scored_counts(self):
+    def test_summary_leaves_out_skipped_and_failed_sentences(self):
         gold = [SENTENCE] * 4
         parsed = [SENTENCE, "", SENTENCE.replace("dog", "god"), SENTENCE.replace("(NN dog)", "")]
         found = score_trees(gold, parsed)
@@ -90,18 +90,18 @@ class TestByHand:
 
 
 class TestParameters:
-    def test_function_tags_are_cut_off_phrases_only(self):
+    def test_function_tags_are_cut_from_phrases_only(self):
         found = score("(S (NP-SBJ-1 (NN-X a)) (VP=2 (X b)))", "(S (NP (NN a)) (VP (X b)))")
         assert (found.matched, found.gold, found.correct_tags) == (3, 3, 1)
 
-    def test_traces_punctuation_and_top_are_gone(self):
-        gold = "(TOP (S (NP (-NONE- *)) (, ,) (VP (VB go)) (. !)))"  # S 0-1 and VP 0-1; an empty NP is none
+    def test_collins_deletes_traces_punctuation_and_top(self):
+        gold = "(TOP (S (NP (-NONE- *)) (, ,) (VP (VB go)) (. !)))"  # S 0-1 and VP 0-1; an empty NP does not count
         found = score(gold, "(S (VP (VB go) (. !)))")
         assert (found.matched, found.gold, found.parsed, found.words) == (2, 2, 2, 1)
         assert found.length == 3  # all but the trace
         assert brackets(gold, gold, PLAIN) == (4, 4, 4)
 
-    def test_equivalent_labels_and_words(self):
+    def test_equivalent_labels_and_words_match(self):
         parameters = EvalbParameters(
             equivalent_labels=frozenset({frozenset("AB"), frozenset("BC")}),
             equivalent_words=frozenset({frozenset({"This", "this"})}),
@@ -111,33 +111,33 @@ class TestParameters:
         assert brackets("(A (X x))", "(C (X x))", parameters) == (0, 1, 1)
         assert score("(A (X this))", "(A (X THIS))", parameters).status == Status.ERROR
         parameters = EvalbParameters(delete_labels=frozenset("A"), equivalent_labels=frozenset({frozenset("AB")}))
-        assert brackets("(B (S (X x)))", "(S (X x))", parameters) == (1, 1, 1)  # like a deleted one
+        assert brackets("(B (S (X x)))", "(S (X x))", parameters) == (1, 1, 1)  # B is equivalent to a deleted label
 
-    def test_the_cutoff_includes_its_length(self):
+    def test_cutoff_length_is_inclusive(self):
         for length, sentences in ((4, 0), (5, 1)):
             found = score_trees([SENTENCE], [SENTENCE], replace(COLLINS, cutoff_length=length))
             assert (found.short.sentences, found.overall.sentences, found.cutoff_length) == (sentences, 1, length)
 
-    def test_a_mark_that_is_deleted_on_one_side_is_kept(self):
+    def test_mark_deleted_on_one_side_is_kept(self):
         gold, parsed = '(S (A (X a) (`` ")) (B (X b)))', '(S (A (X a) (NN ")) (B (X b)))'
         assert score(gold, parsed).status == Status.ERROR
         for one, other in ((gold, parsed), (parsed, gold)):
             found = score(one, other, NEW)
             assert (found.status, found.matched, found.words, found.correct_tags) == (Status.SCORED, 3, 3, 2)
-        # Only where the words are as many as the other tree's by it, and only marks.
+        # Only marks are kept, and only if both trees then have the same number of words.
         assert score(gold.replace('"', "b"), parsed.replace('"', "b"), NEW).status == Status.ERROR
         gold = "(S (A (X a)) (B (`` ') (X b)) (C (X c)))"  # A 0-1, B 1-3, C 3-4
         assert brackets(gold, gold.replace("``", "NN"), NEW) == (4, 4, 4)
         assert brackets(gold, "(S (A (X a) (NN ')) (B (X b)) (C (X c)))", NEW) == (2, 4, 4)
 
-    def test_two_marks_side_by_side_are_as_evalb_has_them(self):
+    def test_adjacent_marks_are_handled_like_evalb(self):
         gold = "(S (A (X a)) (B ('' ') ('' \") (X b)))"
         parsed = "(S (A (X a)) (B (POS ') (NN \") (X b)))"
         # EVALB keeps the first of the gold tree's marks twice and the second never.
         assert score(gold, parsed, NEW).problem == "the parse has '\"' for the word \"'\""
         assert brackets(parsed, gold, NEW) == (3, 3, 3)
 
-    def test_from_a_file(self, tmp_path):
+    def test_from_file_reads_the_parameters(self, tmp_path):
         path = tmp_path / "own.prm"
         path.write_text(
             "##----##\nDEBUG 0\n\nMAX_ERROR 3\nCUTOFF_LEN 70\nLABELED 0   \nDELETE_LABEL TOP\nDELETE_LABEL #\n"
@@ -156,7 +156,7 @@ class TestParameters:
             max_error=3,
         )
 
-    def test_a_mistake_in_a_file_is_named(self, tmp_path):
+    def test_from_file_names_the_bad_line(self, tmp_path):
         path = tmp_path / "own.prm"
         for line, message in (
             ("DELETE_LABELS TOP", "DELETE_LABELS is unknown; known are LABELED,"),
@@ -172,7 +172,7 @@ class TestParameters:
 
 
 class TestHostileInput:
-    def test_malformed_trees_and_trees_without_words(self):
+    def test_bad_parses_are_counted_and_bad_gold_raises(self):
         for parsed in ("(S (NN a)", "(S (NN a)))", "a", "(S a b)", "(S (NN a) b)", ")(", "(S"):
             found = score("(S (NN a))", parsed)
             assert (found.status, found.words, found.gold, found.recall) == (Status.ERROR, 1, 0, 0)
@@ -186,28 +186,28 @@ class TestHostileInput:
         assert score("(S (. .))", "(S (. .))").status == Status.SKIPPED
         assert score("(S (. .))", "(S (X .))").status == Status.ERROR
 
-    def test_words_and_labels_of_any_kind(self):
+    def test_unusual_words_and_labels_match_themselves(self):
         tree = "(S (NP (-LRB- -LRB-) (NN Größe) (-RRB- -RRB-)) (VP (VB 走\u00a0る)))"
         found = score(tree, tree)
         assert (found.matched, found.words, found.correct_tags) == (3, 4, 4)
 
-    def test_brackets_without_labels_and_several_trees_in_a_line(self):
+    def test_unlabelled_brackets_and_several_trees_are_scored(self):
         assert brackets("( (S (X a)) )", "(S (X a))") == (1, 2, 1)
         assert brackets("( (S (X a)) )", "((S (X a)))") == (2, 2, 2)
         assert brackets("(S (X a) (X b))", "(X a) (X b)") == (0, 1, 0)
         assert brackets("(A (X a)) (B (X b))", "(A (X a)) (B (X b))") == (2, 2, 2)
 
-    def test_very_deep_trees_and_very_long_sentences(self):
+    def test_very_deep_and_long_trees_are_scored(self):
         depth = 20_000
         deep = "(A " * depth + "(X a)" + ")" * depth
         assert brackets(deep, deep) == (depth, depth, depth)
         left = "(A " * 2_000 + "(X a)" + " (X a))" * 2_000
         right = "(A (X a) " * 2_000 + "(X a)" + ")" * 2_000
         found = score(left, right)
-        # Left: 0-1, 0-2 ... 0-2001; right: 0-2001, 1-2001 ... 1999-2001. All but the whole and the first pair cross.
+        # Left: 0-2, 0-3 ... 0-2001; right: 0-2001, 1-2001 ... 1999-2001. All on the right but the whole cross.
         assert (found.matched, found.gold, found.parsed, found.crossing) == (1, 2_000, 2_000, 1_999)
 
-    def test_nothing_and_numbers_that_differ(self):
+    def test_empty_or_unequal_input_raises(self):
         for gold, parsed, error, message in (
             ([], [], ValueError, "nothing to score"),
             ([SENTENCE] * 2, [SENTENCE], ValueError, "2 gold trees and 1 parses"),
@@ -216,7 +216,7 @@ class TestHostileInput:
             with pytest.raises(error, match=message):
                 score_trees(gold, parsed)
 
-    def test_errors_are_borne_as_long_as_evalb_bears_them(self):
+    def test_too_many_errors_raise_like_evalb(self):
         parameters = replace(COLLINS, max_error=2)
         assert score_trees([SENTENCE] * 3, ["(S"] * 3, parameters).overall.errors == 3
         with pytest.raises(ValueError, match=r"4 parses up to line 5 .* MAX_ERROR 2 .* line 2: the parse is malformed"):
@@ -225,10 +225,10 @@ class TestHostileInput:
 
 
 def as_of_2006(line):
-    """A line of sample.rsl, which an older EVALB printed, as evalb.c prints it since it prints F-measure.
+    """A line of sample.rsl, printed by an older EVALB, in the format of the evalb.c that also prints F-measure.
 
-    It prints zeros for the words of a sentence that it does not score, and in the line of sums all crossing brackets
-    (of the sample there is one) where sentences without any stood, with other spaces.
+    The newer one prints zeros for the words of a sentence that it does not score. Its line of sums has all crossing
+    brackets (one in the sample) in place of the sentences without any, and other spacing.
     """
     fields = line.split()
     if len(fields) == 12 and fields[2] in ("1", "2"):
@@ -237,7 +237,7 @@ def as_of_2006(line):
 
 
 class TestAgainstEvalbItself:
-    """On what EVALB comes with: its sample, which is in the public domain, lies here; the rest is treebank text."""
+    """On the files that come with EVALB: its sample, in the public domain, lies here; the rest is treebank text."""
 
     SAMPLE = Path(__file__).with_name("evalb_sample")
 
@@ -245,38 +245,38 @@ class TestAgainstEvalbItself:
     def trees(path):
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
-    def test_the_sample(self):
+    def test_sample_table_equals_evalbs(self):
         parameters = EvalbParameters.from_file(self.SAMPLE / "sample.prm")
         gold, parsed = (self.trees(self.SAMPLE / f"sample.{kind}") for kind in ("gld", "tst"))
         table = evalb_table(score_trees(gold, parsed, parameters))
         older = (self.SAMPLE / "sample.rsl").read_text(encoding="utf-8").splitlines()
         expected = list(map(as_of_2006, older))
-        # Seven errors and skips, and the sums.
+        # These differ: seven errors and skips, and the sums.
         assert sum(one != other for one, other in zip(expected, older, strict=True)) == 8
-        # To the space.
+        # Equal down to the spaces.
         assert [line for line in table.splitlines() if "FMeasure" not in line] == expected
         assert re.findall(r"FMeasure += +([\d.]+)", table) == ["89.12", "83.20"]  # from 86, 98, 95 and 52, 64, 61
 
-    def test_the_bug_sample(self, shared):
+    def test_bug_sample_table_equals_evalbs(self, shared):
         sample = shared / "metric_refs" / "evalb_sample"
         table = evalb_table(score_trees(self.trees(sample / "bug.gld"), self.trees(sample / "bug.tst"), NEW))
-        # Of the crossing brackets of its five sentences, 5, 2, 4, 8 and 17, that file has no sum yet.
+        # That file does not sum the crossing brackets of its five sentences: 5, 2, 4, 8 and 17.
         expected = (sample / "bug.rsl-new").read_text(encoding="utf-8")
         expected = expected.replace("123      0    161", "123     36    161")
-        # Without the widths of columns, which differ between its versions.
+        # Column widths differ between versions of EVALB.
         assert [line.split() for line in table.splitlines()] == [line.split() for line in expected.splitlines()]
 
-    def test_nothing_scored_and_crossing_brackets(self):
+    def test_table_handles_no_scores_and_crossing_brackets(self):
         lines = evalb_table(score_trees([SENTENCE], [""])).splitlines()
-        # As evalb.c prints it without a bracket: no words, and of the sums those of the tags alone.
+        # As evalb.c prints it if there are no brackets: no words, and only the sums of tags.
         assert lines[3] == "   1    5    2    0.00   0.00     0      0    0      0      0     0     0.00"
         assert lines[5:7] == ["      0     0     0.00", "=== Summary ==="]
-        # All crossing brackets are summed up.
+        # All crossing brackets are summed.
         gold, parsed = "(S (A (X a) (X b)) (B (X c) (X d)))", "(S (X a) (C (D (X b) (X c)) (X d)))"
         [sums] = evalb_table(score_trees([gold] * 3, [parsed] * 3)).splitlines()[7:8]
         assert sums.split() == ["33.33", "33.33", "3", "9", "9", "6", "12", "12", "100.00"]
 
-    def test_the_built_in_parameters_are_those_of_the_file(self, shared):
+    def test_built_in_parameters_equal_collins_prm(self, shared):
         assert EvalbParameters.from_file(shared / "metric_refs" / "evalb_sample" / "COLLINS.prm") == COLLINS
 
 
@@ -286,7 +286,7 @@ TAGS = st.sampled_from(["NN", "VB", ",", "-NONE-", "''", "POS"])
 
 @st.composite
 def trees_over(draw, words):
-    """A tree in brackets over words that have tags: neighbours are joined until one constituent is left."""
+    """A bracketed tree over tagged words: neighbours are joined until one constituent is left."""
     constituents = list(words)
     while len(constituents) > 1:
         start = draw(st.integers(0, len(constituents) - 2))
@@ -309,7 +309,7 @@ PARAMETERS = st.sampled_from([COLLINS, PLAIN, NEW])
 class TestProperties:
     @settings(deadline=None)
     @given(PAIRS, PARAMETERS)
-    def test_a_tree_is_like_itself(self, pair, parameters):
+    def test_tree_scores_perfectly_against_itself(self, pair, parameters):
         found = score_trees([pair[0]], [pair[0]], parameters)
         [sentence] = found.sentences
         assert sentence.matched == sentence.gold == sentence.parsed
@@ -321,7 +321,7 @@ class TestProperties:
 
     @settings(deadline=None)
     @given(PAIRS, PARAMETERS)
-    def test_swapped_sides_swap_precision_and_recall(self, pair, parameters):
+    def test_swapping_sides_swaps_precision_and_recall(self, pair, parameters):
         there, back = score(*pair, parameters), score(*reversed(pair), parameters)
         assert (there.matched, there.recall, there.precision) == (back.matched, back.precision, back.recall)
         assert there.status == back.status
@@ -329,7 +329,7 @@ class TestProperties:
 
     @settings(deadline=None)
     @given(PAIRS)
-    def test_labels_can_only_part_and_a_bracket_that_matches_does_not_cross(self, pair):
+    def test_labels_never_add_matches_and_matches_never_cross(self, pair):
         found = score(*pair, replace(COLLINS, labeled=False))
         assert brackets(*pair)[0] <= found.matched
         assert found.matched <= min(found.gold, found.parsed)
@@ -337,7 +337,7 @@ class TestProperties:
 
     @settings(deadline=None)
     @given(st.lists(PAIRS | st.tuples(st.just(SENTENCE), st.sampled_from(["", "(S", SENTENCE])), min_size=1), st.data())
-    def test_the_order_of_sentences_changes_no_summary(self, pairs, data):
+    def test_sentence_order_does_not_change_the_summary(self, pairs, data):
         parameters = replace(COLLINS, max_error=None, cutoff_length=4)
         shuffled = data.draw(st.permutations(pairs))
         one, other = (score_trees(*zip(*each, strict=True), parameters) for each in (pairs, shuffled))
@@ -346,7 +346,7 @@ class TestProperties:
 
     @settings(deadline=None)
     @given(st.lists(PAIRS, min_size=2, max_size=6))
-    def test_a_summary_sums_up(self, pairs):
+    def test_summary_is_the_sum_of_its_parts(self, pairs):
         sentences = score_trees(*zip(*pairs, strict=True)).sentences
         whole, first, rest = (BracketingSummary.of(part) for part in (sentences, sentences[:1], sentences[1:]))
         assert vars(whole) == {name: vars(first)[name] + vars(rest)[name] for name in vars(whole)}

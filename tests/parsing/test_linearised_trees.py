@@ -1,4 +1,4 @@
-"""Trees as sequences: exact there and back; whatever is read becomes a tree over all words, with what was mended."""
+"""Trees as sequences: they round-trip exactly, and any text becomes a tree over all words, with its repairs listed."""
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ RUBBISH = ["(", ")", "N(P", "((S", ")NP)", "(S)"]
 
 
 def trees(words: bool):
-    """Trees under TOP; without `words` some have none, and cannot be linearised."""
+    """Trees under TOP; without `words`, some leaves have no word, and those trees cannot be linearised."""
     leaves = st.builds(
         Tree,
         st.sampled_from(["DT", "NN", "''", "PRP$"]),
@@ -39,7 +39,7 @@ def leaves_of(tree: Tree) -> list[str]:
     return [leaf.word for leaf in tree.leaves()]
 
 
-def test_by_hand():
+def test_linearised_tree_by_hand():
     tree = read_tree("(TOP (S (NP (PRP I)) (VP (VBP am)) (. .)))")
     assert linearise(tree) == "(S (NP PRP )NP (VP VBP )VP . )S"
     assert linearise(tree, with_words=True) == "(S (NP I /PRP )NP (VP am /VBP )VP . /. )S"
@@ -50,12 +50,12 @@ def test_by_hand():
 
 @settings(deadline=None)
 @given(trees(words=True), st.booleans())
-def test_there_and_back(tree, words):
+def test_linearised_trees_round_trip(tree, words):
     text = linearise(tree, words)
     found = read_linearised(text, leaves_of(tree))
     assert (found.tree, found.repairs) == (tree, ())
     assert has_words(text) == words
-    # Whoever has the sequence alone can read it too: with its own words, or with something in their places.
+    # The sequence can also be read on its own: with the words in it, or with placeholders.
     assert not words or words_of(text) == leaves_of(tree)
     alone = read_linearised(text, words_of(text))
     assert (linearise(alone.tree, words), alone.repairs) == (text, ())
@@ -63,12 +63,12 @@ def test_there_and_back(tree, words):
 
 @settings(deadline=None)
 @given(trees(words=False).filter(lambda tree: any(node.word is None and not node.children for node, _ in tree.walk())))
-def test_what_would_not_come_back_is_refused(tree):
+def test_trees_with_empty_nodes_are_rejected(tree):
     with pytest.raises(ValueError, match="without a label or without words"):
         linearise(tree)
 
 
-def test_tags_like_those_after_a_word_and_other_roots_are_refused():
+def test_slash_tags_and_roots_besides_top_are_rejected():
     tree = read_tree("(TOP (S (/NN a)))")
     with pytest.raises(ValueError, match="begins with a slash"):
         linearise(tree)
@@ -84,11 +84,11 @@ def test_tags_like_those_after_a_word_and_other_roots_are_refused():
     | st.text(),
     st.lists(st.sampled_from(["a", "b", "/", "/NN"]), min_size=1, max_size=6),
 )
-def test_anything_becomes_a_tree_over_all_words(text, words):
+def test_any_text_becomes_a_tree_over_all_words(text, words):
     found = read_linearised(text, words)
     assert found.tree.label == "TOP"
     assert leaves_of(found.tree) == words
-    # It is repaired if and only if it was not the sequence of the tree that came out.
+    # There are repairs if and only if the text was not the sequence of the resulting tree.
     assert (linearise(found.tree, has_words(text)).split() == text.split()) == (not found.repairs)
 
 
@@ -116,11 +116,11 @@ def test_anything_becomes_a_tree_over_all_words(text, words):
         ("abc", "(S a b /NN c /. )S", "(S (XX a) (NN b) (. c))", ["added the word 'a', which has no tag"]),
     ],
 )  # fmt: skip
-def test_repairs(words, text, tree, repairs):
+def test_malformed_sequences_are_repaired(words, text, tree, repairs):
     found = read_linearised(text, [*words])
     assert (str(found.tree), list(found.repairs)) == (f"(TOP {tree})", repairs)
 
 
-def test_a_tree_of_any_depth():
+def test_very_deep_trees_round_trip():
     text = " ".join(["(S"] * 5000 + ["NN"] + [")S"] * 5000)
     assert linearise(read_linearised(text, ["a"]).tree) == text

@@ -1,4 +1,4 @@
-"""The parser: any model's output is trees over the words that were given; a trained one's are the right ones."""
+"""The parser: any model's output becomes trees over the given words; a trained model finds the right ones."""
 
 import json
 import random
@@ -23,7 +23,7 @@ SENTENCES = ["I saw a dog .", "", "Dogs ( big ones ) bark ;", "-- ?"]
 
 @pytest.fixture(scope="module")
 def model():
-    """A parser that has not learned anything."""
+    """An untrained parser."""
     texts = ["(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S", "I saw a dog ."] * 3
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=280, pretokenized=True))
     model = build_model(1, vocab_size=len(tokenizer))
@@ -37,14 +37,14 @@ def words_of(tree):
     return [leaf.word for leaf in tree.leaves()]
 
 
-def test_words_are_those_of_trees():
-    """A no-break space, or another separator that ASCII does not know, may be part of a word."""
+def test_sentence_words_equal_tree_words():
+    """A no-break space or another separator outside ASCII may be part of a word."""
     assert sentence_words("10\xa0000 a\u2028b\tc") == ["10\xa0000", "a\u2028b", "c"]
     assert words_of(read_tree("(NP (CD 10\xa0000) (NNS a\u2028b))")) == ["10\xa0000", "a\u2028b"]
     assert sentence_words(" a ( f(x) ") == ["a", "-LRB-", "f-LRB-x-RRB-"]
 
 
-def test_punctuation_has_the_tags_that_it_always_has():
+def test_punctuation_gets_its_fixed_tags():
     tree = read_tree("(TOP (S (NP (, dogs) (NN --)) (NN ?) ('' ') (: %) (, $) (POS ')))")
     assert str(with_punctuation_tags(tree)) == "(TOP (S (NP (XX dogs) (: --)) (. ?) ('' ') (XX %) (XX $) (POS ')))"
 
@@ -54,11 +54,11 @@ def test_every_sentence_becomes_a_tree_over_its_words(model):
     assert found[1] is None
     for number in (0, 2, 3):
         assert words_of(found[number].tree) == sentence_words(SENTENCES[number])
-        assert found[number].repairs  # a model that has not learned anything
+        assert found[number].repairs  # the model is untrained
         assert read_tree(str(found[number].tree)) == found[number].tree
 
 
-def test_the_command(model, tmp_path):
+def test_command_writes_trees_and_rejects_double_input(model, tmp_path):
     for part in model:
         part.save_pretrained(tmp_path / "model")
     (tmp_path / "words").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
@@ -76,7 +76,7 @@ def test_the_command(model, tmp_path):
 
 
 def grammar_tree(generator):
-    """A sentence of a small grammar, as a treebank would have it."""
+    """A random sentence of a small grammar, in the format of a treebank."""
 
     def noun_phrase(depth):
         noun = f"(NP-SBJ (DT the) (NN {generator.choice(['dog', 'cat', 'man', 'park'])}))"
@@ -90,7 +90,7 @@ def grammar_tree(generator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_words", [False, True])
-def test_a_grammar_is_learned(with_words, tmp_path):
+def test_training_learns_a_small_grammar(with_words, tmp_path):
     generator = random.Random()
     trees = [grammar_tree(generator) for _ in range(1500)]
     sets = {"train": trees[:1400], "validation": trees[1400:1450], "test": trees[1450:]}

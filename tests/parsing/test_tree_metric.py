@@ -1,4 +1,4 @@
-"""F1 of linearised trees by EVALB's rules: when it is EVALB's number and when not, and the bootstrap of every score."""
+"""F1 of linearised trees by EVALB's rules: where it equals EVALB's and where not; confidence and significance."""
 
 import random
 
@@ -17,40 +17,40 @@ def evalb(hypotheses, references=GOLD, **options):
     return score
 
 
-def test_by_hand():
+def test_f1_by_hand():
     found = evalb(["(S (NP PRP )NP (VP VBP (NP DT )NP NN )VP . )S", GOLD[1]])
-    # Of the first 3 of 4 brackets match 3 of 4; of the second all 3. Tags do not count.
+    # In the first tree 3 of 4 brackets match, in the second all 3. Tags do not count.
     assert found.value == pytest.approx(100 * 6 / 7)
     assert found.detail == "recall=85.71 precision=85.71 well-formed=2 of 2 (100.0 %)"
     assert "rules:collins|malformed:mended|punctuation:reference|" in found.signature
 
 
-def test_extremes_and_what_does_not_matter():
+def test_scores_0_to_100_ignoring_tags_and_punctuation():
     assert evalb(GOLD).value == 100
     assert evalb(["", ""]).value == 0
     assert "well-formed=0 of 2" in evalb(["", ""]).detail
-    # Tags and punctuation.
+    # Tags and punctuation are ignored.
     assert evalb(["(S (NP NN )NP (VP , (NP . NN )NP )VP NN )S", GOLD[1]]).value == 100
     found = evalb(["(S (NP PRP )NP (VP VBP (NP DT NN", GOLD[1]])
-    # The full stop goes to the end of S: nothing is lost.
+    # The full stop moves to the end of S, so nothing is lost.
     assert found.value == 100
     assert "well-formed=1 of 2 (50.0 %)" in found.detail
 
 
-def test_sequences_with_words():
+def test_sequences_with_words_are_scored():
     gold = "(S (NP I /PRP )NP (VP saw /VBD (NP a /DT dog /NN )NP )VP . /. )S"
     assert evalb([gold], [gold]).value == 100
-    assert evalb([gold.replace(" a /DT", "")], [gold]).value == 100  # is put back before the dog
-    found = evalb([gold.replace("(NP a", "a (NP")], [gold])  # without a tag, and outside
+    assert evalb([gold.replace(" a /DT", "")], [gold]).value == 100  # `a` is put back before `dog`
+    found = evalb([gold.replace("(NP a", "a (NP")], [gold])  # `a` has no tag and stands outside the NP
     assert found.value == pytest.approx(75)
     assert "well-formed=0 of 1" in found.detail
-    # What the sequence is meant to be is decided by the reference.
+    # The reference decides whether sequences have words.
     for without in ("(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S", "(S (NP I )NP (VP saw (NP a dog )NP )VP . )S"):
         assert "well-formed=0 of 1" in evalb([without], [gold]).detail
     assert "well-formed=0 of 1" in evalb([gold], ["(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S"]).detail
 
 
-def test_equals_evalb_on_trees_in_brackets():
+def test_equals_evalb_on_bracketed_trees():
     generator = random.Random(0)
     symbols = ["(S", ")S", "(NP", ")NP", "(ADVP", ")PRT", "NN", ",", "."]
     gold, parses, hypotheses = [], [], []
@@ -72,8 +72,8 @@ def test_equals_evalb_on_trees_in_brackets():
     assert found.value == pytest.approx(expected.f1)
 
 
-def test_counts_what_evalb_leaves_out():
-    # A comma tagged as a noun, and a noun as a full stop: EVALB finds 3 and 3 words more or less, and scores the rest.
+def test_counts_sentences_that_evalb_leaves_out():
+    # A comma tagged as a noun, a noun as a full stop: EVALB finds different numbers of words, and leaves both out.
     hypotheses = ["(S (NP NNP NN NNP )NP (VP VBZ )VP . )S", "(S (NP PRP )NP (VP VBP (NP DT . )NP )VP . )S"]
     hypotheses.append("(S (NP PRP )NP (VP VBP )VP (NP DT NN )NP . )S")  # 4 brackets, 3 of them right
     references = [GOLD[1], GOLD[0], GOLD[0]]
@@ -87,10 +87,10 @@ def test_counts_what_evalb_leaves_out():
     by_evalb = score_trees(*trees).overall
     assert (by_evalb.errors, by_evalb.valid) == (2, 1)
     assert by_evalb.f1 == pytest.approx(75)
-    assert evalb(hypotheses[2:], references[2:]).value == by_evalb.f1  # without such slips they agree
+    assert evalb(hypotheses[2:], references[2:]).value == by_evalb.f1  # without mistagged punctuation they agree
 
 
-def test_has_an_interval_and_tests_of_differences():
+def test_reports_confidence_and_significant_differences():
     worse = ["(S (NP PRP VBP )NP (VP (NP DT NN )NP )VP . )S", GOLD[1]] * 20
     assert evalb(worse, GOLD * 20, resamples=100).confidence > 0
     systems, samples = {"a": GOLD * 20, "b": worse}, {"resamples": 100, "trials": 100}
@@ -99,7 +99,7 @@ def test_has_an_interval_and_tests_of_differences():
     assert found.randomization_p < 0.05
 
 
-def test_a_reference_that_is_no_tree_is_refused():
+def test_invalid_references_are_rejected():
     assert evalb(["A man."], ["A man."]).value == 0  # two tags, no brackets
     for reference in ("(S NN", "(S )S", "", "/NN", "(S a /NN /NN )S"):
         with pytest.raises(ValueError, match="not a linearised tree"):

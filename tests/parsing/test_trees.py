@@ -1,4 +1,4 @@
-"""Trees in brackets: read and written again without loss, whatever their depth; what is not a tree is refused."""
+"""Bracketed trees: read and written without loss at any depth; malformed trees raise."""
 
 import gzip
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vanilla_transformer.parsing.trees import Tree, read_tree, read_trees
 
 
-# White space and brackets are what parts names; a no-break space, say, is part of one.
+# Names end at ASCII white space and brackets; a no-break space, for example, is part of a name.
 NAMES = st.text(st.characters(exclude_characters="() \t\n\r\f\v", exclude_categories=["Cs"]), max_size=5)
 TREES = st.recursive(
     st.builds(lambda label, word: Tree(label, word=word), NAMES, NAMES.filter(bool)),
@@ -17,20 +17,20 @@ TREES = st.recursive(
 )
 
 
-def test_a_tree_by_hand():
+def test_tree_by_hand():
     tree = read_tree("(S (NP-SBJ (PRP I))\t(VP (VBP am)\n))")
     noun, verb = Tree("PRP", word="I"), Tree("VBP", word="am")
     assert tree == Tree("S", (Tree("NP-SBJ", (noun,)), Tree("VP", (verb,))))
     assert tree.leaves() == [noun, verb]
     assert str(tree) == "(S (NP-SBJ (PRP I)) (VP (VBP am)))"
     assert repr(noun) == "read_tree('(PRP I)')"
-    walk = read_tree("(S (A a) (B (C c)))").walk()  # it goes around the tree
+    walk = read_tree("(S (A a) (B (C c)))").walk()  # down and up, around the tree
     assert "".join(each.label.upper() if down else each.label.lower() for each, down in walk) == "SAaBCcbs"
 
 
 @settings(deadline=None)
 @given(TREES)
-def test_what_is_written_is_read_again(tree):
+def test_written_trees_round_trip(tree):
     again = read_tree(str(tree))
     assert again == tree
     walks = [[(each.label, each.word, down) for each, down in one.walk()] for one in (again, tree)]
@@ -39,7 +39,7 @@ def test_what_is_written_is_read_again(tree):
 
 @settings(deadline=None)
 @given(st.text(alphabet="()a \n"))
-def test_any_text_is_trees_or_refused(text):
+def test_any_text_round_trips_or_raises(text):
     try:
         trees = read_trees(text)
     except ValueError:
@@ -47,7 +47,7 @@ def test_any_text_is_trees_or_refused(text):
     assert read_trees(" ".join(map(str, trees))) == trees
 
 
-def test_unusual_trees():
+def test_unusual_trees_are_read_and_written():
     for text, written in (
         ("( (S (A a)) )", "( (S (A a)))"),
         ("((S (A a)))", "( (S (A a)))"),
@@ -61,7 +61,7 @@ def test_unusual_trees():
         assert " ".join(map(str, read_trees(text))) == written
 
 
-def test_what_is_no_tree_is_refused():
+def test_malformed_trees_raise():
     for text, message in (
         ("(S (A a)", "1 of the brackets are not closed"),
         ("(S (A a)))", "nothing is open that is closed at character 10"),
@@ -78,7 +78,7 @@ def test_what_is_no_tree_is_refused():
             read_tree(text)
 
 
-def test_a_tree_that_could_not_be_read_again_cannot_be_made():
+def test_invalid_tree_arguments_are_rejected():
     for arguments in (("A", (), "("), ("A", (), "a b"), ("A", (), ""), ("A B", ()), (")", ())):
         with pytest.raises(ValueError, match=r"no space or bracket|is empty"):
             Tree(*arguments)
@@ -86,7 +86,7 @@ def test_a_tree_that_could_not_be_read_again_cannot_be_made():
         Tree("A", (Tree("B", word="b"),), "a")
 
 
-def test_a_very_deep_tree():
+def test_operations_work_on_very_deep_trees():
     text = "(X " * 50_000 + "(A a)" + ")" * 50_000
     tree = read_tree(text)
     assert str(tree) == text
@@ -96,12 +96,12 @@ def test_a_very_deep_tree():
     assert tree.leaves() == [Tree("A", word="a")]
 
 
-def test_the_treebank_is_read_and_written(shared):
+def test_treebank_sample_round_trips(shared):
     with gzip.open(shared / "treebank_sample" / "wsj_sample.mrg.txt.gz", "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
     assert len(lines) == 3914
     trees = [read_tree(line) for line in lines]
-    # The sample has lost the space behind its outermost brackets.
+    # The sample lacks the space after its outermost brackets.
     assert [str(tree).replace("( (", "((") for tree in trees] == lines
     leaves = [leaf for tree in trees for leaf in tree.leaves()]
     assert (len(leaves), sum(leaf.label != "-NONE-" for leaf in leaves)) == (100_676, 94_084)

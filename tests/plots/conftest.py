@@ -1,4 +1,4 @@
-"""What all pictures are tested with."""
+"""Fixtures and checks shared by the tests of all pictures."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def panels(monkeypatch):
-    """The axes of the figure that is drawn next, seen at the moment it is saved."""
+    """The axes of the next figure, captured when it is saved."""
     seen = []
     save = Figure.savefig
 

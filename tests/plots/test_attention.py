@@ -1,4 +1,4 @@
-"""Attention as heat maps, as lines, and of all heads at once."""
+"""Attention as heat maps, as lines, and as an overview of all heads."""
 
 import numpy as np
 import pytest
@@ -30,17 +30,17 @@ class TestMaps:
                 np.testing.assert_array_equal(image.get_array(), expected)
                 assert image.get_clim() == (0, 1)
 
-    def test_every_column_and_row_of_the_grid_has_its_tokens(self, path, panels):
+    def test_each_grid_row_and_column_is_labelled_once(self, path, panels):
         # Head 4 has no head below it.
         plot_attention_maps(attention(5, 2, 3), ["x", "y"], ["p", "q", "r"], path, sides=("here", "there"))
         sources = [[label.get_text() for label in axes.get_xticklabels()] for axes in panels[:5]]
         targets = [[label.get_text() for label in axes.get_yticklabels()] for axes in panels[:5]]
         assert sources == [[], [], [], ["p", "q", "r"], ["p", "q", "r"]]
         assert targets == [["x", "y"], [], ["x", "y"], [], ["x", "y"]]
-        names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels[:6]]  # once each
+        names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels[:6]]  # each side is named once
         assert names == [("", ""), ("", ""), ("", "here"), ("", ""), ("there", ""), ("", "")]
 
-    def test_flat_maps_go_below_each_other(self, path, panels):
+    def test_grid_columns_depend_on_map_shape(self, path, panels):
         for heads, queries, keys, across in ((8, 9, 9, 4), (4, 9, 9, 2), (4, 2, 40, 1), (4, 40, 2, 4)):
             panels.clear()
             plot_attention_maps(attention(heads, queries, keys), ["x"] * queries, ["p"] * keys, path)
@@ -58,7 +58,7 @@ class TestMaps:
         assert drawn[7:9] == ["\\n\\t\\x00", "\\ud800"]
         assert drawn[-1] == "x" * 17 + "…"
 
-    def test_refuses_weights_and_heads_that_do_not_fit(self, path):
+    def test_rejects_weights_of_wrong_shape_and_unknown_heads(self, path):
         for shape in ((2, 4, 3), (3, 4), (1, 2, 3, 4), (0, 3, 4)):
             for plot in (plot_attention_maps, plot_attention_lines):
                 with pytest.raises(ValueError, match=r"\(heads, 3, 4\) .* got \(") as caught:
@@ -69,7 +69,7 @@ class TestMaps:
                 plot_attention_maps(attention(4, 1, 1), ["x"], ["y"], path, heads=heads)
         assert not path.exists()
 
-    def test_chosen_heads_and_framed_rows(self, path, panels):
+    def test_draws_chosen_heads_and_frames_rows(self, path, panels):
         weights = attention(4, 3, 2)
         options = {"heads": [2], "highlight": [1], "sides": ("here", "there")}
         plot_attention_maps(weights, ["x", "y", "z"], ["p", "q"], path, **options)
@@ -77,13 +77,13 @@ class TestMaps:
         np.testing.assert_array_equal(panels[0].images[0].get_array(), weights[2])
         [frame] = panels[0].patches
         assert (frame.get_y(), frame.get_height()) == (0.5, 1)
-        assert not frame.get_clip_on()  # whole in the first and the last row too
+        assert not frame.get_clip_on()  # not cut off in the first and last row
         assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("there", "here")
 
 
 class TestLines:
     def lines_of(self, axes):
-        """Of each head: start, end and opacity of its lines, without the sideways shift of heads."""
+        """For each head: start, end and opacity of its lines, without the sideways shift between heads."""
         return [
             [
                 (round(line[0][1]), round(line[1][1]), pytest.approx(color[3]))
@@ -92,7 +92,7 @@ class TestLines:
             for lines in axes.collections
         ]
 
-    def test_a_line_is_as_opaque_as_its_weight_and_has_its_heads_colour(self, path, panels):
+    def test_opacity_shows_weight_and_colour_shows_head(self, path, panels):
         weights = np.array([[[0.25, 0.75], [1.0, 0.0]], [[0.99, 0.01], [0.5, 0.5]]])
         plot_attention_lines(weights, ["x", "y"], ["p", "q"], path, title="$layer")
         assert_is_a_picture(path)
@@ -108,7 +108,7 @@ class TestLines:
         assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
         assert [label.get_text() for label in axes.child_axes[0].get_yticklabels()] == ["p", "q"]
 
-    def test_one_word_alone(self, path, panels):
+    def test_highlight_draws_lines_of_one_word_only(self, path, panels):
         weights = np.array([[[0.3, 0.7], [1.0, 0.0], [0.0, 1.0]]])
         plot_attention_lines(weights, ["x", "y", "z"], ["p", "q"], path, highlight=[0])
         assert self.lines_of(panels[0]) == [[(0, 0, 0.3), (0, 1, 0.7)]]
@@ -119,7 +119,7 @@ class TestLines:
 class TestOverview:
     BLOCKS = {"Encoder": np.ones((2, 3, 4, 4)) / 4, "Cross": np.ones((3, 2, 5, 4)) / 4}
 
-    def test_every_head_of_every_layer_is_in_its_place(self, path, panels):
+    def test_overview_draws_every_head_in_place(self, path, panels):
         blocks = {name: weights * np.arange(weights[..., 0, 0].size).reshape(*weights.shape[:2], 1, 1) / 10
                   for name, weights in self.BLOCKS.items()}  # fmt: skip
         plot_attention_overview(blocks, path, title="All", caption="Source: $x")
@@ -138,7 +138,7 @@ class TestOverview:
         assert_is_a_picture(path)
         assert [len(axes.collections) for axes in panels] == [6, 6]
 
-    def test_refuses_nothing(self, path):
+    def test_empty_or_misshapen_blocks_raise(self, path):
         for blocks in ({}, {"Encoder": np.ones((1, 4, 4))}, {"Encoder": np.ones((0, 1, 4, 4))}):
             with pytest.raises(ValueError, match="nothing to draw"):
                 plot_attention_overview(blocks, path)

@@ -1,4 +1,4 @@
-"""Bars of the scores of forms, and of counts."""
+"""Bar charts of scores by form, and of counts."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from vanilla_transformer.plots import plot_counts, plot_forms
 from .conftest import assert_is_a_picture
 
 
-def test_a_bar_per_form_and_system_with_its_share(path, panels):
+def test_plot_forms_labels_bars_per_form_and_system(path, panels):
     plain, robust = {"clean": 40.0, "no_end_punctuation": 10.0}, {"clean": 0.0, "no_end_punctuation": 0.0}
     plot_forms({"plain $x$": plain, "robust": robust}, path, metric="chrf", title="a set")
     assert_is_a_picture(path)
@@ -20,7 +20,7 @@ def test_a_bar_per_form_and_system_with_its_share(path, panels):
         plot_forms({}, path, metric="chrf")
 
 
-def test_a_bar_per_kind_with_its_share(path, panels):
+def test_plot_counts_labels_a_bar_per_kind(path, panels):
     counts = {"empty": 5, "too_long": 0, "identical": 0, "score": 0}
     plot_counts(counts, path, total=2000, xlabel="pairs dropped")
     assert_is_a_picture(path)

@@ -1,4 +1,4 @@
-"""`vanilla-transformer plot` refuses what it cannot draw before it loads anything."""
+"""`vanilla-transformer plot` draws schedules, and rejects bad arguments before it loads a model."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from vanilla_transformer.commands.process import UsageError
 from .conftest import assert_is_a_picture
 
 
-def test_a_warm_up_of_any_length_is_drawn(path, panels):
+def test_warmup_of_any_length_is_drawn(path, panels):
     plot("schedule", ["512:50000000", "256:4000"], output=path)
     assert_is_a_picture(path)
     long, short = (line.get_xydata() for line in panels[0].lines)
@@ -26,13 +26,13 @@ def test_a_warm_up_of_any_length_is_drawn(path, panels):
         (["attention", "MODEL", " \n"], {}, "The sentence is blank"),
     ],
 )
-def test_mistakes(path, words, options, message):
+def test_invalid_arguments_are_rejected(path, words, options, message):
     with pytest.raises(UsageError, match=message):
         plot(words[0], words[1:], output=path, **options)
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_place_for_no_picture_is_refused_first(path):
+def test_unusable_output_path_is_rejected_first(path):
     with pytest.raises(FileNotFoundError, match=r"There is no folder .*missing to write a\.png to"):
         plot("attention", ["no model", "A dog."], output=path.parent / "missing" / "a.png")
     path.mkdir()

@@ -8,7 +8,7 @@ from vanilla_transformer.plots import plot_confidence
 from .conftest import assert_is_a_picture
 
 
-def test_both_panels_show_the_numbers(path, panels):
+def test_panels_show_reliability_and_risk(path, panels):
     confidences = np.linspace(0.05, 0.95, 40)
     good = np.arange(40) % 3 > 0
     plot_confidence(confidences, good, path, good_means="chrF of 50 or more")
@@ -25,6 +25,6 @@ def test_both_panels_show_the_numbers(path, panels):
     assert (best.get_ydata() <= curve.get_ydata() + 1e-9).all()
 
 
-def test_nothing_to_draw(path):
+def test_empty_input_raises(path):
     with pytest.raises(ValueError, match="nothing to draw"):
         plot_confidence([], [], path)

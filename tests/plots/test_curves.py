@@ -25,7 +25,7 @@ class TestLearningCurve:
         assert bleu.lines[0].get_xydata().tolist() == [[100, 1.3], [200, 17.0]]
         assert minutes.lines[0].get_xydata().tolist() == [[33 / 60, 1.3], [66 / 60, 17.0]]
 
-    def test_marks_where_updates_were_skipped(self, path, panels):
+    def test_marks_skipped_updates(self, path, panels):
         counts = enumerate([0, 1250, 0, 4])
         log = [{"step": n, "loss": math.nan if count else 2.0, "skipped_updates": count} for n, count in counts]
         plot_learning_curve(log, path)
@@ -36,7 +36,7 @@ class TestLearningCurve:
         }
         assert [text.get_text() for text in panels[0].get_legend().get_texts()] == list(curves)
 
-    def test_leaves_out_what_is_missing(self, path, panels):
+    def test_leaves_out_missing_curves(self, path, panels):
         loss, bleu = "loss per target token (nats)", "validation BLEU"
         for names, expected in (
             (["loss"], [loss]),
@@ -52,7 +52,7 @@ class TestLearningCurve:
             assert [axes.get_ylabel() for axes in panels] == expected
             assert all(axes.get_xlabel() and axes.get_legend() for axes in panels)
 
-    def test_one_point_a_bleu_of_zero_and_values_that_were_not_finite(self, path):
+    def test_draws_single_points_zero_bleu_and_missing_values(self, path):
         plot_learning_curve([{"step": 1, "eval_loss": 9.0, "eval_bleu": 0.0, "elapsed_seconds": 0.0}], path)
         assert_is_a_picture(path)
         log = [{"step": 1, "loss": 3.0}, {"step": 2, "loss": None}, {"step": 2, "eval_loss": None, "eval_bleu": 1.0}]
@@ -60,7 +60,7 @@ class TestLearningCurve:
         assert_is_a_picture(path)
 
 
-def test_nothing_to_draw_is_refused(path):
+def test_empty_or_misshapen_input_raises(path):
     for log in ([], [{"step": 1, "learning_rate": 0.1}], [{"loss": 3.0}]):
         with pytest.raises(ValueError, match=f"none of the {len(log)} log records"):
             plot_learning_curve(log, path)
@@ -83,7 +83,7 @@ class TestSeveralRuns:
         {"step": 200, "eval_loss": 3.5, "eval_perplexity": 33.1, "elapsed_seconds": 240.0},
     ]
 
-    def test_loss_perplexity_and_bleu_against_updates_and_minutes(self, path, panels):
+    def test_draws_metrics_against_updates_and_minutes(self, path, panels):
         plot_runs({"fast": LOG, "$slow": self.SLOWER}, path)
         assert_is_a_picture(path)
         drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
@@ -100,8 +100,8 @@ class TestSeveralRuns:
         assert labels == ["loss per target token (nats)", "validation perplexity per token", "validation BLEU"]
         assert [axes.get_xlabel() for axes in panels[4:]] == ["updates", "training time (minutes)"]
 
-    def test_every_run_has_its_look_in_the_legend(self, path, panels):
-        """Also where long names differ at their beginning alone."""
+    def test_legend_shows_a_distinct_style_per_run(self, path, panels):
+        """Even if long names differ only at the beginning."""
         plot_runs({f"runs/{number}{'/long' * 20}": LOG for number in range(20)}, path)
         [legend] = panels[0].figure.legends
         drawn = list(panels[2].lines)
@@ -109,17 +109,17 @@ class TestSeveralRuns:
         looks = [[(line.get_color(), line.get_linestyle()) for line in lines] for lines in (drawn, handles)]
         assert looks[0] == looks[1]
         assert len(set(looks[0])) == 20
-        shown = legend.get_texts()[7].get_text()  # of a long name the end
+        shown = legend.get_texts()[7].get_text()  # the end of a long name
         assert (shown[0], shown[-5:], len(shown)) == ("…", "/long", 50)
 
-    def test_a_long_legend_takes_no_room_from_the_curves(self, path, panels):
+    def test_long_legend_leaves_room_for_the_curves(self, path, panels):
         plot_runs({str(number): LOG for number in range(40)}, path)
         assert panels[0].get_position().height * panels[0].figure.get_figheight() > 1.5
 
-    def test_what_no_log_has_is_left_out(self, path, panels):
+    def test_leaves_out_metrics_that_no_log_has(self, path, panels):
         plot_runs({"one": [{"step": 1, "loss": 3.0}]}, path)
         assert_is_a_picture(path)
-        assert panels[0].lines[1].get_marker() == "."  # one point is no line
+        assert panels[0].lines[1].get_marker() == "."  # a single point is drawn as a dot
         assert [axes.get_ylabel() for axes in panels] == ["loss per target token (nats)"]
         assert [text.get_text() for text in panels[0].figure.legends[0].get_texts()] == ["one", self.THIN]
 
@@ -133,7 +133,7 @@ def test_each_schedule_is_drawn_from_update_1(path, panels):
     assert axes.lines[0].get_xdata()[np.argmax(axes.lines[0].get_ydata())] == 40
 
 
-def test_positions_have_zero_in_the_middle_of_the_scale(path, panels):
+def test_colour_scale_of_positions_is_centred_on_zero(path, panels):
     table = np.array([[math.sin(position / 100**dimension) for dimension in range(8)] for position in range(50)])
     plot_positional_encoding(2 * table, path)
     assert_is_a_picture(path)

@@ -1,4 +1,4 @@
-"""Pictures are files, written whole or not at all, and leave no traces in matplotlib."""
+"""Pictures are written whole or not at all, and drawing them leaves no traces in matplotlib."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from .conftest import LOG, assert_is_a_picture
 
 
 class TestFiles:
-    def test_an_old_picture_is_replaced_and_a_failure_leaves_it_and_nothing_else(self, path, monkeypatch):
+    def test_failed_save_keeps_the_old_picture(self, path, monkeypatch):
         def fail_halfway(figure, file, **settings):
             file.write_bytes(b"half a picture")
             raise OSError("no space left on device")
@@ -37,13 +37,13 @@ class TestFiles:
         plot_schedule({"constant": [1e-3]}, str(path))
         assert_is_a_picture(path)
 
-    def test_settings_and_backend_stay_as_they_were(self, path):
+    def test_drawing_keeps_matplotlib_settings_and_backend(self, path):
         before = dict.copy(matplotlib.rcParams)
         plot_learning_curve(LOG, path)
         plot_attention_maps(np.eye(3)[None], ["a"] * 3, ["b"] * 3, path)
         assert dict.copy(matplotlib.rcParams) == before
 
-    def test_importing_loads_no_matplotlib_and_drawing_no_pyplot(self, path):
+    def test_import_skips_matplotlib_and_drawing_skips_pyplot(self, path):
         program = (
             "import sys, vanilla_transformer.plots as plots\n"
             "assert 'matplotlib' not in sys.modules\n"
@@ -53,18 +53,18 @@ class TestFiles:
         subprocess.run([sys.executable, "-c", program], check=True)
         assert_is_a_picture(path)
 
-    def test_svg_is_well_formed_whatever_the_words(self, path):
+    def test_svg_is_well_formed_for_any_words(self, path):
         words = ["--", "<b>&", "\x00\x1b", "日本", "\ud800"]
         plot_attention_lines(np.eye(5)[None], words, words, path.with_suffix(".svg"), title="--> <!-- & $")
         assert ElementTree.parse(path.with_suffix(".svg")).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
-    def test_other_endings_are_refused(self, path):
+    def test_unsupported_file_extensions_are_rejected(self, path):
         for name in ("picture.pdf", "picture", "picture.png.gz"):
             with pytest.raises(ValueError, match=r"\.png or \.svg"):
                 plot_schedule({"constant": [1e-3]}, path.with_name(name))
         assert list(path.parent.iterdir()) == []
 
-    def test_characters_of_no_font_are_numbers_and_not_cut(self):
+    def test_characters_without_a_font_become_whole_escapes(self):
         assert printable("dog ü") == "dog ü"
         assert printable("𓀀") in ("𓀀", "<U+13000>")
         assert fonts_for(["dog"])[:1] == matplotlib.rcParams["font.family"]
@@ -76,11 +76,11 @@ class TestFiles:
 
     def test_joiners_and_marks_stay_with_their_letters(self):
         assert printable("می‌خواهم") == "می‌خواهم"
-        assert printable("\u200c") == "\\u200c"  # alone it could not be seen
+        assert printable("\u200c") == "\\u200c"  # alone it would be invisible
         assert printable("ag̃a", longest=3) == "a…"
         assert printable("ag̃a", longest=4) == "ag̃a"
 
-    def test_every_text_gets_its_fonts_and_one_warning_says_what_is_missing(self, path, panels, monkeypatch, caplog):
+    def test_text_gets_fonts_and_warning_names_missing_scripts(self, path, panels, monkeypatch, caplog):
         fonts = {"ก": None, "ข": None, "猫": None, "क": "STIXGeneral"}
         usual = figures._font_with
         monkeypatch.setattr(figures, "_font_with", lambda c: fonts[c] if c in fonts else usual(c))
@@ -95,7 +95,7 @@ class TestFiles:
         assert [label.get_text() for label in labels] == ["क", "<U+732B>", "ñe’ẽ"]
         assert "STIXGeneral" in labels[0].get_fontfamily()
 
-    def test_scripts_that_are_shaped_need_a_new_matplotlib(self, path, monkeypatch, caplog):
+    def test_shaped_scripts_warn_on_old_matplotlib(self, path, monkeypatch, caplog):
         words = ["كيف حالك؟", "שלום", "g̃uarani"]
         for version, warned in (("3.10.9", True), ("3.11.0", False)):
             caplog.clear()
@@ -105,5 +105,5 @@ class TestFiles:
             assert len(said) == warned
             assert not warned or "HEBREW letters, say ו (U+05D5); ARABIC letters" in said[0]
 
-    def test_32_lines_differ(self):
+    def test_32_lines_have_distinct_looks(self):
         assert len({tuple(look_of(place).values()) for place in range(32)}) == 32

@@ -1,4 +1,4 @@
-"""One place decides where models run, and every command that runs one asks it."""
+"""One function decides where models run, and every command that runs a model has the option."""
 
 import inspect
 import timeit
@@ -17,7 +17,7 @@ from vanilla_transformer.training.run import usable_arguments
 @pytest.mark.parametrize(
     ("cuda", "mps", "best"), [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")]
 )
-def test_the_best_device_there_is(cuda, mps, best, monkeypatch):
+def test_best_available_device_is_chosen(cuda, mps, best, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert chosen_device() == chosen_device("auto") == torch.device(best)
@@ -43,7 +43,7 @@ def test_every_process_needs_a_gpu_of_its_own(tmp_path, monkeypatch):
         usable_arguments(RunFolder(tmp_path), recipe)
 
 
-def test_the_commands_that_run_a_model_have_the_option():
+def test_commands_that_run_a_model_accept_device():
     having = {each.__name__ for each in COMMANDS if "device" in inspect.signature(each).parameters}
     assert having == {
         *(
@@ -62,7 +62,7 @@ def test_the_commands_that_run_a_model_have_the_option():
     }
 
 
-def test_processors_are_told_apart_as_a_trial_tells_them():
+def test_bfloat16_detection_agrees_with_a_timing():
     seconds = []
     for dtype in (torch.bfloat16, torch.float32):
         matrix = torch.ones(256, 256, dtype=dtype)

@@ -29,11 +29,11 @@ def checkpoint(run, step, state=None):
 
 def test_checkpoints_are_sorted_by_number(tmp_path):
     expected = [checkpoint(tmp_path, step) for step in (9, 10, 100, 1000)]
-    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')  # somebody's copy is none
+    checkpoint(tmp_path, "1-backup", '{"global_step": 1}')  # somebody's copy does not count
     assert RunFolder(tmp_path).good_checkpoints() == RunFolder(tmp_path).checkpoint_folders() == expected
 
 
-def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
+def test_incomplete_checkpoints_are_ignored(tmp_path):
     good = checkpoint(tmp_path, 1)
     for step, state in enumerate(("", '{"global_step": 2', '{"epoch": 1}', "\0\0\0", "[]", "null"), start=2):
         checkpoint(tmp_path, step, state)
@@ -48,7 +48,7 @@ def test_what_is_no_whole_checkpoint_is_left_out(tmp_path):
     assert RunFolder(tmp_path / "missing").good_checkpoints() == []
 
 
-def test_the_model_of_a_run_comes_before_the_averaged_one_and_that_before_the_best(tmp_path):
+def test_find_model_prefers_final_then_averaged_then_best(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"no model in {tmp_path}: give a run folder, a checkpoint"):
         find_model(tmp_path)
     for folder in (tmp_path / "best", tmp_path / "averaged", tmp_path):
@@ -57,7 +57,7 @@ def test_the_model_of_a_run_comes_before_the_averaged_one_and_that_before_the_be
         assert find_model(str(tmp_path)) == find_model(folder) == folder
 
 
-def test_a_line_that_is_no_record_is_named_and_one_without_an_end_not_read(tmp_path):
+def test_invalid_log_line_is_named_unfinished_one_ignored(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_bytes(b'{"step": 1, "loss": 2.5, "note": "a\xe2\x80\xa8b"}\n{"step": 2, "lo')
     assert RunFolder(tmp_path).log_records() == [{"step": 1, "loss": 2.5, "note": "a\u2028b"}]
@@ -87,8 +87,8 @@ def test_a_damaged_record_is_named_with_a_remedy(tmp_path):
                 read()
 
 
-def test_a_file_that_may_not_be_read_is_no_damage(tmp_path):
-    """As another user: nothing is kept from root."""
+def test_unreadable_file_is_not_reported_as_damage(tmp_path):
+    """Runs as another user, because root may read everything."""
     folder = checkpoint(tmp_path, 1)
     (folder / "model.safetensors").chmod(0o644)
     (folder / "optimizer.pt").chmod(0)
@@ -96,7 +96,7 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path):
         "import os, sys; from vanilla_transformer.run.folder import RunFolder; "
         "os.geteuid() or os.seteuid(65534); RunFolder(sys.argv[1]).good_checkpoints()"
     )
-    if os.geteuid() == 0:  # pytest's folders are nobody else's to look into
+    if os.geteuid() == 0:  # other users may not enter pytest's folders
         for folder in (tmp_path, *itertools.takewhile(lambda each: each != Path(gettempdir()), tmp_path.parents)):
             folder.chmod(0o755)
     done = PACKAGE.run(code, tmp_path)

@@ -1,4 +1,4 @@
-"""Recipes: those that come with the package load, and every slip in one is named with its place."""
+"""Recipes: those that come with the package load, and the error for every mistake names its place."""
 
 import dataclasses
 import re
@@ -31,7 +31,7 @@ MINIMAL = {
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a recipe: the minimal one with other sections, or just a text."""
+    """Writes a recipe: the minimal one with other sections, or the given text."""
 
     def write(content=None, **sections):
         path = tmp_path / "mine.yaml"
@@ -43,7 +43,7 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("name", list_recipes())
-def test_shipped_recipe_makes_a_model_arguments_and_decoding(name, tmp_path):
+def test_shipped_recipe_gives_valid_settings(name, tmp_path):
     recipe = load_recipe(name)
     config = VanillaTransformerConfig(vocab_size=recipe.tokenizer.vocab_size, **recipe.model)
     paper_generation_config(config, **recipe.decoding).validate(strict=True)
@@ -52,7 +52,7 @@ def test_shipped_recipe_makes_a_model_arguments_and_decoding(name, tmp_path):
     assert VanillaTransformerTrainingArguments(str(tmp_path), **training).max_steps > 0
 
 
-def test_names_of_recipes(tmp_path, monkeypatch):
+def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):
     recipes = list_recipes()
     assert {"multi30k_en_de", "phrasebook"} <= recipes.keys()
     assert all(line and "\n" not in line for line in recipes.values())
@@ -64,7 +64,7 @@ def test_names_of_recipes(tmp_path, monkeypatch):
         load_recipe("phrasebok")
 
 
-def test_minimal_recipe_has_the_defaults_and_is_written_in_its_order_and_letters(write):
+def test_minimal_recipe_has_defaults_and_readable_yaml(write):
     recipe = load_recipe(write())
     assert recipe.description == "Größe zählt."
     assert recipe.data.limits == PairLimits(256, 256, None)
@@ -77,14 +77,14 @@ def test_minimal_recipe_has_the_defaults_and_is_written_in_its_order_and_letters
 
 
 @pytest.mark.parametrize("name", [*list_recipes(), "mine"])
-def test_yaml_comes_back_as_the_same_recipe(name, write, tmp_path):
+def test_recipe_round_trips_through_yaml(name, write, tmp_path):
     mine = write(training={"adam_epsilon": 1e-9, "noam_factor": None}, decoding={"num_beams": 2})
     recipe = load_recipe(mine if name == "mine" else name)
     (tmp_path / "again.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
     assert load_recipe(tmp_path / "again.yaml") == recipe
 
 
-def test_what_is_no_recipe_is_named(write, tmp_path):
+def test_invalid_recipe_file_is_named(write, tmp_path):
     no_mapping = r"Recipe mine.yaml: a recipe is a mapping with the sections data"
     for text, message in (
         *((text, no_mapping) for text in ("- a\n- b\n", "just text", "", "3")),
@@ -98,7 +98,7 @@ def test_what_is_no_recipe_is_named(write, tmp_path):
         load_recipe(tmp_path / "l.yaml")
 
 
-def test_unknown_names_say_the_nearest(write):
+def test_unknown_names_suggest_the_nearest(write):
     for field, nearest in (
         ("trainig.max_steps", "training"),
         ("data.sorce_language", "data.source_language"),
@@ -113,7 +113,7 @@ def test_unknown_names_say_the_nearest(write):
         unknown = section if section == "trainig" else field
         with pytest.raises(ValueError, match=rf"Recipe mine.yaml: {unknown} is unknown; did you mean {nearest}\?"):
             load_recipe(write(**{section: {**MINIMAL.get(section, {}), name: 1}}))
-    # The vocabulary's size is the tokenizer's. The run's folder decides where checkpoints lie.
+    # The tokenizer sets the vocabulary's size, and the run's folder sets where checkpoints are.
     for section, name in (("model", "vocab_size"), ("training", "output_dir")):
         with pytest.raises(ValueError, match=rf"{section}.{name} is unknown"):
             load_recipe(write(**{section: {name: 100}}))
@@ -135,7 +135,7 @@ def test_wrong_kind_of_value_is_named(write):
         ("data", "folder", 3, "str"),
         ("data", "max_source_length", "many", "int"),
         ("data", "max_source_length", True, "int"),
-        ("data", "source_language", False, "str"),  # what YAML makes of Norwegian's `no`
+        ("data", "source_language", False, "str"),  # YAML reads `no`, the code of Norwegian, as False
         ("data", "test", ["a"], "dict"),
         ("tokenizer", "lowercase", "yes", "bool"),
         ("tokenizer", "vocab_size", 1.5, "int"),
@@ -156,11 +156,11 @@ def test_wrong_kind_of_value_is_named(write):
             load_recipe(write(**{section: [1]}))
 
 
-def test_names_of_test_sets_and_languages(write):
+def test_invalid_test_set_and_language_names_are_rejected(write):
     def with_data(**fields):
         return load_recipe(write(data={**MINIMAL["data"], **fields})).data
 
-    for name in (2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"):  # could be no file's
+    for name in (2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"):  # not usable as file names
         with pytest.raises(ValueError, match=rf"data\.test: {name!r} is not a name for a test set"):
             with_data(test={name: "a.tsv"})
     for name in ("2016", "test_2016_flickr", "newstest2014", "wmt.14", "a-b"):
@@ -172,7 +172,7 @@ def test_names_of_test_sets_and_languages(write):
         assert with_data(target_language=language).target_language == language
 
 
-def test_several_corpora(write):
+def test_several_corpora_are_read_and_checked(write):
     def with_train(train):
         return load_recipe(write(data={**MINIMAL["data"], "train": train})).data
 
@@ -235,7 +235,7 @@ def test_several_corpora(write):
         ("training", {"lora_rank": 8}, "training.lora_rank needs initial_model"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_named_with_section_and_field(section, content, message, write):
+def test_invalid_value_is_named_with_section_and_field(section, content, message, write):
     with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: {message}"):
         load_recipe(write(**{section: {**MINIMAL.get(section, {}), **content}}))
 
@@ -247,7 +247,7 @@ def test_bpe_dropout_needs_bpe(write):
         load_recipe(write(training=dropout, tokenizer={"kind": "wordpiece"}))
 
 
-def test_augmentation_is_not_for_trees(write):
+def test_augmentation_is_rejected_for_parsers(write):
     augmentation = {"augmentation": {"upper": 0.1}}
     assert load_recipe(write(training=augmentation)).training == augmentation
     with pytest.raises(ValueError, match=r"training\.augmentation would .* leave it out of a parser's recipe"):
@@ -258,7 +258,7 @@ def test_augmentation_is_not_for_trees(write):
         load_recipe(write(tokenizer=forms, evaluation={"metrics": ["evalb"]}))
 
 
-def test_soft_terms_have_markers_that_no_corpus_has(write):
+def test_soft_term_markers_may_not_be_corpus_tags(write):
     for augmentation, markers in (({}, ()), ({"upper": 0.1, "terms": 0}, ()), ({"terms": 0.1}, TERM_MARKERS)):
         assert load_recipe(write(training={"augmentation": augmentation})).term_markers == markers
     train = [{"corpus": "a.tsv", "tag": "<src>"}, {"corpus": "b.tsv"}]
@@ -268,13 +268,13 @@ def test_soft_terms_have_markers_that_no_corpus_has(write):
         load_recipe(write(data=data, training={"augmentation": {"terms": 0.1}}))
 
 
-def test_types_are_known_after_another_parser_changed_the_fields(write):
+def test_field_types_survive_hf_argument_parser(write):
     HfArgumentParser(Seq2SeqTrainingArguments)  # it drops "or None" and "or str" from the fields' own types
     with pytest.raises(ValueError, match=r"training\.fsdp_config must be dict or null or str, not 3"):
         load_recipe(write(training={"fsdp_config": 3}))
 
 
-def test_fields_without_effect_are_refused(write):
+def test_fields_without_effect_are_rejected(write):
     known = {field.name for field in dataclasses.fields(VanillaTransformerTrainingArguments)}
     assert {"num_train_epochs", "per_device_train_batch_size"} <= WITHOUT_EFFECT.keys() & known
     for name in (WITHOUT_EFFECT.keys() | UNDER_NOAM.keys()) & known:
@@ -292,7 +292,7 @@ def test_fields_without_effect_are_refused(write):
 def test_override_replaces_one_value(write):
     for name, text, value in (
         ("training.max_steps", "2000", 2000),
-        ("training.adam_epsilon", "1e-9", 1e-9),  # a text to YAML, which wants 1.0e-9
+        ("training.adam_epsilon", "1e-9", 1e-9),  # a string to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
         ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
         ("training.augmentation.typos", "0.05", 0.05),
@@ -313,7 +313,7 @@ def test_override_replaces_one_value(write):
         assert type(content) is type(value)
 
 
-def test_override_keeps_what_is_beside_it(write):
+def test_override_keeps_the_other_fields(write):
     path = write(training={"max_steps": 5}, data={**MINIMAL["data"], "test": {"a": "a.tsv"}})
     recipe = load_recipe(path, {"training.warmup_steps": "7", "data.test.b": "b.tsv"})
     assert recipe.training == {"max_steps": 5, "warmup_steps": 7}
@@ -334,7 +334,7 @@ def test_override_is_checked_like_the_file(write):
             load_recipe(write(), {name: text})
 
 
-def test_what_stands_twice_is_refused_unless_it_is_merged(write):
+def test_duplicate_keys_are_rejected_unless_merged(write):
     text = yaml.safe_dump(MINIMAL) + "training:\n  max_steps: 10\n  max_steps: 20\n"
     with pytest.raises(ValueError, match=r"Recipe mine.yaml: max_steps stands twice in one section \(near line \d+\)"):
         load_recipe(write(text))
@@ -345,12 +345,12 @@ def test_what_stands_twice_is_refused_unless_it_is_merged(write):
 
 
 def aliased(levels: int) -> str:
-    """Ten to the power of so many values in a hundred bytes for each."""
+    """Ten to the power of `levels` values, in a hundred bytes for each level."""
     lists = [f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(levels)]
     return "\n".join(["data:", *lists, ""])
 
 
-def test_aliases_are_refused_and_not_written(write):
+def test_aliases_are_rejected_and_not_written(write):
     merged = "training: &t {max_steps: 10}\ndecoding:\n  <<: *t\n"
     for text, line in ((aliased(9), 3), ("data: &d [*d]\n", 1), (merged, 3), ("data: &a {x: 1}\n*a : 1\n", 2)):
         with pytest.raises(ValueError, match=rf"Recipe mine\.yaml: the alias \*\w+ \(line {line}\) is not read: write"):
@@ -368,10 +368,10 @@ def test_many_fields_are_read_in_no_time(write):
     begun = time.process_time()
     with pytest.raises(ValueError, match=r"training\.field0 is unknown"):
         load_recipe(write(text))
-    assert time.process_time() - begun < 20  # to compare each field with each takes minutes
+    assert time.process_time() - begun < 20  # comparing every field with every other takes minutes
 
 
-def test_what_is_endless_is_refused_in_few_words(write):
+def test_huge_values_are_rejected_with_short_errors(write):
     long = "[" + "1, " * 2_000 + "]"
     for text, message in (
         (f"training: {long}\n", "training must be a mapping, not"),

@@ -1,4 +1,4 @@
-"""The runnable files of scripts/, as modules."""
+"""Loads the files of scripts/ as modules, and runs them."""
 
 import gzip
 import importlib.util
@@ -15,7 +15,7 @@ from vanilla_transformer.data.phrasebook import phrasebook
 
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-# Some import others of their folder, as they do when they are run.
+# Some import others from their own folder, as they can when they are run.
 sys.path += [str(SCRIPTS / room) for room in ("benchmarks", "examples", "experiments", "faults")]
 
 
@@ -29,7 +29,7 @@ def load_script(path: str):
 
 
 def figures_of(path: str, folder: Path, *words) -> tuple[dict, str]:
-    """What a script, run as a process, writes with `--json`, and what it prints."""
+    """Runs a script as a process; returns the figures that it writes with `--json`, and its output."""
     words = [sys.executable, SCRIPTS / f"{path}.py", *words, "--json", folder / "figures.json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent)
     assert done.returncode == 0, done.stderr
@@ -37,7 +37,7 @@ def figures_of(path: str, folder: Path, *words) -> tuple[dict, str]:
 
 
 def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
-    """The phrasebook in files named like Multi30k's, and packed as they are."""
+    """Writes the phrasebook to files that are named and compressed like Multi30k's."""
     folder.mkdir()
     for name, count in sizes.items():
         pairs = list(islice(phrasebook({"train": "train", "val": "validation"}.get(name, "test")), count))
@@ -49,7 +49,7 @@ def write_files_like_multi30ks(folder: Path, sizes: dict[str, int]) -> Path:
 
 @pytest.fixture
 def printed_by(monkeypatch, capsys):
-    """Runs a script in this process, with these arguments; returns what it prints."""
+    """Runs a script in this process with these arguments; returns its output."""
 
     def printed_by(script, *words) -> str:
         monkeypatch.setattr("sys.argv", [f"{script.__name__}.py", *map(str, words)])
@@ -62,7 +62,7 @@ def printed_by(monkeypatch, capsys):
 
 @pytest.fixture(autouse=True)
 def same_settings_of_torch():
-    """What scripts set for their process does not stay for the tests after them."""
+    """Restores the settings of torch that scripts change for their process."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     yield
     torch.set_float32_matmul_precision(precision)

@@ -1,4 +1,4 @@
-"""Tatoeba is split by sentence, and each way to adapt is a command that can be read."""
+"""Tatoeba is split by sentence, and each way to adapt parses as a command."""
 
 import argparse
 import gzip
@@ -15,7 +15,7 @@ from .conftest import load_script
 adapt = load_script("experiments/adapt")
 
 
-def test_no_sentence_is_in_two_parts(tmp_path):
+def test_split_parts_share_no_sentence(tmp_path):
     rows = [(f"sentence {number % 40}", f"Satz {number}") for number in range(100)]
     parts = []
     for order in (rows, random.Random(1).sample(rows, len(rows))):
@@ -39,7 +39,7 @@ def test_no_sentence_is_in_two_parts(tmp_path):
 
 
 @pytest.mark.parametrize("way", adapt.VARIANTS)
-def test_each_way_is_a_command(tmp_path, way):
+def test_each_variant_parses_as_a_command(tmp_path, way):
     arguments = argparse.Namespace(
         model=tmp_path / "model", multi30k=tmp_path, output=tmp_path / "out", steps=5, every=2, options="--device cpu"
     )

@@ -1,4 +1,4 @@
-"""Measures of heads: by hand for attention made by hand, and of a real model whatever the padding."""
+"""Head measures match values computed by hand, and neither padding nor batching changes them."""
 
 import json
 import math
@@ -32,7 +32,7 @@ PAIRS = [tuple(TEXTS), ("A dog", "Hund ."), ("old", "alte"), ("", "Hund"), ("A d
 
 
 def means(weights, *, ends=(), punctuation=(), causal=False):
-    """The measures of one head on one sentence, by name; those of no position are left out."""
+    """The measures of one head on one sentence, by name, without those that count no position."""
     queries, keys = weights.shape
     there = [torch.tensor([[place in places for place in range(keys)]]) for places in (ends, punctuation)]
     real = [torch.ones(1, length, dtype=torch.bool) for length in (queries, keys)]
@@ -41,7 +41,7 @@ def means(weights, *, ends=(), punctuation=(), causal=False):
     return {name: total / count for name, total, count in values if count}
 
 
-def test_heads_that_look_at_themselves_or_evenly():
+def test_diagonal_and_uniform_heads_match_hand_computed_values():
     itself = {"previous": 0, "same": 1, "next": 0, "end": 1 / 4, "punctuation": 1 / 2}
     evenly = {"previous": 0.2, "same": 0.2, "next": 0.2, "end": 0.2, "punctuation": 0.4}
     for weights, places, expected, entropy, relative in (
@@ -53,8 +53,8 @@ def test_heads_that_look_at_themselves_or_evenly():
     assert means(torch.ones(1, 1), ends=[0]) == {"same": 1, "end": 1, "punctuation": 0, "entropy": 0}
 
 
-def test_a_head_that_looks_beside_itself():
-    """What has no neighbour on that side looks at itself, and does not count."""
+def test_neighbour_heads_match_hand_computed_values():
+    """A position without a neighbour on that side attends to itself and does not count."""
     for offset, name, edge in ((-1, "previous", 0), (1, "next", 3)):
         weights = torch.eye(4).roll(offset, dims=1)
         weights[edge] = torch.eye(4)[edge]
@@ -64,7 +64,7 @@ def test_a_head_that_looks_beside_itself():
         assert found["entropy"] == 0
 
 
-def test_a_head_of_the_decoder_that_looks_evenly():
+def test_uniform_causal_head_matches_hand_computed_values():
     weights = torch.tensor([[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]])
     found = means(weights, ends=[0], causal=True)
     assert "next" not in found
@@ -108,7 +108,7 @@ def model():
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "q_proj" in name or "k_proj" in name:
-                weight.mul_(6)  # heads that look somewhere
+                weight.mul_(6)  # so that the heads focus
     return model
 
 
@@ -116,7 +116,7 @@ def by_name(found):
     return {(head.attention, head.layer, head.head): head.measures for head in found}
 
 
-def test_heads_of_a_model(model, tokenizer):
+def test_every_head_of_a_model_is_measured(model, tokenizer):
     config = model.config
     found = measure_heads(model, tokenizer, iter(PAIRS))
     names = [(head.attention, head.layer, head.head) for head in found]
@@ -134,7 +134,7 @@ def test_heads_of_a_model(model, tokenizer):
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_batches_do_not_matter(model, tokenizer, monkeypatch):
+def test_batch_size_does_not_change_measures(model, tokenizer, monkeypatch):
     pairs = PAIRS * 3
     gold = [GoldAlignment(frozenset(), frozenset({(0, 0)} if source and target else {})) for source, target in pairs]
     expected = by_name(measure_heads(model, tokenizer, pairs, gold))
@@ -150,8 +150,8 @@ def test_batches_do_not_matter(model, tokenizer, monkeypatch):
     assert all(1 < max(size) < len(pairs) for size in sizes[1:])
 
 
-def test_alignment_errors_are_those_of_the_words_most_looked_at(model, tokenizer):
-    """Gold made from one head's own attention: that head makes no error."""
+def test_alignment_error_uses_most_attended_words(model, tokenizer):
+    """With gold links made from one head's own attention, that head makes no errors."""
     source, target = TEXTS
     texts = tokenizer(source).input_ids, tokenizer(text_target=target).input_ids
     read = torch.tensor([[model.config.decoder_start_token_id, *texts[1][:-1]]])
@@ -167,7 +167,7 @@ def test_alignment_errors_are_those_of_the_words_most_looked_at(model, tokenizer
     assert "aer" not in found["encoder", 1, 1]
 
 
-def test_what_cannot_be_measured(model, tokenizer):
+def test_invalid_pairs_and_alignments_raise(model, tokenizer):
     for pairs, gold, message in (
         ([], None, "no sentence pair"),
         ([("a", "b")] * 2, [frozenset()], "only 1 alignments, but more sentence pairs"),
@@ -179,7 +179,7 @@ def test_what_cannot_be_measured(model, tokenizer):
             measure_heads(model, tokenizer, pairs, alignments)
 
 
-def test_the_script(model, tokenizer, tmp_path, monkeypatch, printed_by):
+def test_script_reports_measures_and_rejects_unequal_files(model, tokenizer, tmp_path, monkeypatch, printed_by):
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
     (tmp_path / "a.en").write_text("A dog\nold dog .\n", encoding="utf-8")
@@ -201,7 +201,7 @@ def test_the_script(model, tokenizer, tmp_path, monkeypatch, printed_by):
         printed_by(attention_heads, *words)
 
 
-def test_the_picture_has_every_measure_but_entropy_in_nats(tmp_path, monkeypatch):
+def test_plot_shows_every_measure_except_entropy_in_nats(tmp_path, monkeypatch):
     drawn = []
     save = Figure.savefig
     monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: (drawn.extend(figure.axes), save(figure, *a, **k)))
@@ -220,7 +220,7 @@ def test_the_picture_has_every_measure_but_entropy_in_nats(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("kind", [("bpe", 290), ("wordpiece", 540)])
-def test_words_are_what_blanks_separate(kind):
+def test_words_are_split_at_blanks(kind):
     texts = ["The old dogs of the old town", "Die alten Hunde der alten Stadt"] * 3
     tokenizer = learn_tokenizer(texts, TokenizerSettings(*kind))
     for text in ("The old dogs, 日本 !", "  two  blanks ", "", "x", "don't 3.5 ü"):
@@ -231,7 +231,7 @@ def test_words_are_what_blanks_separate(kind):
         words_between_blanks(tokenizer, tokenizer("old dogs bark").input_ids, "old dogs")
 
 
-def test_sure_and_possible_links(tmp_path):
+def test_alignments_are_read_and_bad_links_raise(tmp_path):
     path = tmp_path / "gold.txt"
     path.write_text("0-0 1?2 2p1  3P3\n\n10-11\n", encoding="utf-8")
     assert list(read_alignments(path)) == [
@@ -253,7 +253,7 @@ def test_alignment_error_rate_by_hand():
     error.add({(0, 0), (1, 1), (2, 1), (3, 2)}, gold)
     assert error.rate == pytest.approx(1 - 4 / 6)
     error.add({(0, 0)}, GoldAlignment(frozenset({(0, 0)}), frozenset({(0, 0)})))
-    assert error.rate == pytest.approx(1 - 6 / 8)  # over all sentences, not a mean of theirs
+    assert error.rate == pytest.approx(1 - 6 / 8)  # over all sentences, not the mean of their rates
     sure = frozenset({(0, 0), (1, 1)})
     for links, rate in ((set(sure), 0), ({(0, 1)}, 1), (set(), 1)):
         error = AlignmentError()

@@ -1,4 +1,4 @@
-"""Classification: the split, the baseline at its optimum, and the script from sentences to a table and a card."""
+"""Classification: the split, the baseline's optimum, and the script from sentences to a table and a card."""
 
 import json
 from functools import partial
@@ -14,7 +14,7 @@ from transformers import pipeline
 DATA = LabelledSentences(["good film", "a good one", "bad film", "a bad bad one", "film"], [1, 1, 0, 0, 1])
 
 
-def test_the_sentence_alone_decides_its_part():
+def test_split_depends_only_on_the_sentence():
     # The first 8 bytes of SHA-256 of "a" are ca978112ca1bbdca in hexadecimal.
     assert 0xCA978112CA1BBDCA % 10 == 0
     assert part_of("a") == part_of(" a\n") == "test"
@@ -23,7 +23,7 @@ def test_the_sentence_alone_decides_its_part():
     assert parts.count("validation") == pytest.approx(300, abs=50)
 
 
-def test_the_split_of_the_sentence_polarity_data(shared):
+def test_sentence_polarity_split_matches_known_sizes_without_leakage(shared):
     folder = shared / "sentence_polarity"
     parts = split_by_hash({0: folder / "rt-polarity.neg", 1: folder / "rt-polarity.pos"})
     assert {name: len(part) for name, part in parts.items()} == {"train": 8516, "validation": 1093, "test": 1053}
@@ -31,7 +31,7 @@ def test_the_split_of_the_sentence_polarity_data(shared):
     assert not sentences["train"] & (sentences["validation"] | sentences["test"])
 
 
-def test_too_little_to_split(tmp_path):
+def test_empty_split_part_raises(tmp_path):
     (tmp_path / "a").write_text("a\n\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"The \w+ part of .*a is empty"):
         split_by_hash({0: tmp_path / "a"})
@@ -48,11 +48,11 @@ def test_logistic_regression_is_at_its_optimum():
     chosen = scores[range(5), DATA.labels]
     loss = (scores.logsumexp(dim=1) - chosen).mean() + penalty / 2 * (weights**2).sum()
     loss.backward()
-    assert max(weights.grad.abs().max(), biases.grad.abs().max()) < 1e-5  # convex: where it is flat it is least
+    assert max(weights.grad.abs().max(), biases.grad.abs().max()) < 1e-5  # convex, so a zero gradient is the minimum
     assert model.parameters == 2 * len(words) + 2
 
 
-def test_accuracy_of_bags_of_words():
+def test_bag_of_words_classifies_seen_and_unknown_words():
     model = BagOfWords(DATA, 1e-3)
     assert model.accuracy(DATA) == 100
     others = LabelledSentences(["unknown good words", "bad", "a bad one"], [1, 1, 0])
@@ -69,7 +69,7 @@ def polarity(tmp_path_factory):
     return folder
 
 
-def test_script(polarity, tmp_path, printed_by):
+def test_script_resumes_and_writes_results_and_card(polarity, tmp_path, printed_by):
     small = {"vocab_size": 290, "d_model": 16, "layers": 1, "attention_heads": 2, "ffn_dim": 16, "dropout": 0.0}
     small |= {"learning_rate": 0.01, "warmup_steps": 5, "batch_size": 16, "epochs": 2}
     common = [polarity, "--output", tmp_path / "runs", "--poolings", "mean", "max"]
@@ -85,7 +85,7 @@ def test_script(polarity, tmp_path, printed_by):
     record = json.loads(run("--seeds", "1", "2", "--test", "--json", "--card", tmp_path / "card.md"))
     runs = {(each["pooling"], each["seed"]): each for each in record["runs"]}
     assert len(runs) == 4
-    for each in before:  # what was there was not done again
+    for each in before:  # finished runs are not repeated
         again = runs[each["pooling"], each["seed"]]
         assert {**again, "test_accuracy": None} == {**each, "test_accuracy": None}
     assert min(each["test_accuracy"] for each in runs.values()) > 95
@@ -101,7 +101,7 @@ def test_script(polarity, tmp_path, printed_by):
         run("--card", tmp_path / "card.md")
 
 
-def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
+def test_invalid_options_exit_with_a_message(polarity, tmp_path, printed_by, capsys):
     for options, message in (
         ("--attention_heads 3 --vocab_size 290", "not a multiple of encoder_attention_heads"),
         ("--vocab_size 10", "vocab_size is 10"),
@@ -113,11 +113,11 @@ def test_a_mistake_is_one_message(polarity, tmp_path, printed_by, capsys):
             printed_by(train_classifier, polarity, "--output", tmp_path / options, *options.split())
         assert message in f"{ended.value}{capsys.readouterr().err}"
         assert not (tmp_path / options / "results.json").exists()
-    folder = tmp_path / "--attention_heads 3 --vocab_size 290"  # of a start that failed: another size begins anew
+    folder = tmp_path / "--attention_heads 3 --vocab_size 290"  # left by a failed start: another size starts afresh
     assert len(train_classifier.Runs(folder, train_classifier.Settings(vocab_size=265)).tokenizer(DATA)) == 265
 
 
-def test_another_file_of_that_name_stays(polarity, tmp_path, printed_by):
+def test_foreign_results_file_is_rejected_and_kept(polarity, tmp_path, printed_by):
     for text in ('{"settings": ', "{}", "[]"):
         (tmp_path / "results.json").write_text(text, encoding="utf-8")
         with pytest.raises(SystemExit, match=r"results\.json is not a results file of this script"):

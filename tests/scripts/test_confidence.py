@@ -1,4 +1,4 @@
-"""The experiment on confidence, on translations of which it is known how likely they are good."""
+"""The confidence experiment, on invented translations that are good with known probability."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from .conftest import load_script, write_files_like_multi30ks
 
 
 def invented(model, tokenizer, sources, references, dropout_samples, seed):
-    """Good with sigmoid(-1 - 2 log surprisal): then it is the reference, else something else."""
+    """Good with probability sigmoid(-1 - 2 log surprisal): the reference if good, else another text."""
     random, found = np.random.default_rng(len(sources)), []
     for reference in references[0]:
         surprisal = math.exp(random.normal(-0.5, 1.0))
@@ -23,7 +23,7 @@ def invented(model, tokenizer, sources, references, dropout_samples, seed):
     return found
 
 
-def test_the_table_and_the_figures(printed_by, monkeypatch, tmp_path):
+def test_known_confidence_is_calibrated_and_ranks_translations(printed_by, monkeypatch, tmp_path):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"val": 600, "test": 30})
     script, figures = load_script("experiments/confidence"), tmp_path / "figures.json"
     monkeypatch.setattr(script, "load_engine", lambda models: (None, None))

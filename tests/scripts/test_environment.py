@@ -1,4 +1,4 @@
-"""scripts/environment.sh installs what is asked for and no more, once."""
+"""scripts/environment.sh installs the requested extras, nothing more, and only once."""
 
 import shutil
 import subprocess
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 ROOT = Path(__file__).resolve().parents[2]
-# Stands for the interpreter of .venv: notes what it is told.
+# Stands in for the interpreter of .venv and records its arguments.
 PYTHON = '#!/bin/sh\necho "$@" >>"$(dirname "$0")/../../told"\n'
 
 
 def sourced(folder: Path, extras: str) -> list[str]:
-    """What pip in .venv is told by a script that needs these extras."""
+    """The pip commands that a script needing these extras runs in .venv."""
     (folder / "told").unlink(missing_ok=True)
     script = f'set -euo pipefail\nextras={extras}\n. "{folder}/scripts/environment.sh"'
     subprocess.run(["bash", "-c", script], check=True, capture_output=True)
@@ -19,7 +19,7 @@ def sourced(folder: Path, extras: str) -> list[str]:
     return [line for line in told if " pip " in line]
 
 
-def test_the_quickstart_installs_no_test_extras_and_the_tests_add_them(tmp_path):
+def test_extras_are_installed_once_and_only_on_request(tmp_path):
     for name in ("pyproject.toml", "constraints.txt", "scripts/environment.sh", "scripts/quickstart.sh"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

@@ -1,4 +1,4 @@
-"""Figures in the documents: none that no command printed."""
+"""Every figure in the documents was printed by a recorded command."""
 
 import json
 import sys
@@ -22,11 +22,11 @@ Measured by `python scripts/benchmarks/speed.py`: 12.3 % more, 1.5 times as fast
 """
 
 
-def test_every_figure_of_the_documents_was_printed_by_a_command():
+def test_every_figure_in_the_documents_is_traced():
     assert figures.untraced() == []
 
 
-def test_what_is_a_figure_on_a_page():
+def test_figures_are_found_on_a_page():
     assert list(figures.figures_in(PAGE)) == [(3, "12.3%"), (3, "1.5"), (7, "1,024")]
 
 
@@ -43,11 +43,11 @@ def test_what_is_a_figure_on_a_page():
         ("2.1e-06", "2.2e-6", False),
     ],
 )
-def test_a_figure_is_a_number_rounded_as_the_page_rounds_it(figure, number, same):
+def test_figure_matches_number_at_its_own_precision(figure, number, same):
     assert figures.is_in(figure, [number]) is same
 
 
-def test_a_figure_that_nothing_printed_is_named_with_its_page_and_line(tmp_path):
+def test_untraced_figure_is_reported_with_page_and_line(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(PAGE, encoding="utf-8")
     measured = {"speed": {"command": "python scripts/benchmarks/speed.py", "output": ["0.123 1.5", "1025"]}}
@@ -59,7 +59,7 @@ def test_a_figure_that_nothing_printed_is_named_with_its_page_and_line(tmp_path)
     assert figures.untraced(tmp_path) == []
 
 
-def test_a_command_is_kept_with_what_it_printed_unless_it_fails(tmp_path, monkeypatch, capsys):
+def test_command_output_is_recorded_unless_it_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "FIGURES", tmp_path / "figures.json")
     figures.record("three", [sys.executable, "-c", "print(3)"])
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))

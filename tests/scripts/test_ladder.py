@@ -1,4 +1,4 @@
-"""The ladder of Multi30k recipes: trains what is missing, compares rungs, and reads the test set once."""
+"""The ladder of Multi30k recipes trains missing runs, compares rungs and translates the test set once."""
 
 import json
 import signal
@@ -42,14 +42,14 @@ def recipe_of(rung):
     return load_recipe(rungs_of_scripts.RECIPE, overrides)
 
 
-def test_the_rungs_of_the_ladder_are_recipes():
+def test_ladder_rungs_load_as_recipes():
     for rung in read_rungs(ladder.LADDER).values():
         recipe = recipe_of(rung)
         of_training = {name: value for name, value in rung.overrides.items() if name.startswith("training.")}
         assert {name: recipe.training[name.removeprefix("training.")] for name in of_training} == of_training
 
 
-def test_a_rung_inherits_what_stands_below_it(tmp_path):
+def test_rung_inherits_overrides_from_the_rung_below(tmp_path):
     path = tmp_path / "ladder.yaml"
     path.write_text(yaml.safe_dump(RUNGS), encoding="utf-8")
     rungs = read_rungs(path)
@@ -59,7 +59,7 @@ def test_a_rung_inherits_what_stands_below_it(tmp_path):
         read_rungs(path)
 
 
-def test_quiet_minutes_leave_pauses_out(tmp_path):
+def test_quiet_minutes_exclude_pauses(tmp_path):
     folder = ladder.RunFolder(tmp_path)
     folder.recipe.write_text(load_recipe("phrasebook").to_yaml(), encoding="utf-8")
     times = [number + (600 if number > 7 else 0) for number in range(1, 21)]  # a pause of ten minutes
@@ -79,9 +79,9 @@ def test_quiet_minutes_leave_pauses_out(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsys):
+def test_rung_trains_on_its_teachers_translations(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 40})
-    # Models that have learned nothing end few translations by themselves: of samples some do.
+    # Untrained models end few translations by themselves; some samples do end.
     options = ["--sample", "--max-tokens", 250, "--max-length-ratio", 100]
     pair = {"data.source_language": "de", "data.target_language": "en"}
     files = {f"data.{name}": [f"{file}.de", f"{file}.en"] for name, file in (("train", "train"), ("validation", "val"))}
@@ -116,7 +116,7 @@ def test_a_rung_learns_from_what_teachers_translate(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):
+def test_terminated_ladder_stops_its_trainings_and_resumes(tmp_path):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
     rungs = {"today": {"adds": "nothing", "overrides": {**SMALL, "training.max_steps": 2000}}}
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs), encoding="utf-8")
@@ -139,7 +139,7 @@ def test_a_ladder_that_is_ended_ends_its_trainings_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_are_trained_once_compared_and_tested_once(tmp_path, monkeypatch, capsys):
+def test_runs_are_trained_compared_and_tested_once(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10, "test_2016_flickr": 10})
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(RUNGS, sort_keys=False), encoding="utf-8")
 

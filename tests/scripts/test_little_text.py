@@ -1,4 +1,4 @@
-"""The experiment on little text: nested cuts, nothing of a test set in training, and a whole run that goes on."""
+"""The experiment on little text: nested cuts, no test sources in training, and a whole run that can be repeated."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def phrases(count: int) -> list[tuple[str, str]]:
 
 
 def write_text_of_phrases(folder, train=400, test=20, **fields):
-    """A file of texts with one, `phrases`: sources that are repeated, and some that are in the test set as well."""
+    """A file with one text, `phrases`: some of its sources repeat, and some are in the test set too."""
     pairs = phrases(train)
     repeated = [(source, "Noch einmal.") for source, _ in pairs[:50]]
     for name, rows in {"train": [*pairs, *repeated], "test": pairs[:test]}.items():
@@ -32,7 +32,7 @@ def write_text_of_phrases(folder, train=400, test=20, **fields):
     return path, text
 
 
-def test_cuts_are_nested_and_share_no_source_with_what_is_measured(tmp_path):
+def test_cuts_are_nested_without_evaluation_sources(tmp_path):
     _, text = write_text_of_phrases(tmp_path, pairs=[50, 200])
     small, large = little_text.cuts_of("phrases", text, tmp_path, tmp_path / "out")
     sources = {name: large.lines(name, 0) for name in ("train", "validation", "test")}
@@ -42,7 +42,7 @@ def test_cuts_are_nested_and_share_no_source_with_what_is_measured(tmp_path):
     assert not set(sources["validation"]) & set(sources["test"])
     assert len(set(sources["validation"])) == (len({source for source, _ in phrases(400)}) - 20) // 20
     held_out = {**text, "pairs": [100]}
-    del held_out["test"]  # then it is taken from the training text, too
+    del held_out["test"]  # then it is taken from the training text as well
     [cut] = little_text.cuts_of("phrases", held_out, tmp_path, tmp_path / "other")
     assert 0 < len(set(cut.lines("test", 0))) <= 20
     assert not set(cut.lines("train", 0)) & {*cut.lines("validation", 0), *cut.lines("test", 0)}
@@ -54,7 +54,7 @@ def test_cuts_are_nested_and_share_no_source_with_what_is_measured(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_whole_run_and_once_more(tmp_path):
+def test_second_run_reuses_the_first_runs_results(tmp_path):
     published = {"sacrebleu": 1.5, "chrf": 12.25}
     path, _ = write_text_of_phrases(tmp_path, pairs=[300], published=published)
     words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--file", str(path), "--minutes", "0.2"]
@@ -65,10 +65,10 @@ def test_a_whole_run_and_once_more(tmp_path):
     rows = [line for line in first.stdout.splitlines() if line.startswith("| phrases")]
     assert [row.split(" | ")[2] for row in rows] == ["auto", "multi30k_en_de", "published"]
     assert rows[-1] == "| phrases | 300 | published |  | 1.50 |  | 12.25 |  |  |"
-    assert [line for line in again.stdout.splitlines() if line.startswith("| phrases")] == rows  # nothing is repeated
+    assert [line for line in again.stdout.splitlines() if line.startswith("| phrases")] == rows  # nothing is redone
     for system in ("auto", "multi30k_en_de"):
         log = (tmp_path / "out/phrases/300" / system / "log.jsonl").read_text().splitlines()
-        assert max(json.loads(line).get("elapsed_seconds", 0) for line in log) < 20  # of 12, and an update begun
+        assert max(json.loads(line).get("elapsed_seconds", 0) for line in log) < 20  # 12, and the update begun
     assert (tmp_path / "little.png").stat().st_size > 10_000
     other = subprocess.run([*command, "--minutes", "1"], capture_output=True, text=True, check=False)
     assert "have 0.2: give that, or another --output" in other.stderr

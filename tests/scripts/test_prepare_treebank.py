@@ -1,4 +1,4 @@
-"""Treebanks: traces and function tags go, all trees of the sample come back from sequences, splits are by file."""
+"""Treebanks: traces and function tags are dropped, the sample's trees round-trip, and splits are by file."""
 
 import re
 from functools import partial
@@ -12,7 +12,7 @@ from vanilla_transformer.parsing.linearised_trees import linearise, read_lineari
 from vanilla_transformer.parsing.trees import Tree, read_tree
 
 
-def test_plain():
+def test_plain_tree_drops_traces_and_function_tags():
     for text, plain in (
         ("((S (NP-SBJ-1 (PRP I)) (VP (VBP am))))", "(TOP (S (NP (PRP I)) (VP (VBP am))))"),
         ("(S (NP=2 (NN a)))", "(TOP (S (NP (NN a))))"),
@@ -28,7 +28,7 @@ def test_plain():
         assert plain_tree(read_tree(text)) is None
 
 
-def test_every_tree_of_the_sample_comes_back(shared):
+def test_sample_trees_round_trip_through_linearisation(shared):
     before, after = [], []
     for _, tree in trees_of(shared / "treebank_sample" / "wsj_sample.mrg.txt.gz"):
         plain = plain_tree(tree)
@@ -39,18 +39,18 @@ def test_every_tree_of_the_sample_comes_back(shared):
         before.append(str(tree).replace("( ", "(TOP ", 1))
         after.append(str(plain))
     assert len(after) == 3914
-    # EVALB's rules leave traces, function tags and TOP out anyway: by them the plain trees are the treebank's.
+    # EVALB's rules ignore traces, function tags and TOP, so by them the plain trees equal the treebank's.
     overall = score_trees(before[::10], after[::10]).overall
     assert (overall.f1, overall.tag_accuracy, overall.valid) == (100, 100, 392)
 
 
-def test_trees_of_many_lines(tmp_path):
+def test_multiline_trees_are_numbered_by_last_line(tmp_path):
     (tmp_path / "wsj.mrg").write_text("\n( (S\n   (NP (PRP I))\n (VP (VBP am)) ))\n( (NP (NN a)) )\n", encoding="utf-8")
     found = [(number, str(tree)) for number, tree in trees_of(tmp_path / "wsj.mrg")]
     assert found == [(4, "( (S (NP (PRP I)) (VP (VBP am))))"), (5, "( (NP (NN a)))")]
 
 
-def test_a_malformed_tree_is_named_by_file_and_line(tmp_path):
+def test_malformed_tree_error_names_file_and_line(tmp_path):
     for text, message in (
         ("(S (NN a)\n", "line 2: the tree that begins here is malformed: "),
         ("(S (NN a)))\n", "line 2: the tree that begins here is malformed: "),
@@ -62,7 +62,7 @@ def test_a_malformed_tree_is_named_by_file_and_line(tmp_path):
             list(trees_of(tmp_path / "bad.mrg"))
 
 
-def test_a_table_that_does_not_fit_is_refused(tmp_path):
+def test_invalid_file_tables_are_rejected(tmp_path):
     for files, last, message in (
         (["a\t1\t1", "b\t5\t3", "c\t6\t7"], 1, "line 2: b cannot be lines 5 to 3"),
         (["a\t1\t2", "b\t2\t3", "c\t4\t5"], 1, "line 2: b cannot be lines 2 to 3"),
@@ -77,7 +77,7 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path):
             split_by_file(((number, Tree("TOP")) for number in range(1, 5)), tmp_path / "files.tsv", last)
 
 
-def test_the_sample_is_split_by_file(shared):
+def test_sample_is_split_by_file(shared):
     table = shared / "treebank_sample" / "files.tsv"
     sets = split_by_file(((number, Tree("TOP")) for number in range(1, 3915)), table, 20)
     assert {name: len(trees) for name, trees in sets.items()} == {"train": 3396, "validation": 273, "test": 245}
@@ -85,7 +85,7 @@ def test_the_sample_is_split_by_file(shared):
     assert int(lines["wsj_0180"]) == 3396 + 273 + 1  # the first of the last 20 of 199 files
 
 
-def test_what_is_written(tmp_path):
+def test_treebank_files_are_written_and_kept_on_failure(tmp_path):
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am))))"), read_tree("((S (-NONE- *)))")]
 
     def found():
@@ -108,7 +108,7 @@ def test_what_is_written(tmp_path):
         write_treebank({"test": trees[1:]}, tmp_path / "out")
 
 
-def test_script(tmp_path, printed_by, capsys):
+def test_script_writes_files_and_reports_errors(tmp_path, printed_by, capsys):
     run = partial(printed_by, prepare_treebank)
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(f"( (NP (NN {name})) )\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from .test_ladder import SMALL, read_rungs, recipe_of
 robust = load_script("experiments/robust")
 
 
-def test_the_rungs_are_recipes_that_differ_in_augmentation():
+def test_every_rung_but_plain_uses_augmentation():
     rungs = read_rungs(robust.RUNGS)
     for rung in rungs.values():
         recipe_of(rung)
@@ -23,7 +23,7 @@ def test_the_rungs_are_recipes_that_differ_in_augmentation():
 
 
 @pytest.mark.slow
-def test_models_are_trained_once_and_each_form_is_translated_once(tmp_path, monkeypatch, capsys):
+def test_second_run_retrains_and_retranslates_nothing(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
     augmented = {"below": "plain", "adds": "forms", "overrides": {"training.augmentation": {"upper": 0.5}}}
     rungs = {"plain": {"adds": "nothing", "overrides": SMALL}, "robust": augmented}

@@ -1,4 +1,4 @@
-"""Table 3 in miniature: what the rows are, what is kept when a run is killed, and what is said of the differences."""
+"""Table 3 in miniature: its rows, the results that survive a kill, and the verdicts on differences."""
 
 import json
 import re
@@ -40,34 +40,34 @@ def reproduce(data, tmp_path, monkeypatch):
     return reproduce
 
 
-def test_a_killed_run_loses_only_the_run_it_was_in(reproduce, tmp_path, capsys):
-    """Killed while it wrote the second run's line: the first one stays, byte for byte."""
+def test_killed_script_loses_only_the_current_run(reproduce, tmp_path, capsys):
+    """Killed while writing the second run's line, it keeps the first, byte for byte."""
     rows = ["--rows", "base", "table3-c1", "--seeds", "1"]
     whole = reproduce(*rows)
     assert [json.loads(line)["row"] for line in whole[1:]] == ["base", "table3-c1"]
     results = tmp_path / "out" / "results.jsonl"
     results.write_text("\n".join([*whole[:2], whole[2][:30]]))
     [prepared] = (tmp_path / "out").glob("data_*")
-    shutil.rmtree(prepared)  # the results are all that is needed to go on
+    shutil.rmtree(prepared)  # the results alone are enough to resume
     capsys.readouterr()
     again = reproduce(*rows)
     assert again[:2] == whole[:2]
     both = [json.loads(line) for line in (whole[2], again[2])]
     for record in both:
         del record["cpu_seconds"]
-    assert both[0] == both[1]  # a seed decides everything
+    assert both[0] == both[1]  # the seed determines everything
     assert "base seed 1" not in capsys.readouterr().out
     assert reproduce(*rows) == again  # nothing is left to do
 
 
-def test_other_settings_do_not_go_into_the_same_file(reproduce):
+def test_results_file_rejects_other_settings(reproduce):
     reproduce("--rows", "table3-c1", "--seeds", "1")
     for others in (("--tokens", "512"), ("--languages", "de", "en"), ("--bf16",)):
         with pytest.raises(SystemExit, match="was begun with"):
             reproduce("--rows", "table3-c1", "--seeds", "2", *others)
 
 
-def test_updates_are_what_fits_into_the_minutes(data, tmp_path):
+def test_number_of_updates_scales_with_minutes(data, tmp_path):
     settings = table3.Settings(16, 256, 300, 2, "en-de", "0123456789", updates=1)
     table3.prepare(table3.load_text(data, ["en", "de"]), tmp_path, settings)
     few, many = (table3.updates_within(minutes, ["base"], 2, settings, tmp_path) for minutes in (0.5, 50))
@@ -75,7 +75,7 @@ def test_updates_are_what_fits_into_the_minutes(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_by_the_system_with_two_workers(data, tmp_path):
+def test_killed_script_leaves_no_workers_and_resumes(data, tmp_path):
     words = [sys.executable, SCRIPTS / "experiments" / "table3.py", "--data", data, "--output", tmp_path, *QUICK]
     words += ["--rows", "base", "table3-c1", "table3-a1", "--seeds", "2", "--workers", "2"]
     results = tmp_path / "results.jsonl"
@@ -85,7 +85,7 @@ def test_killed_by_the_system_with_two_workers(data, tmp_path):
         workers = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)
     assert len(workers) >= 2
-    assert psutil.wait_procs(workers, timeout=30)[1] == []  # none goes on alone
+    assert psutil.wait_procs(workers, timeout=30)[1] == []  # none outlives the script
     before = results.read_text().splitlines()[:3]
     subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
     after = results.read_text().splitlines()
@@ -93,7 +93,7 @@ def test_killed_by_the_system_with_two_workers(data, tmp_path):
     assert len({(json.loads(line)["row"], json.loads(line)["seed"]) for line in after[1:]}) == len(after) - 1 == 6
 
 
-def test_every_row_differs_from_base_in_what_the_paper_says():
+def test_scaled_rows_keep_the_papers_proportions():
     """A scaled row is to the scaled base what the paper's row is to its base."""
     paper, small = VanillaTransformerConfig.from_name("base"), table3.scaled("base", 8, 500)
     for row in table3.ROWS:
@@ -111,7 +111,7 @@ def test_every_row_differs_from_base_in_what_the_paper_says():
             table3.scaled(row, factor, 500)
 
 
-def test_a_mistake_is_one_message(reproduce, tmp_path, capsys):
+def test_invalid_options_exit_with_a_message(reproduce, tmp_path, capsys):
     for options, message in (
         (["--narrower", "7"], "--narrower 7 does not divide"),
         (["--languages", "en", "xx"], "train.xx"),
@@ -123,7 +123,7 @@ def test_a_mistake_is_one_message(reproduce, tmp_path, capsys):
         assert not (tmp_path / "out" / "results.jsonl").exists()
 
 
-def test_the_documents_have_one_command_for_it():
+def test_documents_give_one_command_for_table_3():
     files = [SCRIPTS / "experiments" / "table3.py", *SCRIPTS.parent.glob("*.md"), *SCRIPTS.parent.glob("docs/**/*.md")]
     found = [re.findall(r"table3\.py (--data [^`\n]*)", path.read_text(encoding="utf-8")) for path in files]
     assert sum(map(len, found)) >= 2
@@ -132,7 +132,7 @@ def test_the_documents_have_one_command_for_it():
     }
 
 
-def test_the_commands_of_full_size_are_the_papers_rows(capsys):
+def test_full_size_commands_match_the_papers_rows(capsys):
     table3.print_full_size()
     for line, (row, paper) in zip(capsys.readouterr().out.splitlines(), table3.ROWS.items(), strict=True):
         _, _, recipe, *words = shlex.split(line)
@@ -145,7 +145,7 @@ def test_the_commands_of_full_size_are_the_papers_rows(capsys):
 
 
 def runs(**values):
-    """Results of seeds, by row: `base=(5.0, 5.1)`."""
+    """One result for each seed of each row: `base=(5.0, 5.1)`."""
     return [
         {"row": row.replace("_", "-"), "seed": seed, "perplexity": value, "bleu": 100 / value, "parameters": 1000}
         for row, of_seeds in values.items()
@@ -153,8 +153,8 @@ def runs(**values):
     ]
 
 
-def test_directions_against_base():
-    """The paper's row A1 has the higher perplexity and the lower BLEU, its row E no other; one seed decides nothing."""
+def test_verdicts_compare_directions_against_base():
+    """Row A1 of the paper has higher perplexity and lower BLEU, row E differs in neither; one seed decides nothing."""
     for ours, verdict in (((6.0, 6.1), "agrees"), ((4.0, 4.1), "differs"), ((5.0, 5.1), "within noise")):
         [_, row] = table3_results.summary(runs(base=(5.0, 5.1), table3_a1=ours))
         assert (row["perplexity_verdict"], row["bleu_verdict"]) == (verdict, verdict)
@@ -170,8 +170,8 @@ def test_directions_against_base():
     assert like["perplexity_verdict"] == "no difference in the paper"
 
 
-def test_the_table_of_a_file(tmp_path, printed_by):
-    """It is printed of what is there, and the file is left as it is, with what a killed process left of a line."""
+def test_table_is_printed_without_changing_the_file(tmp_path, printed_by):
+    """A line that a killed process left unfinished stays in the file until the next result overwrites it."""
     settings = table3_results.Settings(8, 1024, 4000, 1014, "en-de", "0123456789", updates=1200)
     results = table3_results.Results(tmp_path / "results.jsonl")
     results.begin(settings)
@@ -190,7 +190,7 @@ def test_the_table_of_a_file(tmp_path, printed_by):
     assert results.path.read_bytes() == whole + b'{"row": "big"}\n'
 
 
-def test_a_file_without_results_is_named(tmp_path, capsys, printed_by):
+def test_error_names_a_file_without_results(tmp_path, capsys, printed_by):
     file = tmp_path / "other.jsonl"
     for text in ("", "no JSON\n", '{"loss": 1.0}\n', "[1]\n"):
         file.write_text(text)

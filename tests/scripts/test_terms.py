@@ -1,4 +1,4 @@
-"""A plain model and one with soft terms are trained, and translate with glossaries of their own references."""
+"""A plain model and one with soft terms are trained, and translate with glossaries made from the references."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from .test_ladder import SMALL, read_rungs, recipe_of
 terms = load_script("experiments/terms")
 
 
-def test_the_rungs_are_recipes_that_differ_in_augmentation():
+def test_rungs_differ_only_in_augmentation():
     plain, *soft = read_rungs(terms.RUNGS).values()
     for rung in (plain, *soft):
         recipe_of(rung)
@@ -22,7 +22,7 @@ def test_the_rungs_are_recipes_that_differ_in_augmentation():
         assert rung.overrides.keys() - plain.overrides.keys() == {"training.augmentation"}
 
 
-def test_words_that_are_aligned_one_to_one_become_terms(tmp_path):
+def test_linked_words_occur_in_their_sentences(tmp_path):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 400, "val": 10})
     pairs = terms.words_of_pairs(data, "val")
     for (source, target, *_), links in zip(pairs, terms.linked_words(data, pairs), strict=True):
@@ -31,7 +31,7 @@ def test_words_that_are_aligned_one_to_one_become_terms(tmp_path):
 
 
 @pytest.mark.slow
-def test_models_are_trained_once_and_measured(tmp_path, monkeypatch, capsys):
+def test_models_are_trained_and_measured_in_each_mode(tmp_path, monkeypatch, capsys):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 6})
     soft = {"below": "plain", "adds": "terms", "overrides": {"training.augmentation": {"terms": 0.5}}}
     rungs = {"plain": {"adds": "nothing", "overrides": SMALL}, "soft": soft}

@@ -1,4 +1,4 @@
-"""The training benchmark: everybody learns the same from the same batches, and one who dies is named."""
+"""The training benchmark: contestants start level on the same batches, and one that dies is named."""
 
 import math
 import os
@@ -15,8 +15,8 @@ ROWS = [{"input_ids": [5 + n, 9, 7, 2], "labels": [8, 6 + n, 2]} for n in range(
 
 
 @pytest.mark.parametrize("name", ["ours", "MarianMTModel eager", "MarianMTModel sdpa", "torch.nn.Transformer"])
-def test_everybody_begins_as_one_who_knows_nothing(name):
-    """An untrained model gives each of V pieces the same, but for what the variance of its random scores adds."""
+def test_untrained_contestants_start_at_uniform_loss(name):
+    """An untrained model finds all V pieces about equally likely; the variance of its random scores adds a little."""
     task = training_benchmark.Task("tiny", False, ROWS, 4_096, "cpu")
     torch.manual_seed(0)
     _, step = training_benchmark.MODELS[name](task)
@@ -29,7 +29,7 @@ def dies(connection):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_one_who_dies_is_named():
+def test_dead_contestant_is_named_in_the_error():
     with (
         pytest.raises(SystemExit, match=r"ours ended with status -9\. .* --fresh, or fewer --max-tokens"),
         training_benchmark.started("ours", dies) as turn,
@@ -37,7 +37,7 @@ def test_one_who_dies_is_named():
         turn()
 
 
-def test_a_sample_has_short_and_long_batches():
+def test_sample_mixes_short_and_long_batches():
     rows = [{"input_ids": [2] * length, "labels": [2] * length} for length in range(1, 101)]
     lengths = [len(row["labels"]) for row in training_benchmark.sample_of(rows, 200, 3)]
     assert min(lengths) < 40
@@ -45,7 +45,7 @@ def test_a_sample_has_short_and_long_batches():
     assert sum(lengths) <= 3 * 200
 
 
-def test_without_files_it_learns_from_the_phrasebook():
+def test_rows_default_to_the_phrasebook():
     rows = training_benchmark.real_rows(None, None, 10_000)
     assert len(rows) == 30_000
     assert max(max(row["labels"]) for row in rows) > 1_000
@@ -53,7 +53,7 @@ def test_without_files_it_learns_from_the_phrasebook():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
-def test_as_a_script(fresh, tmp_path):
+def test_script_reports_every_contestant(fresh, tmp_path):
     options = ["--shapes", "tiny", "--dtypes", "float32", "--models", "ours", "torch.nn.Transformer", "--rounds", "1"]
     options += ["--max-tokens", "256", "--batches", "1", *["--fresh"] * fresh]
     rows = figures_of("benchmarks/training", tmp_path, *options)[0]["rows"]

@@ -1,4 +1,4 @@
-"""The models that are served, those of the commands' tests; a server, and a connection to it."""
+"""The models to serve (from the tests of the commands), a server, and a connection to it."""
 
 import socket
 from functools import partial

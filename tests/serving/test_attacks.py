@@ -1,4 +1,4 @@
-"""Clients that hold connections, send garbage or do not read keep nobody else from an answer, and fill no log."""
+"""Clients that hold connections, send garbage or do not read cannot block other clients or flood the log."""
 
 import json
 import logging
@@ -20,11 +20,11 @@ from ..warm_python import PACKAGE
 from .conftest import connected, serving
 
 
-FILES = 400  # that the server may open; half of them are for connections
-SECONDS = 1  # that a request may take to arrive
+FILES = 400  # the server may open this many; half are for connections
+SECONDS = 1  # a request may take this long to arrive
 BOUNDS = Bounds(seconds=9, connections=9, backlog=9)
-PATIENCE = 30  # seconds after which something does not come at all, on however slow a machine
-KEEPING_ONE_SECOND = """
+PATIENCE = 30  # seconds to wait before giving up, enough for a slow machine
+ONE_SECOND_KEEP_ALIVE = """
 import uvicorn
 from functools import partial
 from vanilla_transformer.serving.connections import BoundedConnection, Bounds
@@ -35,14 +35,14 @@ async def app(scope, receive, send):
 
 uvicorn.run(app, http=partial(BoundedConnection, Bounds(9, 9, 9)), port=0, timeout_keep_alive=1, lifespan="off")
 """
-ALWAYS_ANEW = httpx.Limits(max_keepalive_connections=0)  # a connection for each request
+NO_KEEP_ALIVE = httpx.Limits(max_keepalive_connections=0)  # a new connection for each request
 GET = b"GET /health HTTP/1.1\r\nHost: here\r\n"
 POST = b"POST /translate HTTP/1.1\r\nHost: here\r\n"
 
 
 @pytest.fixture(scope="module")
 def server(random_translator, tmp_path_factory):
-    """URL and process of a server. Whatever was done to it, it has said little in the end, and ends when it is to."""
+    """URL and process of a server. Whatever clients did to it, it must have logged little and end when told to."""
     log = tmp_path_factory.mktemp("server") / "log"
     options = [str(random_translator), "--max-tokens", "5", "--max-seconds", str(SECONDS), "--max-waiting", "8"]
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def server(random_translator, tmp_path_factory):
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    """What the server still sends before it closes the connection."""
+    """Everything that the server sends until it closes the connection."""
     found = b""
     try:
         while part := connection.recv(65536):
@@ -82,11 +82,11 @@ def connections(url: str, count: int):
 
 @contextmanager
 def others_are_served(url: str):
-    """Meanwhile two others ask for their health checks and their translations; all are answered, and soon."""
+    """Meanwhile one client asks for health checks and another for translations; all are answered promptly."""
     over, slowest = Event(), []
 
     def ask(method: str, path: str, **content) -> None:
-        with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False, limits=ALWAYS_ANEW) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False, limits=NO_KEEP_ALIVE) as client:
             while not over.is_set():
                 begun = time.monotonic()
                 answer = client.request(method, path, **content)
@@ -108,15 +108,15 @@ def others_are_served(url: str):
     assert max(slowest) < PATIENCE / 2
 
 
-def test_connections_that_send_nothing(server):
+def test_idle_connections_are_closed(server):
     url, process = server
     with others_are_served(url), connections(url, 420) as idle:
         assert len(os.listdir(f"/proc/{process.pid}/fd")) < FILES
         for connection in idle:
-            assert rest_of(connection) == b""  # they are closed, and so the test ends
+            assert rest_of(connection) == b""  # closed by the server
 
 
-def test_requests_that_come_byte_by_byte(server):
+def test_slow_requests_time_out(server):
     url, _ = server
     with others_are_served(url), connections(url, 60) as slow:
         begun, open_still = time.monotonic(), set(slow)
@@ -133,14 +133,14 @@ def test_requests_that_come_byte_by_byte(server):
     with connected(url) as slow:
         slow.sendall(GET)
         assert rest_of(slow).startswith(b"HTTP/1.1 408 ")
-    with connected(url) as connection:  # what follows an answer
+    with connected(url) as connection:  # sending on after an answer
         connection.sendall(GET + b"Content-Length: 1000\r\n\r\n")
         with pytest.raises(ConnectionError):
             send_on(connection, b"x", pause=0.1)
 
 
-def test_requests_that_are_none(server):
-    """Each is answered with a reason, and its connection closed at once although the client would keep it open."""
+def test_malformed_requests_are_rejected_with_a_reason(server):
+    """Each gets a reason, and its connection is closed at once although the client would keep it open."""
     end, url = b"\r\n\r\n", server[0]
     cases = {
         "10,000 headers": (431, GET + b"".join(b"x%d: y\r\n" % number for number in range(10_000)) + b"\r\n"),
@@ -164,21 +164,21 @@ def test_requests_that_are_none(server):
                 answer = rest_of(connection)
             assert answer.startswith(b"HTTP/1.1 %d " % status), name
             assert json.loads(answer.partition(end)[2])["error"], name
-        for _ in range(300):  # of which the log says five
+        for _ in range(300):  # the log mentions only five
             with connected(url) as connection:
                 connection.sendall(b"\0garbage" + end)
         with connected(url) as connection:
             connection.sendall((GET + b"Connection: Upgrade\r\nUpgrade: websocket" + end) * 50)
-    with connected(url) as connection:  # as many headers as there may be
+    with connected(url) as connection:  # the most headers allowed
         connection.sendall(GET + b"x: y\r\n" * 98 + b"Connection: close\r\n\r\n")
         assert rest_of(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_bodies_that_do_not_arrive(server):
+def test_unfinished_bodies_time_out(server):
     head = POST + b"Content-Length: 20\r\n\r\n{"
     with others_are_served(server[0]), connections(server[0], 250) as slow:
         for connection in slow:
-            with suppress(ConnectionError):  # another took its place
+            with suppress(ConnectionError):  # another connection took its place
                 connection.sendall(head)
         answers = [rest_of(connection) for connection in slow]
     assert answers.count(b"") >= 250 - FILES // 2
@@ -186,21 +186,21 @@ def test_bodies_that_do_not_arrive(server):
     assert any(answers)
 
 
-def test_answers_that_are_not_read(server):
+def test_client_that_does_not_read_is_disconnected(server):
     url = server[0]
     with others_are_served(url), socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(PATIENCE)
         host, port = url.removeprefix("http://").split(":")
         connection.connect((host, int(port)))
-        with pytest.raises(ConnectionError):  # the server ends it; else it would be a TimeoutError
+        with pytest.raises(ConnectionError):  # the server disconnects; else this would be a TimeoutError
             send_on(connection, b"GET /docs HTTP/1.1\r\nHost: here\r\n\r\n" * 100)
 
 
 @contextmanager
-def standing_still(process, seconds: float):
-    """When the process goes on, its timers are over and what has come lies there unread."""
-    time.sleep(0.2)  # it waits for something to come
+def paused(process, seconds: float):
+    """Pauses the process; when it continues, its timers have expired and its input is still unread."""
+    time.sleep(0.2)  # let it wait for input
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.1)
     try:
@@ -210,37 +210,37 @@ def standing_still(process, seconds: float):
         process.send_signal(signal.SIGCONT)
 
 
-def test_a_server_that_stood_still_reads_before_it_looks_at_the_clock(server):
+def test_paused_server_reads_input_before_timing_out(server):
     url, process = server
     with connected(url) as connection:
         connection.sendall(GET[:9])
-        with standing_still(process, SECONDS + 0.5):
+        with paused(process, SECONDS + 0.5):
             connection.sendall(GET[9:] + b"Connection: close\r\n\r\n")
         assert rest_of(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_no_request_is_lost_on_a_connection_that_was_kept():
-    """uvicorn itself closes the connection, and the request on it has no answer."""
-    with PACKAGE.start(KEEPING_ONE_SECOND) as process:
+def test_request_on_expired_keep_alive_is_answered():
+    """Plain uvicorn would close the connection without an answer."""
+    with PACKAGE.start(ONE_SECOND_KEEP_ALIVE) as process:
         url = next(found[1] for line in process.stderr if (found := re.search(r"running on (http://\S+)", line)))
         with connected(url) as connection:
             connection.sendall(GET + b"\r\n")
             assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
-            with standing_still(process, 1.5):
+            with paused(process, 1.5):
                 connection.sendall(GET + b"\r\n")
             assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
-            assert rest_of(connection) == b""  # it is closed in the end
+            assert rest_of(connection) == b""  # closed in the end
         process.kill()
 
 
-def test_a_port_that_is_taken(server):
+def test_taken_port_is_reported(server):
     port = int(server[0].rpartition(":")[2])
     said = f"Cannot listen at 127.0.0.1, port {port} (Address already in use): choose another --port or --host."
     with pytest.raises(OSError, match=re.escape(said)):
         listen(None, "127.0.0.1", port, BOUNDS)
 
 
-def test_what_is_said_too_often_is_counted():
+def test_repeated_log_messages_are_counted():
     logger, said = logging.Logger("test"), []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())

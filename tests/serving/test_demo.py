@@ -1,4 +1,4 @@
-"""The page translates, shows what heads look at and says what is wrong: asked as programs and as people ask it."""
+"""The page translates, shows attention and reports errors, both to programs and in a browser."""
 
 import base64
 import importlib
@@ -39,7 +39,7 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 
 @pytest.fixture(scope="module")
 def demo():
-    """Imported only here: with gradio that takes seconds, which all processes of the tests would spend."""
+    """Imported only here: importing gradio takes seconds, which every test process would spend."""
     from vanilla_transformer import demo
 
     return demo
@@ -47,7 +47,7 @@ def demo():
 
 @contextmanager
 def page_of(process):
-    """The URL at which a process shows the page, which is all that it says itself."""
+    """The URL at which a process serves the page; it must print nothing else."""
     try:
         for line in process.stdout:
             if found := re.search(r"local URL: +(http://\S+)", line):
@@ -64,7 +64,7 @@ def page_of(process):
 
 @pytest.fixture(scope="module")
 def temporary(tmp_path_factory):
-    """Where the process of the page puts files, if it does."""
+    """Where the process of the page would put its temporary files."""
     return tmp_path_factory.mktemp("temporary")
 
 
@@ -90,7 +90,7 @@ def client(url, tmp_path_factory):
 
 def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top_k=0, top_p=1, seed=0, tokens=8, n=2,
           terms="", **more):  # fmt: skip
-    """The best translation and the rows of the table; with changes also what the model has read."""
+    """The best translation and the rows of the table; if the text may be changed, also the text that was read."""
     options = (search, beams, alpha, temperature, top_k, top_p, seed, tokens, n, terms)
     best, table, read = client.predict(text, *options, **more, api_name="/translate")
     assert read["visible"] == (read["value"] != text)
@@ -98,7 +98,7 @@ def asked(client, text=TEXT, search=BEAM, beams=3, alpha=0.6, temperature=1, top
     return (best, table["data"], read["value"]) if is_read else (best, table["data"])
 
 
-def test_it_translates_as_the_library_does(client, random_translator):
+def test_page_translates_like_the_library(client, random_translator):
     options = {"num_beams": 3, "length_penalty": 0.2, "num_return_sequences": 2, "max_new_tokens": 8}
     model, tokenizer = load_model(random_translator)
     [expected] = translate_lines(model, tokenizer, [[TEXT]], return_dict_in_generate=True, **options)
@@ -108,14 +108,14 @@ def test_it_translates_as_the_library_does(client, random_translator):
     assert [float(row[1]) for row in rows] == pytest.approx([each.score for each in expected], abs=1e-3)
 
 
-def test_a_glossary(client):
+def test_glossary_terms_appear_in_every_translation(client):
     best, rows = asked(client, terms="dog = Hund|Tier\n\nball =", beams=6, tokens=20)
     for text in (best, *(row[2] for row in rows)):
         assert re.search("Hund|Tier", text)
         assert "ball" in text
 
 
-def test_markup_is_put_back_and_is_text_on_the_page(client, demo, random_translator):
+def test_markup_is_restored_and_shown_as_text(client, demo, random_translator):
     script = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     best, rows = asked(client, text=f"<b>{TEXT}</b> {script} {{name}}", markup="html")
     for text in (best, *(row[2] for row in rows)):
@@ -133,7 +133,7 @@ def test_markup_is_put_back_and_is_text_on_the_page(client, demo, random_transla
     assert pair[0] == f"<b>{TEXT} {script}"
 
 
-def test_capitals_and_typos_are_read_as_sentences_and_words(client):
+def test_capitals_typos_and_punctuation_are_repaired(client):
     best, rows = asked(client)
     typed = TEXT.replace("old dog", "odl dgo")
     assert asked(client, text=typed, respell=True) == (best, rows, TEXT)
@@ -148,7 +148,7 @@ def test_capitals_and_typos_are_read_as_sentences_and_words(client):
     assert kept[2] == TEXT.replace("old", "odl")
 
 
-def test_samples_are_drawn_anew_or_again(client):
+def test_seed_makes_sampling_reproducible(client):
     seeded = [asked(client, search=SAMPLING, seed=seed, n=3) for seed in (1, 1, 2)]
     assert seeded[0] == seeded[1] != seeded[2]
     assert [row[:2] for row in seeded[0][1]] == [[1, ""], [2, ""], [3, ""]]
@@ -156,7 +156,7 @@ def test_samples_are_drawn_anew_or_again(client):
     assert asked(client, search=SAMPLING, top_k=1, n=1)[0] == asked(client, beams=1, n=1)[0]
 
 
-def test_what_is_wrong_is_said(client):
+def test_invalid_input_is_reported(client):
     from gradio_client.exceptions import AppError
 
     for options, message in (
@@ -175,11 +175,11 @@ def test_what_is_wrong_is_said(client):
 
 
 def png(html):
-    """The picture that stands in a piece of HTML."""
+    """The picture embedded in a piece of HTML."""
     return base64.b64decode(re.search(r'src="data:image/png;base64,([^"]+)"', html)[1])
 
 
-def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(client, demo, random_translator, tmp_path):
+def test_picture_shows_the_chosen_layer_and_head(client, demo, random_translator, tmp_path):
     shown = demo.Demo(random_translator)
     pair = (TEXT, asked(client)[0])
     weights, queries, keys = attentions(shown.model, shown.tokenizer, *pair).of("cross")
@@ -196,7 +196,7 @@ def test_a_picture_is_of_the_layer_and_head_asked_for_and_only_these_can_be(clie
         assert (len(layer.choices), len(head.choices) - 1) == expected
 
 
-def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
+def test_confidence_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):
     shown = demo.Demo(random_translator)
     pair = (TEXT, "<b>Der Hund</b> & das Ding.")
     assert (shown.confidence(demo.Pair(*pair), False), shown.confidence(None, True)) == ("", "")
@@ -207,11 +207,11 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     marked = re.findall(r'<span class="([\w-]+)" title="(\d+)%">([^<]+)</span>', sentence)
     [found] = likelihoods(shown.model, shown.tokenizer, [pair])
     assert [unescape(word) for *_, word in marked] == [each.word for each in found.words]
-    assert unescape(re.sub("<[^>]+>", "", sentence)) == pair[1]  # nothing of it becomes a tag
+    assert unescape(re.sub("<[^>]+>", "", sentence)) == pair[1]  # no part of it becomes a tag
     for (kind, share, _), each in zip(marked, found.words, strict=True):
         assert share == f"{100 * each.probability:.0f}"
         assert kind == ("sure" if each.probability >= 0.9 else "fairly-sure" if each.probability >= 0.5 else "guessed")
-    for name in ("fairly-sure", "guessed"):  # a line below, each of its own kind, and a legend
+    for name in ("fairly-sure", "guessed"):  # a different underline for each, and a legend
         assert re.search(
             rf"\.{name} {{[^}}]*border-bottom: 2px dotted|\.{name} {{[^}}]*border-bottom: 3px double", demo.STYLE
         )
@@ -225,7 +225,7 @@ def test_how_sure_it_is_is_shown_by_more_than_colour(client, demo, random_transl
     assert "not calibrated" in client.predict(True, api_name="/confidence")
 
 
-def test_confidence_and_picture_are_of_the_text_with_its_soft_terms(demo, tmp_path):
+def test_confidence_and_picture_include_soft_terms(demo, tmp_path):
     tokenizer = learn_tokenizer([TEXT, "Der alte Hund"] * 2, TokenizerSettings(vocab_size=280), tags=TERM_MARKERS)
     model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
     model.save_pretrained(tmp_path)
@@ -246,7 +246,7 @@ def test_confidence_and_picture_are_of_the_text_with_its_soft_terms(demo, tmp_pa
     assert png(shown.picture(pair, "decoder on the source", 1, "1")) == path.read_bytes()
 
 
-def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temporary):
+def test_analytics_uploads_and_large_requests_are_disabled(demo, url, temporary):
     assert demo.gradio.analytics.analytics_enabled() is False
     assert url.startswith("http://127.0.0.1:")
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
@@ -262,7 +262,7 @@ def test_it_reports_nothing_and_takes_no_files_and_nothing_large(demo, url, temp
         assert str(temporary) not in config.text
 
 
-def test_many_at_once(client):
+def test_concurrent_requests_get_their_own_translations(client):
     texts = ["A dog.", "The old cat sleeps.", "We read.", "She is here."]
     alone = [asked(client, text=text) for text in texts]
     with ThreadPoolExecutor(8) as threads:
@@ -270,20 +270,20 @@ def test_many_at_once(client):
     assert len({best for best, _ in alone}) > 1
 
 
-def test_a_port_that_is_taken(url, random_translator):
+def test_taken_port_is_reported(url, random_translator):
     port = url.rpartition(":")[2]
     done = command("demo", random_translator, "--port", port)
     said = f"vanilla-transformer: Cannot show the page at port {port}, which is taken: choose another --port.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
 
 
-def test_without_gradio(demo, monkeypatch):
+def test_missing_gradio_error_names_the_extra(demo, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(ImportError, match=r"vanilla-transformer\[demo\]"):
         importlib.reload(demo)
 
 
-def test_in_a_browser(url, browser):
+def test_page_works_in_a_browser(url, browser):
     page = browser.new_page()
     requested, problems = set(), []
     page.on("request", lambda request: requested.add(request.url))
@@ -302,7 +302,7 @@ def test_in_a_browser(url, browser):
     page.get_by_label("Confidence of each word").check()
     page.locator("#confidence .words").wait_for()
     text_shown = page.locator("#confidence .words").inner_text()
-    best = page.locator("#translation textarea").input_value().replace("\0", "")  # which HTML cannot have
+    best = page.locator("#translation textarea").input_value().replace("\0", "")  # which HTML cannot contain
     assert text_shown.split() == best.split()
     cells = "#translations :is(td, [role=gridcell])"
     for place in ("#text textarea", "#translation textarea", "#confidence .words", cells):
@@ -335,7 +335,7 @@ def test_in_a_browser(url, browser):
     page.close()
 
 
-def test_an_example_and_the_keyboard(url, browser):
+def test_examples_and_keyboard_shortcuts_work(url, browser):
     page = browser.new_page()
     page.goto(url)
     text, best = page.get_by_label("Text in English"), page.locator("#translation textarea")
@@ -350,12 +350,12 @@ def test_an_example_and_the_keyboard(url, browser):
     text.press("Enter")
     page.wait_for_function("document.querySelector('#translation textarea').value !== ''")
     assert text.input_value() == "The dog is old.\nA cat."
-    page.locator("#attention img").wait_for()  # the process is not to be killed while it draws
+    page.locator("#attention img").wait_for()  # so that the process is not killed while it draws
     page.close()
 
 
-def test_on_a_telephone(url, browser):
-    """Nothing is wider than the screen, every label has one line, and none lies upon another."""
+def test_layout_fits_a_phone_screen(url, browser):
+    """Nothing is wider than the screen, every label fits on one line, and none overlap."""
     page = browser.new_page(viewport={"width": 375, "height": 700})
     page.goto(url)
     page.get_by_text("Options").click()
@@ -376,7 +376,7 @@ def test_on_a_telephone(url, browser):
 
 
 @pytest.mark.slow
-def test_the_file_alone_is_a_space(demo, random_translator, tmp_path):
+def test_demo_file_alone_runs_as_a_space(demo, random_translator, tmp_path):
     app = shutil.copy(demo.__file__, tmp_path / "app.py")
     environment = {"MODEL": str(random_translator), "PYTHONPATH": str(Path(demo.__file__).parents[1]), **UNBUFFERED}
     words, environment = [sys.executable, app], {**os.environ, **environment}

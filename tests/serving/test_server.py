@@ -1,4 +1,4 @@
-"""The server gives everybody the translation of their own text, refuses what is too much, and ends in good order."""
+"""The server gives every client its own translations, refuses excessive requests and shuts down cleanly."""
 
 import asyncio
 import json
@@ -31,14 +31,14 @@ from .conftest import connected, load, refusals, serving
 
 LIMITS = Limits(characters=3000, texts=16, body=40_000, seconds=2, waiting=8)
 OPTIONS = [word for name, value in vars(LIMITS).items() for word in (f"--max-{name}", str(value))]
-OF_THE_SEARCH = ["--max-tokens", "30"]  # the model ends nothing by itself
+SEARCH_LIMITS = ["--max-tokens", "30"]  # the model never ends a translation by itself
 
 
 # ------------------------------------------------------------------------------------------------------ the batcher
 
 
 class Translator:
-    """Turns texts round; it notes its batches and their wishes, and waits with the first until it may go on."""
+    """Reverses texts. It records its batches and their wishes, and holds the first until `may_go_on` is set."""
 
     def __init__(self):
         self.batches, self.wishes, self.begun, self.may_go_on = [], [], Event(), Event()
@@ -60,7 +60,7 @@ def translator():
 
 @pytest.fixture
 def batcher(translator):
-    """One whose thread has a first batch in hand until `translator.may_go_on`."""
+    """A batcher whose thread is busy with a first batch until `translator.may_go_on` is set."""
     batcher = Batcher(Backend(translator, len), texts=3, tokens=10, seconds=0.05)
     batcher.submit("first")
     assert translator.begun.wait(timeout=20)
@@ -73,14 +73,14 @@ def answers(futures: list[Future]) -> list[str]:
     return [future.result(timeout=20) for future in futures]
 
 
-def test_a_batch_ends_with_its_texts_or_its_tokens(batcher, translator):
+def test_batch_is_limited_by_texts_and_tokens(batcher, translator):
     futures = [batcher.submit(text) for text in ("ab", "cd", "ef", "gh", "a long text", "ij", "kl")]
     translator.may_go_on.set()
     assert answers(futures) == ["ba", "dc", "fe", "hg", "txet gnol a", "ji", "lk"]
     assert translator.batches == [["first"], ["ab", "cd", "ef"], ["gh", "a long text"], ["ij", "kl"]]
 
 
-def test_a_batch_waits_for_others_but_not_for_long(translator):
+def test_batch_waits_briefly_for_more_texts(translator):
     translator.may_go_on.set()
     batcher = Batcher(Backend(translator, len), texts=2, tokens=10, seconds=1.0)
     assert answers([batcher.submit("ab"), batcher.submit("cd")]) == ["ba", "dc"]
@@ -89,7 +89,7 @@ def test_a_batch_waits_for_others_but_not_for_long(translator):
     assert translator.batches == [["ab", "cd"], ["ef"]]
 
 
-def test_what_is_cancelled_is_not_translated(batcher, translator):
+def test_cancelled_texts_are_not_translated(batcher, translator):
     futures = [batcher.submit(text) for text in ("ab", "cd")]
     assert futures[0].cancel()
     translator.may_go_on.set()
@@ -97,7 +97,7 @@ def test_what_is_cancelled_is_not_translated(batcher, translator):
     assert translator.batches == [["first"], ["cd"]]
 
 
-def test_each_wish_has_a_batch_of_its_own(translator):
+def test_different_wishes_are_batched_separately(translator):
     translator.may_go_on.set()
     batcher = Batcher(Backend(translator, len), texts=6, tokens=99, seconds=1)
     none, sure, first, second = (
@@ -113,7 +113,7 @@ def test_each_wish_has_a_batch_of_its_own(translator):
     assert translator.wishes == [none, first, second, sure]
 
 
-def test_a_failure_is_told_and_survived(batcher, translator):
+def test_failure_is_reported_and_survived(batcher, translator):
     failing = [batcher.submit("bad"), batcher.submit("ab"), batcher.submit("cd")]
     following = batcher.submit("ef")
     translator.may_go_on.set()
@@ -137,21 +137,21 @@ def sources() -> list[str]:
 
 
 def by_command_line(folder: Path, texts: list[str]) -> list[str]:
-    output = output_of("translate", "--model", folder, *OF_THE_SEARCH, "--json", *texts)
+    output = output_of("translate", "--model", folder, *SEARCH_LIMITS, "--json", *texts)
     return [json.loads(line)["translations"][0]["text"] for line in output.rstrip("\n").split("\n")]
 
 
 @pytest.fixture(scope="module")
 def expected(random_translator, sources) -> dict[str, str]:
-    """What the command line makes of each source."""
+    """The command line's translation of each source."""
     found = by_command_line(random_translator, sources)
-    assert len(set(found)) > len(sources) - 3  # so that a wrong answer shows
+    assert len(set(found)) > len(sources) - 3  # so that a swapped answer shows
     return dict(zip(sources, found, strict=True))
 
 
 @pytest.fixture(scope="module")
 def server(random_translator):
-    with serving(str(random_translator), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+    with serving(str(random_translator), *OPTIONS, *SEARCH_LIMITS) as (url, _):
         yield url
 
 
@@ -159,7 +159,7 @@ def post(url: str, texts: list[str], **options) -> httpx.Response:
     return httpx.post(f"{url}/translate", json={"texts": texts}, timeout=60, trust_env=False, **options)
 
 
-def until_so_many_wait(url: str, count: int) -> None:
+def wait_for_queue_size(url: str, count: int) -> None:
     deadline = time.monotonic() + 20
     while (health := httpx.get(f"{url}/health", timeout=60, trust_env=False).json())["waiting"] != count:
         assert health["status"] == "ok"
@@ -167,22 +167,22 @@ def until_so_many_wait(url: str, count: int) -> None:
         time.sleep(0.005)
 
 
-def test_a_request_of_several_texts(server, expected, sources):
+def test_several_texts_match_the_command_line(server, expected, sources):
     answer = post(server, ["", *sources[:8], " "])
     assert answer.status_code == 200
     assert answer.json() == {"translations": ["", *(expected[source] for source in sources[:8]), ""]}
 
 
-def test_how_sure_the_model_is(server, random_translator, expected, sources, tmp_path):
+def test_confidences_match_the_command_line(server, random_translator, expected, sources, tmp_path):
     asked = {"texts": ["", *sources[:3], "日本"], "confidence": True}
     refused = httpx.post(f"{server}/translate", json=asked, timeout=60, trust_env=False)
     assert (refused.status_code, "not calibrated" in refused.json()["error"]) == (422, True)
     model = shutil.copytree(random_translator, tmp_path / "model")
     calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(model))
     (model / "confidence.json").write_text(json.dumps(calibration.to_json()), encoding="utf-8")
-    by_command = output_of("translate", "--model", model, *OF_THE_SEARCH, "--json", "--confidence", *asked["texts"])
+    by_command = output_of("translate", "--model", model, *SEARCH_LIMITS, "--json", "--confidence", *asked["texts"])
     best = [json.loads(line)["translations"][0] for line in by_command.splitlines()]
-    with serving(str(model), *OPTIONS, *OF_THE_SEARCH) as (url, _):
+    with serving(str(model), *OPTIONS, *SEARCH_LIMITS) as (url, _):
         found = httpx.post(f"{url}/translate", json=asked, timeout=60, trust_env=False).json()
         assert post(url, sources[:1]).json() == {"translations": [expected[sources[0]]]}
     assert found["translations"] == [each["text"] for each in best]
@@ -192,20 +192,20 @@ def test_how_sure_the_model_is(server, random_translator, expected, sources, tmp
     assert found["unknown_words"] == [[], [], [], [], ["日本"]]
 
 
-def test_a_long_text_is_translated_as_by_the_command_line(server, random_translator):
+def test_long_text_matches_the_command_line(server, random_translator):
     text = " ".join(row["en"] for row in islice(phrasebook("test"), 45))
     [found] = by_command_line(random_translator, [text])
-    assert len(found) > 2 * 30  # of several pieces
+    assert len(found) > 2 * 30  # translated in several pieces
     assert post(server, [text]).json() == {"translations": [found]}
 
 
-def test_everybody_gets_their_own_translation(server, expected, sources):
+def test_concurrent_clients_get_their_own_translations(server, expected, sources):
     row = asyncio.run(load(server, 8, sources * 2, [expected[source] for source in sources * 2]))
     assert (row.right, row.wrong, row.losses) == (48, 0, [])
     assert 0 < row.p50 <= row.p95 <= row.p99
 
 
-def test_what_is_wrong_or_too_large_is_refused(server, expected, sources):
+def test_invalid_and_oversized_requests_are_refused(server, expected, sources):
     for sent, (status, found, said) in refusals(server, LIMITS).items():
         assert found == status, sent
         assert said, sent
@@ -217,21 +217,21 @@ def test_what_is_wrong_or_too_large_is_refused(server, expected, sources):
     assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
 
 
-def test_it_says_what_it_is(server, sources):
+def test_server_describes_itself(server, sources):
     with httpx.Client(base_url=server, trust_env=False) as client:
         assert "Translation" in client.get("/").json()["service"]
         page = client.get("/docs")
         assert page.headers["content-type"].startswith("text/html")
         assert "POST /translate" in page.text
         assert f"{LIMITS.characters:,}" in page.text
-        assert not re.search("<script|src=|https?://(?!HOST:PORT)", page.text)  # a browser fetches nothing for it
+        assert not re.search("<script|src=|https?://(?!HOST:PORT)", page.text)  # the page loads nothing else
         described = client.get("/openapi.json").json()
         assert {"/", "/health", "/translate"} == set(described["paths"])
         body = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert body["required"] == ["texts"]
 
 
-def test_more_requests_than_may_wait(server, expected, sources):
+def test_excess_requests_are_told_to_retry_later(server, expected, sources):
     with ThreadPoolExecutor(24) as clients:
         found = list(clients.map(lambda _: post(server, sources[:16]), range(24)))
     refused = [answer for answer in found if answer.status_code == 503]
@@ -243,21 +243,21 @@ def test_more_requests_than_may_wait(server, expected, sources):
     assert all(answer.json() == right for answer in served)
 
 
-def test_clients_that_go_away(server, expected, sources):
+def test_disconnecting_clients_leave_the_queue(server, expected, sources):
     body = json.dumps({"texts": sources[:16]}).encode()
     head = f"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     for sent in (head, head + body[:9], head + body) * 5:
         with connected(server) as connection:
             connection.sendall(sent)
-    until_so_many_wait(server, 0)
+    wait_for_queue_size(server, 0)
     assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
 
 
-def test_what_is_under_way_is_answered_before_the_end(random_translator, expected, sources):
-    waiting_for_more = [*OF_THE_SEARCH, "--batch-milliseconds", "3000"]
+def test_pending_requests_are_answered_before_shutdown(random_translator, expected, sources):
+    waiting_for_more = [*SEARCH_LIMITS, "--batch-milliseconds", "3000"]
     with serving(str(random_translator), *waiting_for_more) as (url, process), ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
-        until_so_many_wait(url, 8)
+        wait_for_queue_size(url, 8)
         process.send_signal(signal.SIGTERM)
         right = {"translations": [expected[source] for source in sources[:2]]}
         assert [answer.result().json() for answer in answers] == [right] * 8
@@ -266,11 +266,11 @@ def test_what_is_under_way_is_answered_before_the_end(random_translator, expecte
             post(url, sources[:1])
 
 
-def test_a_glossary(random_translator, sources, tmp_path):
+def test_glossaries_and_markup_are_applied_and_checked(random_translator, sources, tmp_path):
     text, entries = sources[0], [{"source": sources[0].split()[0], "target": "Hund|Katze"}, {"source": "zebra"}]
     lines = tmp_path / "glossary.tsv"
     lines.write_text(f"{sources[0].split()[0]}\tHund|Katze\nzebra\t\n", encoding="utf-8")
-    words = ("--num-beams", "3", *OF_THE_SEARCH)
+    words = ("--num-beams", "3", *SEARCH_LIMITS)
     found = output_of("translate", "--model", random_translator, *words, "--glossary", lines, "--json", text, "x")
     expected = [json.loads(line)["translations"][0] for line in found.splitlines()]
     assert expected[0]["terms"] == [
@@ -321,14 +321,14 @@ def test_a_glossary(random_translator, sources, tmp_path):
         ):
             answer = httpx.post(f"{url}/translate", json={**body, **wrong}, timeout=60, trust_env=False)
             assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
-    with serving(str(random_translator), "--num-beams", "1", *OF_THE_SEARCH) as (url, _):
+    with serving(str(random_translator), "--num-beams", "1", *SEARCH_LIMITS) as (url, _):
         answer = httpx.post(
             f"{url}/translate", json={"texts": [text], "glossary": entries}, timeout=60, trust_env=False
         )
         assert (answer.status_code, "no glossary" in answer.json()["error"]) == (422, True)
 
 
-def test_soft_terms(sources, tmp_path):
+def test_soft_terms_match_the_library(sources, tmp_path):
     tokenizer = learn_tokenizer(sources * 2, TokenizerSettings(vocab_size=300), tags=TERM_MARKERS)
     model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
     for saved in (model, tokenizer):
@@ -342,12 +342,12 @@ def test_soft_terms(sources, tmp_path):
     assert [len(each["terms"]) for each in answers] == [len(soft["glossary"].find(text)) for text in sources]
 
 
-def test_respelling(random_translator, sources, tmp_path):
+def test_typos_capitals_and_punctuation_are_repaired(random_translator, sources, tmp_path):
     model = shutil.copytree(random_translator, tmp_path / "model")
     words = WordList()
     words.read(" ".join(["The dog sees the house."] * 3))
     words.save(model, load_model(model)[1])
-    with serving(str(model), *OF_THE_SEARCH) as (url, _):
+    with serving(str(model), *SEARCH_LIMITS) as (url, _):
 
         def ask(*texts, **asked):
             body = {"texts": texts, **asked}
@@ -369,7 +369,7 @@ def test_respelling(random_translator, sources, tmp_path):
         assert ask(typed, respell=True, glossary=glossary)["respelled"] == [{"teh": "the"}]
 
 
-def test_ctranslate2(random_translator, sources, tmp_path):
+def test_ctranslate2_backend_matches_the_library(random_translator, sources, tmp_path):
     output_of("export", random_translator, "--output", tmp_path / "exported")
     expected = translate(*load_model(random_translator), sources, num_beams=1, max_new_tokens=30)
     backend = load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=30)
@@ -380,7 +380,7 @@ def test_ctranslate2(random_translator, sources, tmp_path):
         _wish_of(TranslationRequest(texts=["x"], markup="xml"), backend, LIMITS)
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path):
+def test_failed_start_is_explained(tmp_path):
     for kind, said in (("torch", "no model in"), ("ctranslate2", "write one with `export`")):
         with pytest.raises(FileNotFoundError, match=said):
             load_backend(kind, str(tmp_path))
@@ -391,20 +391,20 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "ctranslate2"])
-def test_the_load_test_as_a_script(backend, random_translator, tmp_path):
+def test_load_test_script_reports_correct_answers(backend, random_translator, tmp_path):
     folder = random_translator
     if backend == "ctranslate2":
         folder = tmp_path / "exported"
         output_of("export", random_translator, "--output", folder)
-    options = [folder, "--backend", backend, *OF_THE_SEARCH, "--requests", "70"]
+    options = [folder, "--backend", backend, *SEARCH_LIMITS, "--requests", "70"]
     found, printed = figures_of("benchmarks/server_load", tmp_path, *options)
     assert found["distinct_translations"] > 35
     assert [(row["clients"], row["right"]) for row in found["load"]] == [(1, 70), (8, 70), (64, 70)]
     assert "| 64 | 70 | 70 | 0 | 0 |" in printed
 
 
-def test_texts_of_a_request_stand_behind_those_before_them(translator):
-    """Those of another request do not, even in the same batch."""
+def test_context_comes_only_from_the_same_request(translator):
+    """Earlier texts of the request are context; texts of another request are not, even in the same batch."""
     read, translate = [], translator.__call__
 
     def noting(texts, wish, contexts):

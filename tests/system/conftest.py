@@ -1,4 +1,4 @@
-"""A small corpus, a small recipe, and one small trained run for all tests of the command line."""
+"""A small corpus, a small recipe and one small trained run, shared by all tests of the command line."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ evaluation:
   metrics: [sacrebleu, exact_match]
   examples: [The dog is old.]
 """
-# To take all that is imported apart at the end takes half a second.
+# A normal exit spends half a second on tearing down the imported modules.
 COMMAND = """
 import os, sys
 from vanilla_transformer.cli import main
@@ -69,12 +69,12 @@ os._exit(status)
 
 
 def command(*arguments, **options) -> subprocess.CompletedProcess:
-    """Runs `vanilla-transformer` as a process of its own, as a user does."""
+    """Runs `vanilla-transformer` in its own process, as a user does."""
     return PACKAGE.run(COMMAND, *arguments, **options)
 
 
 def finished(*arguments, **options) -> subprocess.CompletedProcess:
-    """What a command has written that succeeds."""
+    """Runs a command that must succeed."""
     done = command(*arguments, **options)
     assert done.returncode == 0, done.stderr
     return done
@@ -85,7 +85,7 @@ def output_of(*arguments, **options) -> str:
 
 
 def refused(*arguments, status: int = 1, **options) -> str:
-    """What a command that fails says: one line, and for a command line that makes no sense (2) the usage before it."""
+    """Returns the last line of stderr of a command that must fail. Bad usage (2) prints the usage before it."""
     done = command(*arguments, **options)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
@@ -114,7 +114,7 @@ def losses(folder: Path) -> dict[int, float]:
 
 
 def assert_same_run(folder: Path, expected: Path) -> None:
-    """Every update had the same loss in the same epoch, and the models are the same bit by bit."""
+    """Every update had the same loss in the same epoch, and the models are equal bit for bit."""
     assert losses(folder) == losses(expected)
     found, epochs = (
         [record["epoch"] for record in map(json.loads, lines_of(each / "log.jsonl"))] for each in (folder, expected)
@@ -127,7 +127,7 @@ def assert_same_run(folder: Path, expected: Path) -> None:
 
 
 def write_small_model(folder: Path, texts: Iterable[str], **decoding) -> None:
-    """A model that has learned nothing, of the recipe's size, with a tokenizer of these texts."""
+    """Writes an untrained model of the recipe's size, with a tokenizer learned from these texts."""
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=400))
     set_seed(0)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **yaml.safe_load(RECIPE)["model"])
@@ -138,7 +138,7 @@ def write_small_model(folder: Path, texts: Iterable[str], **decoding) -> None:
 
 
 def write_marian(folder: Path) -> None:
-    """A Marian model with random weights and a tokenizer of SentencePiece, in a folder as OPUS-MT's are."""
+    """Writes a Marian model with random weights and a SentencePiece tokenizer, in a folder laid out like OPUS-MT's."""
     folder.mkdir(parents=True)
     rows = list(islice(phrasebook("train"), 400))
     pieces = {}
@@ -193,7 +193,7 @@ def run(corpus, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Path]:
-    """A disk of its own, of 32 MB."""
+    """A separate disk of 32 MB."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -207,7 +207,7 @@ def disk(tmp_path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def random_translator(tmp_path_factory) -> Path:
-    """A model with random weights, which makes something else of every sentence and hardly ever ends by itself."""
+    """A model with random weights: its translations differ for every sentence and hardly ever end by themselves."""
     tokenizer = learn_tokenizer((row["en"] for row in islice(phrasebook("train"), 200)), TokenizerSettings("bpe", 300))
     model = build_model(seed=5, vocab_size=300, d_model=32, norm_first=True, tie_word_embeddings=False)
     with torch.no_grad():

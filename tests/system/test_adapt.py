@@ -1,4 +1,4 @@
-"""The command adapt: a small model of the phrasebook learns what it has never read."""
+"""The command `adapt`: a small phrasebook model learns a word that it has never read."""
 
 import json
 from itertools import islice
@@ -40,7 +40,7 @@ def adapted(run, corpus, domain, tmp_path_factory):
     return output, words(run, domain, output, *replay), run_command(words(run, domain, output, *replay))
 
 
-def test_it_says_what_was_gained_and_lost(adapted, run, corpus):
+def test_adaptation_report_matches_recomputed_scores(adapted, run, corpus):
     output, _, status = adapted
     assert status == 0
     account = json_of(output / "adaptation.json")
@@ -55,7 +55,7 @@ def test_it_says_what_was_gained_and_lost(adapted, run, corpus):
         assert row["difference"] == pytest.approx(row["after"]["score"] - row["before"]["score"])
         low, high = row["difference_interval"]
         assert low <= high
-    assert [row["source"] for row in kept] == lines_of(corpus / "validation.en")  # of the model's own recipe
+    assert [row["source"] for row in kept] == lines_of(corpus / "validation.en")  # from the model's own recipe
     recipe = load_recipe(output / "recipe.yaml")
     assert [each.vocabulary for each in recipe.data.mixture] == [True, False]
     assert account["pieces"] == len(load_model(output)[1]) - 400 > 0
@@ -67,7 +67,7 @@ def score(texts, rows):
     return score_translations(texts, [row["reference"] for row in rows], ["sacrebleu"], target_language="de")[0].value
 
 
-def test_what_is_done_is_not_done_again(adapted, capsys):
+def test_finished_adaptation_is_not_repeated(adapted, capsys):
     output, command, _ = adapted
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
     assert run_command(command) == 0
@@ -78,7 +78,7 @@ def test_what_is_done_is_not_done_again(adapted, capsys):
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("--lora-rank", "4"), marks=pytest.mark.slow)])
-def test_what_is_broken_off_goes_on_as_if_it_were_not(run, domain, tmp_path, more):
+def test_interrupted_adaptation_resumes_exactly(run, domain, tmp_path, more):
     options = ("--no-floor", "--grow-vocabulary", "7", *more)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run_command(words(run, domain, whole, *options)) == 0
@@ -88,11 +88,11 @@ def test_what_is_broken_off_goes_on_as_if_it_were_not(run, domain, tmp_path, mor
     assert losses(broken) == losses(whole)
     for weights in ("model.safetensors", "checkpoints/checkpoint-24/model.safetensors"):
         assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
-    load_model(whole)  # which has all weights of a plain model, whatever was trained
+    load_model(whole)  # it has all the weights of a plain model, whatever was trained
 
 
-def test_without_a_checkpoint_above_the_floor_there_is_no_model(run, corpus, domain, tmp_path, capsys):
-    # A floor of its own, as the small model has nothing to lose.
+def test_no_model_is_saved_below_the_floor(run, corpus, domain, tmp_path, capsys):
+    # An explicit floor, because the small model has nothing to lose.
     old = json.dumps([str(corpus / f"validation.{side}") for side in ("en", "de")])
     floor = ("--no-floor", "--data.test.old", old, "--training.floors", "{old: 50}", "--training.max_steps", "8")
     assert run_command(words(run, domain, tmp_path / "run", *floor)) == 1

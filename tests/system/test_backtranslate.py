@@ -1,4 +1,4 @@
-"""`backtranslate` as a process: which pairs it writes, that it goes on after any end, and what it refuses."""
+"""`backtranslate` as a process: which pairs it writes, how it resumes, and what it rejects."""
 
 import gzip
 import random
@@ -27,7 +27,7 @@ NAMES = {"text.de.gz", "text.en.gz", "text.report.json"}
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> list[Path]:
-    """Two models of one vocabulary. Their translations mean nothing; some end, and some are cut."""
+    """Two models with the same vocabulary. Their translations are gibberish; some end, and some are cut off."""
     folder = tmp_path_factory.mktemp("models")
     rows = islice(phrasebook("train"), 200)
     tokenizer = learn_tokenizer((text for row in rows for text in row.values()), TokenizerSettings(vocab_size=300))
@@ -41,7 +41,7 @@ def models(tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> Path:
-    """German lines, packed, some of them blank."""
+    """German lines, gzipped, some of them blank."""
     lines = [row["de"] for row in islice(phrasebook("train"), 600)]
     lines[7] = lines[100] = ""
     lines[300:340] = ["  "] * 40  # more than a chunk
@@ -59,7 +59,7 @@ def lines_in(path: Path) -> list[str]:
 
 
 def contents(folder: Path) -> list:
-    """The two files, and the report without its times; nothing else may be there."""
+    """The two files, and the report without its times. The folder must hold nothing else."""
     assert {path.name for path in folder.iterdir()} == NAMES
     report = json_of(folder / "text.report.json")
     del report["seconds"], report["lines_per_second"]
@@ -67,8 +67,8 @@ def contents(folder: Path) -> list:
 
 
 @torch.no_grad()
-def test_pairs_are_those_that_the_model_alone_would_make(models, text, tmp_path):
-    """Line by line, with `generate()` and the rules of the report spelled out again."""
+def test_pairs_and_drop_counts_match_plain_generate(models, text, tmp_path):
+    """Recomputes every line with `generate()` and the rules of the report."""
     model, tokenizer = load_model(models[0], "cpu")
     expected, dropped = [], {}
     lines = [*lines_in(text)[:60], "ja " * 300]
@@ -105,7 +105,7 @@ def test_pairs_are_those_that_the_model_alone_would_make(models, text, tmp_path)
 
 
 @pytest.mark.parametrize("how", [pytest.param("beam", marks=pytest.mark.slow), "sample"])
-def test_killed_again_and_again_the_files_are_the_same(models, text, tmp_path, how):
+def test_repeated_kills_do_not_change_the_files(models, text, tmp_path, how):
     options = ["--chunk-lines", "30"]
     if how == "sample":  # with an ensemble
         options += ["--model", models[1], "--sample", "--top-k", "50", "--seed", "3", "--device", "cpu"]
@@ -146,8 +146,8 @@ def made(models, text, tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_kill_between_the_last_two_steps(models, text, made, tmp_path):
-    """The files have their names one after the other, then the report says that all is there."""
+def test_kill_between_last_two_steps_is_recovered(models, text, made, tmp_path):
+    """The files get their final names one by one; then the report is marked as complete."""
     whole, options = contents(made), ("--chunk-lines", "200")
     for unnamed in ((), ("text.de.gz",), ("text.de.gz", "text.en.gz")):
         output = shutil.copytree(made, tmp_path / f"out{len(unnamed)}")
@@ -160,7 +160,7 @@ def test_a_kill_between_the_last_two_steps(models, text, made, tmp_path):
     assert "is complete already" in finished(*words(models[0], text, output, *options)).stderr
 
 
-def test_what_has_changed_is_named(models, text, made, tmp_path):
+def test_changed_arguments_and_damaged_files_are_rejected(models, text, made, tmp_path):
     output = shutil.copytree(made, tmp_path / "out")
     same = words(models[0], text, output, "--chunk-lines", "200")
     changed = written(tmp_path / "text.de", ["Der Hund ist alt."])
@@ -192,7 +192,7 @@ def test_what_has_changed_is_named(models, text, made, tmp_path):
     assert "is not a report of synthetic text" in refused(*same)
 
 
-def test_hostile_lines(models, tmp_path):
+def test_hostile_lines_are_kept_unchanged_or_dropped(models, tmp_path):
     lines = [
         "x" * 100_000,
         "</s>",
@@ -216,7 +216,7 @@ def test_hostile_lines(models, tmp_path):
     assert report["kept"] + sum(report["dropped"].values()) == len(lines)
 
 
-def test_text_and_options_that_will_not_do(models, run, tmp_path):
+def test_invalid_text_and_options_are_rejected(models, run, tmp_path):
     english = written(tmp_path / "text.en", ["The dog is old."])
     (tmp_path / "latin.de").write_bytes("gut\nschön\n".encode("latin-1"))
     (tmp_path / "empty.de").write_text("\n\n")
@@ -231,7 +231,7 @@ def test_text_and_options_that_will_not_do(models, run, tmp_path):
         assert message in refused(*given)
     assert not output.exists()
     assert "No pair of" in refused(*words(models[0], tmp_path / "empty.de", output))
-    assert "No pair of" in refused(*words(models[0], tmp_path / "empty.de", output, "--longest", "9"))  # begun anew
+    assert "No pair of" in refused(*words(models[0], tmp_path / "empty.de", output, "--longest", "9"))  # starts over
     for options, message in (
         (["--seed", "1"], "are for --sample"),
         (["--chunk-lines", "0"], "--chunk-lines must be at least 1"),

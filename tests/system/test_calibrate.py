@@ -1,4 +1,4 @@
-"""A model is calibrated, says how sure it is in every place, and hands its calibration on."""
+"""`calibrate`: all output formats give the same confidence, and the calibration is published with the model."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def text(corpus):
 
 @pytest.fixture(scope="module")
 def printed(model, text):
-    """What `calibrate` prints; the picture stands beside the model."""
+    """What `calibrate` prints; its picture lies next to the model."""
     picture = model.parent / "reliability.png"
     words = ("--threshold", "median", "--num-beams", "1", "--picture", picture)
     return output_of("calibrate", model, *text, *words)
@@ -30,7 +30,7 @@ def printed(model, text):
 SENTENCES = ["The dog is old.", "Anna is sleeping.", "The 日本 astronaut.", ""]
 
 
-def test_what_it_prints_and_writes(model, text, printed):
+def test_calibration_is_printed_and_saved(model, text, printed):
     assert "expected calibration error 0." in printed
     assert "most confident" in printed
     assert (model.parent / "reliability.png").is_file()
@@ -43,7 +43,7 @@ def test_what_it_prints_and_writes(model, text, printed):
     assert json.loads(again) == content == json_of(model / "confidence.json")
 
 
-def test_translations_have_the_same_confidence_everywhere(model, printed, tmp_path):
+def test_confidence_agrees_across_text_json_and_pipeline(model, printed, tmp_path):
     words = ("translate", "--model", model, "--num-beams", "1", "--max-tokens", "12")
     plain = output_of(*words, *SENTENCES).split("\n")
     columns = [line.split("\t") for line in output_of(*words, "--confidence", *SENTENCES).split("\n")]
@@ -75,7 +75,7 @@ for each in translator({SENTENCES[:3]!r}, batch_size=2, num_beams=1, max_new_tok
     assert found == pytest.approx([each["confidence"] for each in best[:3]], abs=1e-5)
 
 
-def test_it_travels_and_a_stale_one_is_noticed(model, printed, tmp_path):
+def test_calibration_is_published_and_stale_one_rejected(model, printed, tmp_path):
     assert " confidence.json" in output_of("publish", model, "user/name", "--dry-run")
     copied = shutil.copytree(model, tmp_path / "copied")
     (copied / "digests.json").unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def test_it_travels_and_a_stale_one_is_noticed(model, printed, tmp_path):
         assert "was made for other weights than those beside it. Calibrate again" in refused(*words)
 
 
-def test_what_makes_no_sense(random_translator, text, tmp_path):
+def test_invalid_arguments_are_rejected(random_translator, text, tmp_path):
     translate = ("translate", "--model", random_translator, "--confidence", "A dog.")
     assert "is not calibrated, so it has no confidence: vanilla-transformer calibrate" in refused(*translate)
     assert "an ensemble has no confidence" in refused(*translate, "--model", random_translator)

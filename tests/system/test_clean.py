@@ -1,4 +1,4 @@
-"""`clean` as a process: what it writes, that workers and kills do not show in it, and what it refuses."""
+"""`clean` as a process: what it writes, that workers and kills do not change it, and what it rejects."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ LANGUAGES = ("--source-language", "en", "--target-language", "de")
 
 @pytest.fixture(scope="module")
 def dirty(tmp_path_factory) -> list[Path]:
-    """Two files of 2,400 lines, with all that can be wrong in some of them, in whatever bytes."""
+    """Two files of 2,400 lines, some with every kind of fault, including bytes that are not UTF-8."""
     rows = list(islice(phrasebook("train"), 2400))
     sources, targets = [row["en"].encode() for row in rows], [row["de"].encode() for row in rows]
     sources[3], targets[700] = b"", b" "
@@ -97,7 +97,7 @@ def test_every_pair_is_kept_or_dropped_with_its_reason(dirty, made):
         assert (f"\n## {name}\n" in page) == (count > 0)
 
 
-def test_killed_again_and_again_with_other_workers_the_files_are_the_same(dirty, models, made, tmp_path):
+def test_kills_and_worker_counts_do_not_change_files(dirty, models, made, tmp_path):
     options = ["--score-models", *models, "--keep-best", "0.9"]
     output, moments, ends = tmp_path / "out", random.Random(0), 0
     seen, number = 0, signal.SIGKILL
@@ -112,7 +112,7 @@ def test_killed_again_and_again_with_other_workers_the_files_are_the_same(dirty,
         assert not NAMES & {path.name for path in output.iterdir()}
         seen, ends = len(list(output.glob(".unfinished/[0-9]*.npy"))), ends + 1
         number = signal.SIGTERM if ends == 3 else signal.SIGKILL
-        if seen >= 12:  # all is scored: what is left takes no time
+        if seen >= 12:  # all pairs are scored: the rest takes no time
             break
     assert ends > 2
     finished(*words(dirty, output, *options, "--workers", "2"))
@@ -120,8 +120,8 @@ def test_killed_again_and_again_with_other_workers_the_files_are_the_same(dirty,
     assert "is complete already" in finished(*words(dirty, output, *options)).stderr
 
 
-def test_a_kill_between_the_last_steps(dirty, models, made, tmp_path):
-    """Files have their names, but not all; what the work was begun with is still there."""
+def test_kill_between_last_steps_is_recovered(dirty, models, made, tmp_path):
+    """Every file but the report has its final name, and the record of the start is still there."""
     output = shutil.copytree(made, tmp_path / "out")
     (output / ".unfinished").mkdir()
     begun_with = json_of(output / "report.json")["begun_with"]
@@ -131,8 +131,8 @@ def test_a_kill_between_the_last_steps(dirty, models, made, tmp_path):
     assert contents(output) == contents(made)
 
 
-def test_all_forms_of_a_corpus_give_the_same(dirty, tmp_path):
-    """But for text that only some forms can hold."""
+def test_all_corpus_formats_give_the_same_files(dirty, tmp_path):
+    """Except for text that only some formats can hold."""
     rows = list(islice(phrasebook("train"), 700))
     rows[3]["en"] = ""
     tsv = written(tmp_path / "a.tsv", [f"{row['en']}\t{row['de']}" for row in rows])
@@ -146,7 +146,7 @@ def test_all_forms_of_a_corpus_give_the_same(dirty, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def test_text_and_options_that_will_not_do(dirty, models, made, run, tmp_path):
+def test_invalid_text_and_options_are_rejected(dirty, models, made, run, tmp_path):
     output, good = tmp_path / "out", ["The dog is old."]
     short = [dirty[0], written(tmp_path / "short.de", good)]
     tsv = written(tmp_path / "bad.tsv", ["a\tb", "a\tb\tc"])

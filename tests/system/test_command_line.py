@@ -1,4 +1,4 @@
-"""The other commands as processes, and what the command line makes of words that it does not know."""
+"""The other commands as processes, and how the command line answers unknown arguments."""
 
 import json
 
@@ -12,7 +12,7 @@ from vanilla_transformer.run.recipe import load_recipe
 from .conftest import command, finished, lines_of, output_of, refused, write_marian
 
 
-def test_tokenizer(corpus, tmp_path):
+def test_tokenizer_is_saved_and_large_vocabulary_rejected(corpus, tmp_path):
     words = ["tokenizer", corpus / "train.en", "--output", tmp_path / "t", "--vocab-size"]
     assert "at most" in refused(*words, "40000")
     assert list(tmp_path.iterdir()) == []
@@ -20,13 +20,13 @@ def test_tokenizer(corpus, tmp_path):
     assert (tmp_path / "t" / "tokenizer.json").is_file()
 
 
-def test_average_of_a_run_is_its_averaged_model(run, tmp_path):
+def test_average_matches_the_runs_averaged_model(run, tmp_path):
     output_of("average", run, "--output", tmp_path / "mean", "--last", "2")
     weights = "model.safetensors"
     assert (tmp_path / "mean" / weights).read_bytes() == (run / "averaged" / weights).read_bytes()
 
 
-def test_a_converted_model_translates_as_marian_does(corpus, tmp_path):
+def test_converted_model_translates_like_marian(corpus, tmp_path):
     write_marian(tmp_path / "marian")
     output_of("convert", tmp_path / "marian", "--output", tmp_path / "ours")
     sentences = lines_of(corpus / "test.en")[:4]
@@ -36,7 +36,7 @@ def test_a_converted_model_translates_as_marian_does(corpus, tmp_path):
     assert found == translate(model, tokenizer, sentences)
 
 
-def test_what_is_no_whole_marian_model_is_not_converted(run, tmp_path):
+def test_convert_rejects_incomplete_and_foreign_models(run, tmp_path):
     def said(folder) -> str:
         return refused("convert", folder, "--output", tmp_path / "ours")
 
@@ -57,7 +57,7 @@ def test_what_is_no_whole_marian_model_is_not_converted(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["marian"]
 
 
-def test_an_exported_model_translates_as_before(run, corpus, tmp_path):
+def test_exported_model_translates_like_the_run(run, corpus, tmp_path):
     output_of("export", run, "--output", tmp_path / "out", "--quantization", "float32", "--to", "ctranslate2")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     sentences = lines_of(corpus / "test.en")
@@ -72,7 +72,7 @@ def test_an_exported_model_translates_as_before(run, corpus, tmp_path):
     assert tokenizer.batch_decode(rows, skip_special_tokens=True) == expected
 
 
-def test_plot(run, tmp_path):
+def test_plot_draws_every_kind_of_figure(run, tmp_path):
     for number, words in enumerate(
         (
             ["curves", run, run],
@@ -92,7 +92,7 @@ def test_plot(run, tmp_path):
         assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_a_plot_or_an_export_of_no_known_kind(run, tmp_path):
+def test_plot_and_export_reject_invalid_arguments(run, tmp_path):
     of_a_dog = ["plot", "attention", run, "A dog."]
     for words, status, message in (
         ([*of_a_dog, "--layer", "2"], 2, "1 such layers: choose --layer from 1 to 1"),
@@ -126,7 +126,7 @@ def test_a_plot_or_an_export_of_no_known_kind(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_recipes(tmp_path):
+def test_recipes_are_listed_and_printed(tmp_path):
     listed = output_of("recipes")
     assert "phrasebook" in listed
     assert "multi30k_en_de" in listed
@@ -136,8 +136,8 @@ def test_recipes(tmp_path):
     assert "There is no recipe 'phrasebok': give a YAML file or one of multi30k_en_de," in missing
 
 
-def test_words_that_the_command_line_does_not_know():
-    """A suggestion is near, and the usage is the command's."""
+def test_unknown_arguments_get_suggestions_and_usage():
+    """Errors suggest a similar name, and the usage is the command's own."""
     for arguments, status, said in (
         (["train", "phrasebook", "--max_steps", "3"], 1, "max_steps is unknown; did you mean training.max_steps?"),
         (["train", "phrasebook", "--max-step=3"], 1, "max_step is unknown; did you mean training.max_steps?"),

@@ -1,4 +1,4 @@
-"""A model that reads the sentence before: trained from documents in several ways, killed, and put to use."""
+"""A model that reads the previous sentence: trained on documents in several ways, killed, resumed and used."""
 
 import json
 import math
@@ -27,7 +27,7 @@ TYPED = [word for name, value in OVERRIDES.items() for word in (f"--{name}", val
 
 @pytest.fixture(scope="module")
 def documents(corpus, tmp_path_factory):
-    """The corpus in documents of three sentences."""
+    """The corpus, split into documents of three sentences."""
     folder = tmp_path_factory.mktemp("documents")
     for split in ("train", "validation", "test"):
         for language in ("en", "de"):
@@ -40,15 +40,15 @@ def documents(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_context(documents, tmp_path_factory):
-    """A run on them."""
+    """A run trained on these documents."""
     recipe = load_recipe(documents / "recipe.yaml", {**OVERRIDES, "data.folder": str(documents)})
     return train(recipe, tmp_path_factory.mktemp("runs") / "run")
 
 
-def test_a_run_translates_its_documents_as_the_commands_do(in_context, documents):
+def test_run_results_match_translate_and_score_pairs(in_context, documents):
     rows = [json.loads(line) for line in lines_of(in_context.translations / "small.jsonl")]
     lines = lines_of(documents / "test.en")
-    assert [row["source"] for row in rows] == [line for line in lines if line]  # what ends a document is no pair
+    assert [row["source"] for row in rows] == [line for line in lines if line]  # blank lines only end documents
     model, tokenizer = load_model(in_context.path, "cpu")
     found = translate(model, tokenizer, lines)
     assert [text for line, text in zip(lines, found, strict=True) if line] == [row["hypothesis"] for row in rows]
@@ -66,7 +66,7 @@ def test_a_run_translates_its_documents_as_the_commands_do(in_context, documents
 
 
 @pytest.mark.slow
-def test_killed_streams_and_prepared_text(in_context, documents, tmp_path):
+def test_killed_stream_resumes_and_prepared_text_matches(in_context, documents, tmp_path):
     typed = ["train", str(documents / "recipe.yaml"), "--data.folder", str(documents), *TYPED]
     stream = [*typed, "--data.stream", "true", "--data.buffer_pairs", "100"]
     finished(*stream, "--output", tmp_path / "unbroken")
@@ -90,7 +90,7 @@ def test_killed_streams_and_prepared_text(in_context, documents, tmp_path):
 
 
 @pytest.mark.slow
-def test_commands_take_lines_for_documents(in_context, documents, run, tmp_path):
+def test_commands_read_lines_as_documents(in_context, documents, run, tmp_path):
     run_of_documents = str(in_context.path)
     rows = [json.loads(line) for line in lines_of(in_context.translations / "small.jsonl")]
     output_of(
@@ -118,7 +118,7 @@ def test_commands_take_lines_for_documents(in_context, documents, run, tmp_path)
     assert "needs the token <sep>, which this vocabulary lacks" in refused(*typed, "--output", tmp_path / "on")
 
 
-def test_recipes_without_sense_are_refused(documents):
+def test_invalid_context_recipes_are_rejected(documents):
     for overrides, message in (
         ({"data.context_sentences": "-1"}, "data.context_sentences must be from 0 to 100, not -1"),
         ({"data.context_sentences": "1.5"}, "data.context_sentences must be int, not 1.5"),

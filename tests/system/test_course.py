@@ -1,4 +1,4 @@
-"""The notebooks of docs/course are stored with what they print, and print it again."""
+"""The notebooks of docs/course are stored with their output, and reproduce it."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from ..scripts.conftest import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "course").glob("*.ipynb"))
-VARIES = "varies"  # the tag of cells that another processor, or another number of threads, lets print something else
+VARIES = "varies"  # the tag of cells whose output may depend on the processor or the number of threads
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -21,7 +21,7 @@ def code_cells(notebook: dict) -> list[dict]:
 
 
 def printed(cell: dict) -> str:
-    """What a cell has printed, and its last value as text, but for what is shown as a picture or as HTML."""
+    """A cell's printed text and its last value as text, without pictures and HTML."""
     told = []
     for output in cell["outputs"]:
         data = output.get("data", {})
@@ -31,14 +31,14 @@ def printed(cell: dict) -> str:
 
 
 def differs(stored: str, now: str) -> bool:
-    """Whether they differ in more than blanks and a tenth of a number; what is below 1e-5 is rounding."""
+    """Whether they differ by more than whitespace and 10 % of a number; differences below 1e-5 are rounding."""
     words = [NUMBER.sub("0", text).split() for text in (stored, now)]
     numbers = [[float(found.replace(",", "")) for found in NUMBER.findall(text)] for text in (stored, now)]
     return words[0] != words[1] or numbers[1] != pytest.approx(numbers[0], rel=0.1, abs=1e-5)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_stored_as_it_ran(path):
+def test_notebook_is_stored_with_clean_output(path):
     text = path.read_text(encoding="utf-8")
     notebook = json.loads(text)
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
@@ -54,7 +54,7 @@ def test_a_notebook_is_stored_as_it_ran(path):
     assert path.stat().st_size < 600_000
 
 
-def test_comparing_sees_what_matters():
+def test_comparison_ignores_rounding_and_sees_changes():
     assert not differs("d_k = 64: 8.02\n", "d_k =  64: 8.1")
     assert not differs("largest difference: 2e-07", "largest difference: 5e-07")
     for other in ("d_k = 64: 9.1", "d_v = 64: 8.02", "d_k = 64: 8.02 1"):
@@ -63,7 +63,7 @@ def test_comparing_sees_what_matters():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_prints_what_is_stored(path, tmp_path):
+def test_notebook_reproduces_its_stored_output(path, tmp_path):
     pytest.importorskip("nbclient")
     executed = load_script("experiments/course").executed
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What README and docs/ tell people to type and to run works as it stands there."""
+"""The commands and code in README and docs/ work as written."""
 
 import json
 import re
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 RUN_FOLDER = ROOT / "docs" / "reference" / "run-folder.md"
 DOCUMENTS = [README, *sorted(ROOT.glob("docs/**/*.md"))]
-# The pages with something to type, in an order in which it can be typed.
+# The pages with commands or code, in an order in which they can be run.
 PAGES = [
     README,
     ROOT / "docs" / "tutorial.md",
@@ -47,13 +47,13 @@ PAGES = [
     ),
     ROOT / "docs" / "explanation" / "which-bleu.md",
 ]  # fmt: skip
-# Runs of seconds instead of minutes; what is typed stays what the page says.
+# Runs take seconds instead of minutes; the commands are otherwise those of the page.
 SHORTER = {
     "training.max_steps": "2",
     "training.eval_steps": "2",
     "training.save_steps": "2",
     "training.max_tokens": "256",
-    "decoding.max_length_offset": "5",  # who has learned nothing translates to the end of it
+    "decoding.max_length_offset": "5",  # an untrained model always translates up to this limit
 }
 SHORTER_STILL = {
     "phrasebook": {
@@ -66,7 +66,7 @@ SHORTER_STILL = {
     },
     "multi30k_en_de": {
         "training.eval_steps": "1",
-        "training.save_steps": "1",  # for a mean of checkpoints
+        "training.save_steps": "1",  # so that there are several checkpoints to average
         "decoding.num_beams": "2",
         "tokenizer.vocab_size": "500",
         "model.d_model": "64",
@@ -81,7 +81,7 @@ SHORTER_STILL = {
     },
     "mine.yaml": {"tokenizer.vocab_size": "500", "model.d_model": "32"},
 }
-# What a command is told besides.
+# Extra arguments for a command.
 MORE = {
     "prepare": ["--tokenizer.vocab_size", "500"],
     "tokenizer": ["--vocab-size", "500"],
@@ -90,7 +90,7 @@ MORE = {
 
 
 def blocks(page: Path, language: str) -> list[tuple[str, str]]:
-    """(language, text) of a page's blocks of code."""
+    """(language, text) of each code block of a page."""
     return re.findall(rf"^```({language})\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
@@ -105,10 +105,10 @@ def run_command(line: str, folder: Path) -> None:
         arguments += [word for name, value in shorter.items() for word in (f"--{name}", value)]
     if arguments[0] == "adapt":
         arguments += [word for name, value in SHORTER.items() for word in (f"--{name}", value)]
-    if arguments[0] == "backtranslate":  # hardly a translation by a model of four updates ends before it is cut
+    if arguments[0] == "backtranslate":  # after so few updates hardly any translation ends by itself
         done = command(*arguments, cwd=folder)
         assert done.returncode == 0 or "is left to use" in done.stderr, done.stderr
-    elif arguments[0] == "calibrate":  # none of its translations is good
+    elif arguments[0] == "calibrate":  # after so few updates no translation is good
         assert "none of the 5 translations is good" in refused(*arguments, cwd=folder)
         model = folder / arguments[1]
         found = Calibration(50.0, 0.0, {"mean_surprisal": -1.0}, weights_sha256=sha256_of_weights(model))
@@ -119,14 +119,14 @@ def run_command(line: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where everything that the pages have typed or run is typed and run, the same command once."""
+    """The folder in which everything on the pages is run; a repeated command runs only once."""
     folder = tmp_path_factory.mktemp("documents")
     write_files_like_multi30ks(folder / "multi30k", {"train": 500, "val": 10, "test_2016_flickr": 10})
     write_marian(folder / "Helsinki-NLP" / "opus-mt-en-de")
     trees = [read_tree("((S (NP-SBJ (PRP I)) (VP (VBP am) (NP-PRD (DT a) (NN dog))) (. .)))")] * 20
     sets = {"train": trees, "validation": trees[:2], "test": trees[:2]}
     load_script("examples/prepare_treebank").write_treebank(sets, folder / "treebank", with_words=True)
-    run_command("vanilla-transformer train phrasebook --output runs/phrasebook", folder)  # the quickstart's
+    run_command("vanilla-transformer train phrasebook --output runs/phrasebook", folder)  # as in the quickstart
     typed = set()
     for page in PAGES:
         parts = blocks(page, "bash|python|yaml")
@@ -154,7 +154,7 @@ OTHERS = (
     "echo ",
     "--respell",
     "Spelling(",
-)  # lines on models of other text, and those with typos
+)  # these mark lines about models of other text, and lines with typos
 
 
 def sentences_in(text: str) -> list[str]:
@@ -162,13 +162,13 @@ def sentences_in(text: str) -> list[str]:
     return [sentence for line in lines for sentence in re.findall(r'"([A-Z][^"]*[.?!])"', line)]
 
 
-def test_examples_have_words_that_the_phrasebook_has(tmp_path):
-    """A model that has not read a word translates it into nonsense, on the first day that somebody tries us."""
+def test_examples_use_only_phrasebook_words(tmp_path):
+    """A model translates a word that it has never read into nonsense, and examples are what new users try first."""
     rows = list(islice(phrasebook("train"), 5000))
     tokenizer, words = learn_tokenizer(["a"], TokenizerSettings(vocab_size=260)), WordList()
     for row in rows:
         words.read(row["en"])
-        words.read(row["de"])  # translations are given too
+        words.read(row["de"])  # some examples are translations
     words.save(tmp_path, tokenizer)
     known = load_known_words(tmp_path)
     unknown, casing = UnknownWords(tokenizer, known), Casing(known)
@@ -187,8 +187,8 @@ def test_examples_have_words_that_the_phrasebook_has(tmp_path):
     ] == []
 
 
-def test_the_commands_work(folder):
-    # Two go on until they are stopped, and one needs models that have learned: they have tests of their own.
+def test_documented_commands_are_complete_and_work(folder):
+    # Two run until they are stopped, and one needs trained models: they have their own tests.
     names = {function.__name__ for function in COMMANDS} - {"demo", "serve", "improve"}
     typed = [line for page in PAGES for _, text in blocks(page, "bash") for line in commands_in(text)]
     assert {line.split()[1] for line in typed} == names
@@ -197,7 +197,7 @@ def test_the_commands_work(folder):
     assert "eval_sacrebleu_signature" in (folder / "tuned" / "eval_results.json").read_text(encoding="utf-8")
 
 
-def test_the_tree_of_a_run_is_as_drawn(folder):
+def test_run_folder_matches_its_drawing(folder):
     run, page = folder / "runs" / "phrasebook", RUN_FOLDER.read_text(encoding="utf-8")
     drawn = set(re.findall(r"^[├└]── ([\w.]+)", page, flags=re.MULTILINE))
     [of_the_model] = re.findall(r"^├── ([^…\n]+), …    the model of the run$", page, flags=re.MULTILINE)
@@ -205,7 +205,7 @@ def test_the_tree_of_a_run_is_as_drawn(folder):
     assert drawn == {path.name for path in run.iterdir()}
 
 
-def test_files_that_are_linked_exist():
+def test_linked_files_exist():
     missing = []
     for page in DOCUMENTS:
         named = re.findall(r"\]\(((?!http)[^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
@@ -213,11 +213,11 @@ def test_files_that_are_linked_exist():
     assert missing == []
 
 
-def test_the_front_door_is_short():
+def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_cards_of_the_parser_are_ones_of_a_parser(folder):
+def test_parser_cards_describe_a_parser(folder):
     run = folder / "runs" / "parsing_sample"
     card = model_card(run, title="A parser", repository="user/parser")
     before, _, _ = card.partition("## Recipe")
@@ -240,7 +240,7 @@ def test_no_treebank_is_published(folder):
 
 
 @pytest.mark.slow
-def test_quickstart_in_a_fresh_clone(tmp_path):
+def test_quickstart_works_in_a_fresh_clone(tmp_path):
     subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
     words = ["scripts/quickstart.sh", "My sister is looking for her red book."]
     options = {"cwd": tmp_path / "clone", "capture_output": True, "text": True, "timeout": 1800}

@@ -35,13 +35,13 @@ def values_of(*arguments) -> list[float]:
 
 @pytest.fixture
 def worse(corpus, tmp_path):
-    """The references with every second one's last words missing."""
+    """The references, every second one without its last two words."""
     lines = [line.rsplit(" ", 2)[0] if i % 2 else line for i, line in enumerate(lines_of(corpus / "test.de"))]
     return written(tmp_path / "worse.de", lines)
 
 
 class TestEvaluate:
-    def test_a_file_of_translations(self, corpus, worse):
+    def test_file_scores_match_sacrebleu(self, corpus, worse):
         content = evaluated("--hypotheses", worse, "--references", corpus / "test.de")
         assert content["comparisons"] == []
         scores = {each["metric"]: each for each in content["scores"]}
@@ -51,9 +51,9 @@ class TestEvaluate:
         assert scores["sacrebleu"]["statistics"]["brevity_penalty"] == pytest.approx(expected.bp)
         assert expected.bp < 1
         assert all(each["confidence"] > 0 and "bs:1000" in each["signature"] for each in scores.values())
-        assert "-de-escaped-atat" in scores["bleu_paper"]["signature"]  # the language by the file's ending
+        assert "-de-escaped-atat" in scores["bleu_paper"]["signature"]  # the language comes from the file's ending
 
-    def test_the_table_names_everything(self, corpus, worse):
+    def test_table_has_every_column_and_metric(self, corpus, worse):
         options = ("--hypotheses", worse, "--references", corpus / "test.de", "--resamples", "100")
         caption, heading, *rows = command("evaluate", *options).stdout.splitlines()
         assert caption == "Scores on test.de:"
@@ -69,7 +69,7 @@ class TestEvaluate:
         assert verbose.startswith("\n".join([caption, heading, *rows]) + "\n\nsystem")
         assert "BP=" in verbose
 
-    def test_a_model(self, run, corpus):
+    def test_model_score_matches_run_folder(self, run, corpus):
         options = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
         scores = {each["metric"]: each["value"] for each in evaluated("--model", run, *options)["scores"]}
         kept = json.loads((run / "scores.json").read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ class TestEvaluate:
         assert scores["sacrebleu"] == bleu
         assert 1 < scores["perplexity_per_token"] < scores["perplexity_per_word"]
 
-    def test_two_systems_are_tested_against_the_first(self, corpus, worse):
+    def test_second_system_is_tested_against_the_first(self, corpus, worse):
         reference = corpus / "test.de"
         files = ("--hypotheses", reference, worse, "--references", reference)
         comparisons = evaluated(*files, "--metrics", *METRICS, "--resamples", "200")["comparisons"]
@@ -92,14 +92,14 @@ class TestEvaluate:
         assert len(table.splitlines()) == 4
         assert "ar:10000" in verbose
 
-    def test_several_references(self, corpus, worse):
+    def test_hypothesis_may_match_any_reference(self, corpus, worse):
         files = ("--hypotheses", worse, "--references", corpus / "test.de", worse)
         [score] = evaluated(*files, "--metrics", "exact_match", "--resamples", "0")["scores"]
         assert score["value"] == 100
         assert score["signature"].startswith("nrefs:2|")
         assert score["confidence"] is None
 
-    def test_segments(self, corpus, worse):
+    def test_segment_scores_match_score_segments(self, corpus, worse):
         options = ("--references", corpus / "test.de", "--metrics", "chrf", "ter", "--segments")
         expected = score_segments(lines_of(worse), lines_of(corpus / "test.de"), ["chrf", "ter"], target_language="de")
         lines = output_of("evaluate", "--hypotheses", worse, *options, "--json").splitlines()
@@ -110,7 +110,7 @@ class TestEvaluate:
         assert heading.split("\t") == ["system", "segment", "chrf", "ter", "hypothesis"]
         assert [row.split("\t")[2] for row in rows] == [f"{each['chrf']:.2f}" for each in expected]
 
-    def test_every_segment_is_a_line(self, tmp_path):
+    def test_every_segment_stays_on_one_line(self, tmp_path):
         text = "eins\tzwei\ndrei\u2028vier\x85fünf"
         path = written(tmp_path / "a.jsonl", [json.dumps(text)])
         options = ("--references", path, "--metrics", "exact_match", "exact_match", "--segments")
@@ -118,7 +118,7 @@ class TestEvaluate:
         assert row.split("\t") == ["a.jsonl", "1", "100.00", "eins zwei drei\u2028vier\x85fünf"]
         assert json.loads(command("evaluate", "--hypotheses", path, *options, "--json").stdout)["hypothesis"] == text
 
-    def test_pipes_as_files(self, corpus, worse):
+    def test_pipe_scores_like_a_file(self, corpus, worse):
         options = ("--references", corpus / "test.de", "--metrics", "chrf")
         text = worse.read_text(encoding="utf-8")
         piped = evaluated("--hypotheses", "/dev/stdin", *options, input=text)["scores"]
@@ -126,7 +126,7 @@ class TestEvaluate:
         assert [{**each, "system": ""} for each in piped] == [{**each, "system": ""} for each in plain]
 
     @pytest.mark.parametrize("unbuffered", ["", "1"])
-    def test_nobody_reads_to_the_end(self, corpus, worse, unbuffered):
+    def test_closed_output_pipe_exits_quietly(self, corpus, worse, unbuffered):
         arguments = ("--hypotheses", worse, "--references", corpus / "test.de", "--metrics", "chrf", "--segments")
         read, write = os.pipe()
         os.close(read)
@@ -137,29 +137,29 @@ class TestEvaluate:
         os.close(write)
         assert (done.returncode, done.stderr) == (141, "")
 
-    def test_words_without_spaces(self, corpus):
+    def test_word_metrics_warn_for_unspaced_languages(self, corpus):
         options = ("--hypotheses", corpus / "test.de", "--references", corpus / "test.de", "--target-language")
         said = command("evaluate", *options, "th", "--metrics", "sacrebleu", "ter", "chrf").stderr
         assert "th is written without spaces, and sacrebleu, ter cannot find words in it: report chrf" in said
         assert command("evaluate", *options, "zh", "--metrics", "sacrebleu", "chrf").stderr == ""
         assert command("evaluate", *options, "de", "--metrics", "sacrebleu").stderr == ""
 
-    def test_what_translate_writes(self, run, corpus, tmp_path):
+    def test_translate_json_scores_like_plain_text(self, run, corpus, tmp_path):
         path = tmp_path / "found.jsonl"
         command("translate", "--model", run, "--input", corpus / "test.en", "--output", path, "--json")
         plain = written(tmp_path / "found.de", [json.loads(line)["translations"][0]["text"] for line in lines_of(path)])
         references = ("--references", corpus / "test.de")
         assert values_of("--hypotheses", path, *references) == values_of("--hypotheses", plain, *references)
 
-    def test_a_test_set_of_pairs(self, run, corpus, tmp_path):
+    def test_test_set_scores_like_separate_files(self, run, corpus, tmp_path):
         rows = zip(lines_of(corpus / "test.en"), lines_of(corpus / "test.de"), strict=True)
         path = written(tmp_path / "test.tsv", ["\t".join(row) for row in rows])
         files = ("--sources", corpus / "test.en", "--references", corpus / "test.de")
         options = ("--model", run, "--metrics", "chrf")
         assert values_of(*options, "--test-set", path) == values_of(*options, *files)
 
-    def test_a_model_on_a_set_in_other_forms(self, run, corpus, tmp_path):
-        """Scores of a form are those of files in that form, translated as any others."""
+    def test_forms_score_like_files_in_that_form(self, run, corpus, tmp_path):
+        """A form scores like files that are written in that form."""
         sources, references = corpus / "test.en", corpus / "test.de"
         options = ("--model", run, "--metrics", "chrf", "--resamples", "0")
         picture = tmp_path / "forms.png"
@@ -196,7 +196,7 @@ class TestEvaluate:
 
 
 class TestCompare:
-    def test_two_files(self, corpus, worse, tmp_path):
+    def test_comparison_has_scores_groups_examples_and_plot(self, corpus, worse, tmp_path):
         options = ("--references", corpus / "test.de", "--sources", corpus / "test.en", "--examples", "2", "--json")
         options += ("--training-text", corpus / "train.en", "--plot", tmp_path / "groups.png")
         content = json.loads(output_of("compare", corpus / "test.de", worse, *options))
@@ -211,7 +211,7 @@ class TestCompare:
         assert losses[0]["source"] == lines_of(corpus / "test.en")[losses[0]["segment"] - 1]
         assert (tmp_path / "groups.png").read_bytes().startswith(b"\x89PNG")
 
-    def test_several_references(self, corpus, worse):
+    def test_references_may_be_listed_or_repeated(self, corpus, worse):
         files = (corpus / "test.de", worse)
         for options in (("--references", *files), ("--references", files[0], "--references", files[1])):
             output = output_of("compare", *files, *options, "--metrics", "exact_match", "--examples", "0", "--json")
@@ -219,14 +219,14 @@ class TestCompare:
             assert [each["value"] for each in scores] == [100, 100]
             assert all(each["signature"].startswith("nrefs:2|") for each in scores)
 
-    def test_a_model_and_a_file(self, run, corpus):
+    def test_model_is_compared_with_a_file(self, run, corpus):
         options = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
         output = output_of("compare", run, corpus / "test.de", *options)
         assert "sacrebleu by words (or characters) in the source:" in output
         assert f"Where test.de differs most from {run}:" in output
         assert "  reference" in output
 
-    def test_the_same_twice(self, corpus):
+    def test_identical_files_differ_nowhere(self, corpus):
         reference = corpus / "test.de"
         output = output_of("compare", reference, reference, "--references", reference, "--metrics", "chrf")
         assert "test.de' differs nowhere from test.de." in output
@@ -239,7 +239,7 @@ class TestEvalb:
             (tmp_path / name).write_text(content, encoding="utf-8")
         return "--gold", tmp_path / "gold", "--parsed", tmp_path / "parsed"
 
-    def test_the_table(self, files):
+    def test_table_and_errors_are_printed(self, files):
         done = finished("evalb", *files)
         assert done.stdout.splitlines()[3:5] == [
             "   1    2    0   66.67  66.67     2      3    3      0      2     2   100.00",
@@ -247,7 +247,7 @@ class TestEvalb:
         ]
         assert done.stderr == "line 2 is an error: the parse has 'was' for the word 'am'\n"
 
-    def test_json_and_parameters_from_a_file(self, files, tmp_path):
+    def test_json_scores_follow_the_parameter_file(self, files, tmp_path):
         found = json.loads(output_of("evalb", *files, "--json"))
         assert found["overall"]["f1"] == pytest.approx(200 / 3)
         assert (found["overall"]["errors"], found["short"]["valid"]) == (1, 1)
@@ -307,7 +307,7 @@ REFUSED = (
 )
 
 
-def test_a_mistake_is_one_line(run, corpus, tmp_path):
+def test_invalid_arguments_are_rejected(run, corpus, tmp_path):
     shutil.copytree(corpus, tmp_path, dirs_exist_ok=True)
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, encoding="utf-8")

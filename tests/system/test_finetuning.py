@@ -22,13 +22,13 @@ from vanilla_transformer.training.finetuning import FinetuningArguments, Pairs, 
 from .conftest import finished, json_of, lines_of, refused, write_marian, write_small_model, written
 
 
-IN_OTHER_ORDER = {"train_sampling_strategy": "group_by_length"}  # which Trainer validates in too
+IN_OTHER_ORDER = {"train_sampling_strategy": "group_by_length"}  # Trainer validates in this order too
 NEW = ["Donaudampf", "<formal>"]
 
 
 @pytest.fixture(scope="module")
 def pulled(tmp_path_factory) -> Path:
-    """A folder with a saved model, and pairs for training and validation, some of them with words that are new."""
+    """A folder with a saved model, and pairs for training and validation, some of them with new words."""
     folder = tmp_path_factory.mktemp("finetuning")
     rows = list(islice(phrasebook("train"), 200))
     for row in rows[::4]:
@@ -40,7 +40,7 @@ def pulled(tmp_path_factory) -> Path:
 
 
 def finetune(output: Path, *more: str, **options) -> list[str]:
-    """The words of the command."""
+    """The arguments of the command."""
     given = {
         "model_name_or_path": "base", "train_file": "train.jsonl", "validation_file": "validation.jsonl",
         "source_language": "en", "target_language": "de", "output_dir": output, "learning_rate": 0.005,
@@ -57,7 +57,7 @@ def losses(output: Path) -> list[float]:
 
 @pytest.fixture(scope="module")
 def tuned(pulled) -> Path:
-    """A whole model that was trained, and validated at the end."""
+    """A fully fine-tuned model, validated at the end."""
     output = pulled / "tuned"
     arguments = ("--do_train", "--do_eval", "--predict_with_generate", "--metric", "sacrebleu", "chrf")
     words = finetune(output, *arguments, save_steps=6, num_beams=3, **IN_OTHER_ORDER)
@@ -68,7 +68,7 @@ def tuned(pulled) -> Path:
     return output
 
 
-def test_it_learns_and_what_it_saves_is_complete(pulled, tuned):
+def test_finetuning_learns_and_saves_a_complete_model(pulled, tuned):
     assert losses(tuned)[-1] < losses(tuned)[0] - 0.3
     before, after = load_file(pulled / "base" / "model.safetensors"), load_file(tuned / "model.safetensors")
     assert before.keys() == after.keys()
@@ -79,7 +79,7 @@ def test_it_learns_and_what_it_saves_is_complete(pulled, tuned):
     assert "- translation\n" in card
 
 
-def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
+def test_recorded_scores_match_the_saved_model(pulled, tuned):
     results = json_of(tuned / "eval_results.json")
     rows = [json.loads(line)["translation"] for line in lines_of(pulled / "validation.jsonl")]
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
@@ -91,7 +91,7 @@ def test_the_score_is_that_of_the_saved_model_with_its_signature(pulled, tuned):
     assert results["eval_chrf"] > 0
 
 
-def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, tmp_path):
+def test_scoring_uses_raw_references_in_any_order(pulled, tmp_path):
     texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
     file = written(tmp_path / "pairs.jsonl", (json.dumps({"en": "Hello.", "de": text}) for text in texts))
     tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
@@ -99,7 +99,7 @@ def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, t
     pairs = Pairs(arguments, tokenizer)
     labels = pairs.for_validation()["labels"][::-1]
     longest = 3 + max(map(len, labels))
-    guesses = [tokenizer(text_target="Ja.").input_ids, *labels[1:]]  # all are right but one
+    guesses = [tokenizer(text_target="Ja.").input_ids, *labels[1:]]  # all but one are right
     translations = np.array([[0, *ids] + [-100] * (longest - len(ids)) for ids in guesses])
     padded = np.array([ids + [-100] * (40 - len(ids)) + [tokenizer.pad_token_id] * 5 for ids in labels])
     said = [*(unicodedata.normalize("NFC", text) for text in texts[:3]), "Ja."]
@@ -110,12 +110,12 @@ def test_references_are_as_written_in_whatever_order_trainer_validates(pulled, t
 
 
 @pytest.mark.slow
-def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
+def test_resumed_run_ends_with_the_same_weights(pulled, tuned):
     expected = load_file(tuned / "model.safetensors")
     shutil.rmtree(tuned / "checkpoint-12")
     (tuned / "model.safetensors").unlink()
     state = tuned / "checkpoint-6" / "trainer_state.json"
-    state.write_text(re.sub(r'"loss": [\d.]+', '"loss": 99.0', state.read_text(), count=1))  # the mark of its history
+    state.write_text(re.sub(r'"loss": [\d.]+', '"loss": 99.0', state.read_text(), count=1))  # marks this run's history
     assert refused(*finetune(tuned, "--do_train", **IN_OTHER_ORDER), cwd=pulled) == (
         f"vanilla-transformer: {tuned} has checkpoints: go on with --resume_from_checkpoint last, or name another "
         "folder."
@@ -129,8 +129,8 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(pulled, tuned):
 
 
 @pytest.mark.slow
-def test_adapters_and_new_tokens(pulled):
-    """Of the model only the adapters change and the new rows; resumed too, and merged."""
+def test_adapters_and_new_tokens_train_resume_and_merge(pulled):
+    """Only the adapters and the new rows change, also after a resume and a merge."""
     output = pulled / "adapters"
     arguments = ("--do_train", "--new_tokens", *NEW)
     options = {"lora_rank": 4, "save_steps": 6, "learning_rate": 0.02, "lr_scheduler_type": "constant"}
@@ -141,7 +141,7 @@ def test_adapters_and_new_tokens(pulled):
     assert losses(output)[-1] < losses(output)[0] - 0.1
     stored = load_file(output / "adapter_model.safetensors")
     kinds = {name.rpartition(".")[0].split(".")[-1] for name in stored}
-    assert kinds == {"lora_A", "lora_B", "token_adapter", "base_layer"}  # PEFT adds an embedding that was resized
+    assert kinds == {"lora_A", "lora_B", "token_adapter", "base_layer"}  # PEFT also saves a resized embedding
     assert not (output / "model.safetensors").exists()
 
     tokenizer = AutoTokenizer.from_pretrained(output)
@@ -164,11 +164,11 @@ def test_adapters_and_new_tokens(pulled):
     assert whole["model.shared.weight"].shape[0] == len(tokenizer)
     model = AutoModelForSeq2SeqLM.from_pretrained(merged)
     assert model.lm_head.weight is model.model.shared.weight
-    assert translate(model, AutoTokenizer.from_pretrained(merged), texts) == found  # the same run, unbroken
+    assert translate(model, AutoTokenizer.from_pretrained(merged), texts) == found  # the same run, without a stop
 
 
 @pytest.mark.slow
-def test_a_model_of_marian(pulled):
+def test_marian_model_can_be_finetuned(pulled):
     write_marian(pulled / "marian")
     model = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian")
     model.generation_config = GenerationConfig(**{**model.generation_config.to_dict(), "max_length": None})
@@ -180,7 +180,7 @@ def test_a_model_of_marian(pulled):
     tuned = AutoModelForSeq2SeqLM.from_pretrained(pulled / "marian_tuned")
     assert tuned.config.vocab_size == model.config.vocab_size + 2
     arguments = torch.load(pulled / "marian_tuned" / "training_args.bin", weights_only=False)
-    assert arguments.generation_max_length == 70  # this model has no limit of its own, and transformers' is 20
+    assert arguments.generation_max_length == 70  # this model sets no limit, and transformers' default is 20
     results = json_of(pulled / "marian_tuned" / "eval_results.json")
     assert results["eval_sacrebleu_signature"].startswith("nrefs:1")
     assert results["eval_loss"] > 0
@@ -200,8 +200,8 @@ WRONG = [
 ]
 
 
-def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, capsys):
-    """In this process, which has paid for its imports."""
+def test_invalid_arguments_are_rejected(pulled, tmp_path, monkeypatch, capsys):
+    """Runs in this process, which has already imported everything."""
     monkeypatch.chdir(pulled)
     for arguments, options, told in WRONG:
         assert main(finetune(tmp_path / "out", *arguments, **options)) == 1
@@ -209,7 +209,7 @@ def test_a_mistake_is_explained_in_a_sentence(pulled, tmp_path, monkeypatch, cap
         assert not (tmp_path / "out").exists()
 
 
-def test_r_drop_is_on_only_where_it_is_asked_for(pulled, tuned, tmp_path, monkeypatch):
+def test_r_drop_is_off_unless_requested(pulled, tuned, tmp_path, monkeypatch):
     monkeypatch.chdir(pulled)
     base = shutil.copytree(pulled / "base", tmp_path / "base")
     config = json_of(base / "config.json")
@@ -224,7 +224,7 @@ def test_r_drop_is_on_only_where_it_is_asked_for(pulled, tuned, tmp_path, monkey
     assert first[0.0] == losses(tuned)[0] < first[3.0]
 
 
-def test_without_peft_the_remedy_is_named(pulled, tmp_path, monkeypatch):
+def test_missing_peft_error_names_the_remedy(pulled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     arguments = FinetuningArguments("base", "en", "de", lora_rank=2)
     with pytest.raises(ImportError, match=r"pip install 'vanilla-transformer\[finetune\]'"):

@@ -1,4 +1,4 @@
-"""A disk that is full while a checkpoint is saved ends the run with one clear line, and nothing is lost."""
+"""A disk that fills up during a save ends the run with one clear line, and nothing is lost."""
 
 import os
 import resource
@@ -27,7 +27,7 @@ def contents(checkpoint):
 @pytest.mark.parametrize(
     "share", [pytest.param(0.1, marks=pytest.mark.slow), 0.5, pytest.param(0.95, marks=pytest.mark.slow)]
 )
-def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
+def test_run_resumes_once_there_is_room(share, disk, corpus, run):
     folder, filler = disk / "run", disk / "filler"
     finished(*train(corpus, folder), "--training.max_steps", 8)
     checkpoint = folder / "checkpoints" / "checkpoint-8"
@@ -45,7 +45,7 @@ def test_a_run_goes_on_once_there_is_room(share, disk, corpus, run):
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow_are_as_bad_as_a_full_disk(corpus, run, tmp_path):
+def test_file_size_limit_acts_like_a_full_disk(corpus, run, tmp_path):
     state, weights = (run / "checkpoints" / "checkpoint-24" / name for name in ("optimizer.pt", "model.safetensors"))
     limit = (state.stat().st_size + weights.stat().st_size) // 2
     folder = tmp_path / "run"
@@ -56,7 +56,7 @@ def test_files_that_may_not_grow_are_as_bad_as_a_full_disk(corpus, run, tmp_path
     assert_same_run(folder, run)
 
 
-def test_the_file_that_there_is_no_room_for_is_named(disk, corpus):
+def test_full_disk_error_names_the_folder(disk, corpus):
     folder = disk / "run"
     finished(*train(corpus, folder), "--training.max_steps", 8)
     (disk / "filler").write_bytes(bytes(shutil.disk_usage(disk).free))

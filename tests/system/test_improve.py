@@ -1,4 +1,4 @@
-"""The command improve: its stages, what it refuses, and a whole chain that is killed again and again."""
+"""The command `improve`: its stages, what it rejects, and a whole chain that is killed repeatedly."""
 
 import gzip
 import inspect
@@ -54,7 +54,7 @@ def recipe_of(folder, **improve):
     return path
 
 
-def test_each_stage_learns_from_those_before_it(tmp_path):
+def test_each_stage_uses_the_stages_before_it(tmp_path):
     path = recipe_of(
         tmp_path,
         target_text="news.de.gz",
@@ -104,14 +104,14 @@ def test_each_stage_learns_from_those_before_it(tmp_path):
     assert len(trained["student"].data.mixture) == 2
     assert trained["student"].model["decoder_layers"] == 2
     assert trained["first"].model["decoder_layers"] == 1
-    # Floors name test sets, of which the other direction has none.
+    # Floors name test sets, and the reverse direction has no test sets.
     floors = {"training.floors": "{phrasebook: 1.0}", "evaluation.metrics": "[sacrebleu]"}
     recipe, settings = load_recipe_with(path, floors, improve=ImproveSettings)
     [reverse] = [stage for stage in stages_of(tmp_path / "out", recipe, settings) if stage.name == "reverse"]
     assert reverse.words[reverse.words.index("--training.floors") + 1] == "{}"
 
 
-def test_what_is_published_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+def test_student_uses_relative_paths_where_they_resolve(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"data.folder": "texts", "data.train": "[train.en, train.de]", "data.validation": "[val.en, val.de]"}
     recipe, settings = load_recipe_with(recipe_of(tmp_path), files, improve=ImproveSettings)
@@ -124,12 +124,12 @@ def test_what_is_published_names_no_folder_of_this_machine(tmp_path, monkeypatch
     [distilled] = trained_on(student)
     assert distilled["corpus"][0] == "../runs/improve/distilled/train.en.gz"
     (tmp_path / "elsewhere" / "texts").mkdir(parents=True)
-    (tmp_path / "texts").symlink_to(tmp_path / "elsewhere" / "texts")  # ".." is elsewhere then
+    (tmp_path / "texts").symlink_to(tmp_path / "elsewhere" / "texts")  # now ".." leads elsewhere
     student = list(stages_of(Path("runs/improve"), recipe, settings))[-2]
     assert trained_on(student)[0]["corpus"][0] == str(tmp_path / "runs/improve/distilled/train.en.gz")
 
 
-def test_cleaning_reads_packed_files_by_their_plain_names(tmp_path):
+def test_cleaning_finds_gzipped_files_by_plain_name(tmp_path):
     for side in ("en", "de"):
         (tmp_path / f"train.{side}.gz").write_bytes(gzip.compress(b"A.\n"))
     files = {"data.folder": str(tmp_path), "data.train": "[train.en, train.de]"}
@@ -138,13 +138,13 @@ def test_cleaning_reads_packed_files_by_their_plain_names(tmp_path):
     assert first.words[1:3] == [str(tmp_path / "train.en.gz"), str(tmp_path / "train.de.gz")]
 
 
-def test_without_other_text_there_is_nothing_to_translate_back(tmp_path):
+def test_without_other_text_backtranslation_is_skipped(tmp_path):
     recipe, settings = load_recipe_with(recipe_of(tmp_path, teachers=1, quantization=None), improve=ImproveSettings)
     names = [stage.name for stage in stages_of(tmp_path, recipe, settings)]
-    assert names == ["first", "distilled", "student"]  # a teacher of the same pairs and seed would be the same
+    assert names == ["first", "distilled", "student"]  # a teacher with the same pairs and seed would equal the first
 
 
-def test_teachers_read_every_pair_in_three_versions(tmp_path):
+def test_diversify_trains_teachers_on_three_versions(tmp_path):
     teacher = {"training": {"max_steps": 90, "seed": 8}}
     improve = {"diversify": True, "teachers": 2, "quantization": None, "teacher": teacher}
     path = recipe_of(tmp_path, **improve)
@@ -165,7 +165,7 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
         "diverse/first/train.en.gz",
         "diverse/reverse/train.en.gz",
     ]
-    # A folder of a version that had fewer fields goes on.
+    # A folder from an older version with fewer fields is resumed.
     (tmp_path / "older").mkdir()
     _begin(tmp_path / "older", recipe, ImproveSettings())
     plan = json.loads((tmp_path / "older" / "plan.json").read_text(encoding="utf-8"))
@@ -176,7 +176,7 @@ def test_teachers_read_every_pair_in_three_versions(tmp_path):
         _begin(tmp_path / "older", recipe, ImproveSettings(diversify=True))
 
 
-def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
+def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
     path, english = recipe_of(tmp_path), tmp_path / "news.en.txt"
     english.write_text("A dog.\n")
     blank = tmp_path / "blank.de"
@@ -213,7 +213,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_trained(tmp_path, capsys):
     assert "improve.teachers is only for the command improve" in capsys.readouterr().err
 
 
-def test_texts_of_several_lines_stay_in_line(tmp_path):
+def test_multiline_texts_stay_aligned(tmp_path):
     pairs = [("a\nb", "c"), ("x", "y\r\nz"), ("p", "q")]
     rows = "".join(json.dumps({"en": source, "de": target}) + "\n" for source, target in pairs)
     (tmp_path / "pairs.jsonl").write_text(rows)
@@ -250,7 +250,7 @@ def improving(path, output, *words) -> list[str]:
     return [sys.executable, "-m", "vanilla_transformer", "improve", str(path), "--output", str(output), *words]
 
 
-def test_a_chain_ends_with_an_account_and_is_not_done_again(tmp_path):
+def test_chain_writes_account_and_is_not_repeated(tmp_path):
     path, output = recipe_of(tmp_path, teachers=1, quantization=None), tmp_path / "out"
     done = subprocess.run(improving(path, output), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -266,21 +266,21 @@ def test_a_chain_ends_with_an_account_and_is_not_done_again(tmp_path):
     assert {file: file.stat().st_mtime_ns for file in made} == made
 
 
-def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsys):
+def test_folder_begun_with_another_plan_is_rejected(tmp_path, capsys):
     path, output = recipe_of(tmp_path), tmp_path / "out"
     recipe, settings = load_recipe_with(path, {"data.folder": str(tmp_path)}, improve=ImproveSettings)
     output.mkdir()
     _begin(output, recipe, settings)
     assert run_command(improving(path, output, "--data.folder", str(tmp_path), "--improve.teachers", "3")[3:]) == 1
     assert "was begun with improve.teachers = 2, not 3" in capsys.readouterr().err
-    # What was never begun, because a path was mistyped, binds it to nothing.
+    # After a start that failed on a mistyped path, the folder accepts any plan.
     mistyped = ("--data.train", "[gone.en, gone.de]")
     cleaned, unvalidated = (*mistyped, "--improve.clean", "{}"), ("--data.validation", "[gone.en, gone.de]")
     for more in (mistyped, unvalidated, cleaned, mistyped):
         assert run_command(improving(path, tmp_path / "new", *more)[3:]) == 1
         assert "gone.en" in capsys.readouterr().err
         assert [*(tmp_path / "new").iterdir()] == []
-    # Killed in its first moment, it goes on.
+    # A chain that was killed right at the start is resumed.
     (output / "recipe.yaml").unlink()
     (output / ".plan.json.0123abcd").touch()
     _begin(output, recipe, settings)
@@ -292,7 +292,7 @@ def test_a_folder_that_was_begun_with_another_plan_is_left_alone(tmp_path, capsy
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_when_one_of_two_commands_fails_the_other_is_asked_to_end(tmp_path):
+def test_failed_command_stops_the_other(tmp_path):
     endless = ["train", str(recipe_of(tmp_path)), "--output", str(tmp_path / "run"), "--training.max_steps", "1000000"]
     log = tmp_path / "other.log"
     log.write_text("before\n")
@@ -301,13 +301,13 @@ def test_when_one_of_two_commands_fails_the_other_is_asked_to_end(tmp_path):
         run_commands(commands)
     assert re.search(r"^before\n(.*\n)*vanilla-transformer: .*nowhere.yaml", log.read_text(encoding="utf-8"))
     assert all(command.seconds > 0 for command in commands)
-    with alone_in(tmp_path / "run"):  # which the other would have to itself
+    with alone_in(tmp_path / "run"):  # a command that still ran would hold this lock
         pass
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_a_chain_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path):
+def test_repeatedly_killed_chain_gives_the_same_result(tmp_path):
     text = text_in_german(tmp_path / "news.de.gz", 200)
     student = {"model": {"encoder_layers": 2}}
     path = recipe_of(tmp_path, clean={}, diversify=True, target_text=str(text), student=student)

@@ -26,7 +26,7 @@ PAGE_NEEDS = 'The page needs gradio: pip install "vanilla-transformer[demo]"'
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 NAME = f"vanilla_transformer-{vanilla_transformer.__version__}"
-# The tests' own process may have been told where the repository is.
+# PYTHON* variables of the test process may point to the repository.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -38,7 +38,7 @@ def said_by(*words, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def repository() -> set[str]:
-    """The files of the repository. What lies around in somebody's folder is none."""
+    """The files that git tracks, without whatever else lies in the folder."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a clone says which files are the repository's")
     return set(said_by("git", "ls-files", "-z", cwd=ROOT).split("\0")) - {""}
@@ -46,7 +46,7 @@ def repository() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(repository, tmp_path_factory) -> Path:
-    """A folder with the source archive, made of the repository's files, and the wheel, made of that archive."""
+    """A folder with the source archive, built from the repository's files, and the wheel, built from that archive."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     for name in repository:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def built(repository, tmp_path_factory) -> Path:
 
 
 def link_needs(wheel: Path, folder: Path, *extras: str) -> None:
-    """Makes a folder with what a wheel needs and what that needs, and no more, as links to what this Python has."""
+    """Makes a folder of links to this Python's copies of a wheel's dependencies, direct and indirect, and no more."""
     with ZipFile(wheel) as archive:
         lines = message_from_bytes(archive.read(f"{NAME}.dist-info/METADATA")).get_all("Requires-Dist")
     found, waiting = set(), [(lines, extras)]
@@ -81,12 +81,12 @@ def link_needs(wheel: Path, folder: Path, *extras: str) -> None:
 
 @pytest.fixture(scope="module")
 def outside(built, tmp_path_factory) -> Path:
-    """A folder with an environment that has the wheel and what it needs; that is not downloaded but linked."""
+    """A folder with an environment that has the wheel and its dependencies, linked instead of downloaded."""
     folder, wheel = tmp_path_factory.mktemp("outside"), built / f"{NAME}-py3-none-any.whl"
     said_by(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
     pip = [sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python"]
     said_by(*pip, "install", "--no-deps", "--no-index", wheel, cwd=folder)
-    # Folders of that name are how dill, which datasets uses, tells libraries from the user's own code.
+    # By this folder name dill, which datasets uses, tells libraries from the user's own code.
     link_needs(wheel, folder / "needed" / "site-packages")
     link_needs(wheel, folder / "needed_by_demo" / "site-packages", "demo")
     [packages] = (folder / "venv").glob("lib/python*/site-packages")
@@ -95,26 +95,26 @@ def outside(built, tmp_path_factory) -> Path:
 
 
 def typed(outside: Path, *words) -> str:
-    """What `vanilla-transformer WORD...` prints there."""
+    """What `vanilla-transformer WORD...` prints in that environment."""
     return said_by(outside / "venv" / "bin" / "vanilla-transformer", *words, cwd=outside)
 
 
 @pytest.fixture(scope="module")
 def run(outside) -> Path:
-    """What `train phrasebook` makes there, in a few updates."""
+    """The result of `train phrasebook` in that environment, after a few updates."""
     shorter = (SHORTER | SHORTER_STILL["phrasebook"]).items()
     typed(outside, "train", "phrasebook", *(word for name, value in shorter for word in (f"--{name}", value)))
     return outside / "runs" / "phrasebook"
 
 
-def test_the_source_archive_is_the_repository(repository, built):
+def test_source_archive_contains_the_repository(repository, built):
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         files = {each.name.removeprefix(f"{NAME}/") for each in archive if each.isfile()}
     made = {name for name in files if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
     assert files - made == repository - {".ci/run", ".gitignore"}
 
 
-def test_the_wheel_is_the_package_and_describes_it(repository, built):
+def test_wheel_contains_the_package_and_metadata(repository, built):
     about = f"{NAME}.dist-info"
     with ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
         files = set(wheel.namelist())
@@ -129,7 +129,7 @@ def test_the_wheel_is_the_package_and_describes_it(repository, built):
     assert fields.get_payload(decode=True).decode() == readme
 
 
-def test_what_runs_is_the_wheel(outside):
+def test_command_runs_the_installed_wheel(outside):
     code = "import vanilla_transformer; print(vanilla_transformer.__file__)"
     file = Path(said_by(outside / "venv" / "bin" / "python", "-c", code, cwd=outside).strip())
     assert file.is_relative_to(outside / "venv")
@@ -137,28 +137,28 @@ def test_what_runs_is_the_wheel(outside):
     assert typed(outside, "--version") == f"{vanilla_transformer.__version__}\n"
 
 
-def test_recipes_are_there_and_say_what_they_need_of_the_repository(outside):
+def test_recipes_are_installed_and_state_needed_scripts(outside):
     listed = dict(line.split(maxsplit=1) for line in typed(outside, "recipes").splitlines())
     assert listed == list_recipes()
     for name, description in listed.items():
         assert ("the repository's scripts/" in description) == ("scripts/" in typed(outside, "recipes", name))
 
 
-def test_the_report_of_a_mistake_knows_that_no_extra_is_there(outside):
+def test_env_reports_missing_extras(outside):
     report = typed(outside, "env")
     assert f"- vanilla-transformer: {vanilla_transformer.__version__}\n" in report
     assert "- extras installed: none\n" in report
     assert re.search(r"^- extras not installed: .*\bdemo \(lacks gradio>=", report, flags=re.MULTILINE)
 
 
-def test_what_was_trained_there_translates(outside, run):
+def test_run_trained_by_the_wheel_translates(outside, run):
     assert (run / "attention.png").is_file()
     [translation] = typed(outside, "translate", "--model", run, "The dog is old.").splitlines()
     program = [outside / "venv" / "bin" / "python", "-m", "vanilla_transformer"]
     assert said_by(*program, "translate", "--model", run, "The dog is old.", cwd=outside) == f"{translation}\n"
 
 
-def test_the_page_is_shown_there_with_its_extra(outside, run):
+def test_demo_page_needs_the_demo_extra(outside, run):
     without = [outside / "venv" / "bin" / "vanilla-transformer", "demo", run]
     done = subprocess.run(without, cwd=outside, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"vanilla-transformer: {PAGE_NEEDS}\n")

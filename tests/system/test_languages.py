@@ -1,4 +1,4 @@
-"""A model of both directions: trained, scored, and asked for each language in every way."""
+"""A model for both directions: trained, scored, and asked for each language in every way."""
 
 import json
 
@@ -11,7 +11,7 @@ import vanilla_transformer  # noqa: F401  (registers the pipeline)
 from .conftest import finished, refused
 
 
-def test_one_model_of_both_directions(corpus, tmp_path):
+def test_one_model_handles_both_directions(corpus, tmp_path):
     recipe = yaml.safe_load((corpus / "recipe.yaml").read_text())
     there, back = {"corpus": ["train.en", "train.de"]}, {"corpus": ["train.de", "train.en"]}
     languages = {"source_language": "de", "target_language": "en"}
@@ -36,14 +36,14 @@ def test_one_model_of_both_directions(corpus, tmp_path):
     for to in ("de", "en"):
         line = finished("translate", "--model", run, "--to", to, "--json", text).stdout
         [found[to]] = json.loads(line)["translations"]
-    assert found["de"]["score"] != found["en"]["score"]  # the model has read another tag
+    assert found["de"]["score"] != found["en"]["score"]  # the model read different tags
     translator = pipeline("translation", model=str(run))
     for to, translation in found.items():
         [asked] = translator(text, tgt_lang=to, return_scores=True)
         assert asked["score"] == pytest.approx(translation["score"], rel=1e-4)
     with pytest.raises(ValueError, match="translates into de, en: give tgt_lang, say 'de'"):
         translator(text)
-    back = pipeline("translation_de_to_en", model=str(run))  # a task of the second corpus
+    back = pipeline("translation_de_to_en", model=str(run))  # the direction of the second corpus
     assert back("Der Hund ist alt.", tgt_lang="en")
     with pytest.raises(ValueError, match="translates en to de, not en to fr"):
         pipeline("translation_en_to_fr", model=str(run))
@@ -52,7 +52,7 @@ def test_one_model_of_both_directions(corpus, tmp_path):
     assert "Say into which: de, en" in refused("plot", "attention", run, text, "--output", pictures[0])
     for picture in pictures:
         finished("plot", "attention", run, text, text, "--to", picture.stem, "--output", picture)
-    assert pictures[0].read_bytes() != pictures[1].read_bytes()  # another tag is in front
+    assert pictures[0].read_bytes() != pictures[1].read_bytes()  # the tags in front differ
     new = ["--data.train", "[train.en, train.de]", "--data.validation", "[test.en, test.de]"]
     assert "translates into de, en, and adapt is for" in refused("adapt", run, "--output", tmp_path / "a", *new)
     english = ["--source-language", "de", "--target-language", "en"]

@@ -1,7 +1,7 @@
 """Whole training runs on tasks that can be learned perfectly, with a random seed each time.
 
-The last updates still shake the weights: the last five checkpoints are averaged, as the paper does (section 6.1), and
-still now and then a seed ends with a few of its sequences wrong, never with many.
+The last updates still shake the weights, so the last five checkpoints are averaged, as in the paper (section 6.1).
+Even so, an occasional seed gets a few sequences wrong, but never many.
 """
 
 import random
@@ -92,8 +92,8 @@ def made_up_pairs(count: int, generator: random.Random) -> list[tuple[str, str]]
 
 
 @pytest.mark.slow
-def test_soft_terms_are_followed_that_were_never_translations(tmp_path):
-    """Of the word x to the translation of another one, or to itself: in the text as it is no such pair ever stands."""
+def test_unseen_soft_terms_are_followed(tmp_path):
+    """Terms map a word to another word's translation or to itself: the training text never has these pairs."""
     seed = secrets.randbelow(2**31)
     generator = random.Random(seed)
     corpus = TextCorpus("made up", made_up_pairs(4000, generator), {})

@@ -1,8 +1,8 @@
-"""What an earlier version made is read as it was: a stopped run, an exported folder, a published repository.
+"""The output of an earlier version still works: a stopped run, an exported folder, a published repository.
 
-made_before.tar.xz holds what commit fccf22d, whose searches had a decoder of their own, wrote on an Intel Xeon: `train`
-killed after 300 of 500 updates; of the run that went on to its end what `export` and `publish` wrote, its scores, its
-losses, and what `translate` made of the 60 training sentences with each.
+made_before.tar.xz was written on an Intel Xeon by commit fccf22d, when searches still had their own decoder. It holds a
+run of `train` killed after 300 of 500 updates and, from the same run trained to its end, the output of `export` and
+`publish`, its scores, its losses, and the translations of the 60 training sentences by each of the two models.
 """
 
 import json
@@ -33,13 +33,13 @@ def expected(before) -> dict:
     ("folder", "options", "name"),
     [("repository", [], "translations"), ("exported", ["--backend", "ctranslate2"], "by_ctranslate2")],
 )
-def test_translations_are_the_same(before, expected, folder, options, name):
+def test_old_models_translate_the_same(before, expected, folder, options, name):
     source = (before / "corpus" / "train.en").read_text(encoding="utf-8")
     found = output_of("translate", "--model", before / folder, *options, input=source).splitlines()
     assert found == expected[name]
 
 
-def test_scores_are_the_same(before, expected):
+def test_old_model_gets_the_same_scores(before, expected):
     files = [before / "corpus" / f"test.{language}" for language in ("en", "de")]
     printed = output_of(
         "evaluate", "--model", before / "repository", "--sources", files[0], "--references", files[1],
@@ -48,20 +48,20 @@ def test_scores_are_the_same(before, expected):
     found = {each["metric"]: each["value"] for each in json.loads(printed)["scores"]}
     averaged = [each for each in expected["scores"] if (each["model"], each["test_set"]) == ("averaged", "small")]
     for each in averaged:
-        assert found[each["metric"]] == pytest.approx(each["value"], rel=1e-9)  # the logarithm is that of the system
+        assert found[each["metric"]] == pytest.approx(each["value"], rel=1e-9)  # log() depends on the system
 
 
-def test_a_stopped_run_goes_on(before, expected, tmp_path):
+def test_old_stopped_run_resumes(before, expected, tmp_path):
     run = shutil.copytree(before / "stopped", tmp_path / "run")
     done = command(
         "train", before / "corpus" / "recipe.yaml", "--data.folder", before / "corpus", "--output", run, "--resume",
-        "--device", "cpu",  # where it began: a GPU has other random numbers
+        "--device", "cpu",  # where it began: a GPU draws other random numbers
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     losses = {str(record["step"]): record["loss"] for record in records if "loss" in record}
     assert losses.keys() == expected["losses"].keys()
-    # Bit for bit on one processor; another rounds otherwise, and every update carries that on.
+    # Equal bit for bit on one processor; others round differently, and the differences grow with every update.
     assert losses["320"] == pytest.approx(expected["losses"]["320"], rel=1e-3)
     assert losses["500"] == pytest.approx(expected["losses"]["500"], rel=0.05)
     assert math.isfinite(json.loads((run / "scores.json").read_text(encoding="utf-8"))[0]["value"])

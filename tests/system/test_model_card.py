@@ -1,4 +1,4 @@
-"""The card says what the run's records say."""
+"""The model card matches the run's records."""
 
 import json
 import re
@@ -24,14 +24,14 @@ from vanilla_transformer.sharing.model_card import VARIANTS, model_card, scores_
 from .conftest import json_of
 
 
-def test_a_card_from_a_runs_records(run):
+def test_card_shows_the_runs_records(run):
     card = model_card(run, title="A small model", command="vanilla-transformer train recipe.yaml", examples=4)
     scores = json_of(run / "scores.json")
     assert all(f"| {s['metric']} | {s['value']:.2f} |" in card for s in scores)
     assert "\n```\nvanilla-transformer train recipe.yaml\n```\n" in card
     tables = [line for line in card.splitlines() if line.startswith("| ") and "bs:1000" in line]
     assert len(tables) == len({*VARIANTS, "exact_match"})
-    assert all(line.count("|") - line.count("\\|") == 7 for line in tables)  # a bar would end a cell
+    assert all(line.count("|") - line.count("\\|") == 7 for line in tables)  # an unescaped bar would end a cell
     assert "24 updates" in card
     assert json_of(run / "data.json")["train"]["fingerprint"][:16] in card
     assert [line.split()[1] for line in card.splitlines() if " (chrF " in line] == ["best", "random", "random", "worst"]
@@ -40,8 +40,8 @@ def test_a_card_from_a_runs_records(run):
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
 
 
-def test_scores_of_a_card_suit_the_language(run, monkeypatch):
-    """Without MeCab, BLEU knows no words of Japanese; it knows none of Thai at all."""
+def test_card_scores_suit_the_language(run, monkeypatch):
+    """BLEU cannot split Japanese into words without MeCab, and cannot split Thai at all."""
     monkeypatch.setitem(sys.modules, "MeCab", None)
     folder, recipe = RunFolder(run), load_recipe(run / "recipe.yaml")
     for language, expected in (("ja", {"chrf"}), ("th", {"chrf"}), ("de", set(VARIANTS))):
@@ -50,7 +50,7 @@ def test_scores_of_a_card_suit_the_language(run, monkeypatch):
         assert {score.metric for score in scores_of_tests(folder, chosen)} == expected | {"sacrebleu_char"}
 
 
-def test_the_code_of_a_card_asks_for_the_language(tmp_path):
+def test_card_code_sets_the_target_language(tmp_path):
     several = {"data.train": "[{corpus: a.tsv}, {corpus: b.tsv, target_language: fr}]", "data.source_language": "en"}
     recipe = recipe_of({**several, "data.target_language": "de", "data.validation": "c.tsv"})
     tokenizer = learn_tokenizer(["The dog is old."] * 3, TokenizerSettings(vocab_size=270), tags=["<2de>", "<2fr>"])
@@ -65,7 +65,7 @@ def test_the_code_of_a_card_asks_for_the_language(tmp_path):
     assert names["ids"].tolist() == [towards(tokenizer, "de")("The dog is old.").input_ids]
 
 
-def test_the_corpora_of_a_mixture_are_rows_of_their_own(run, tmp_path):
+def test_each_corpus_of_a_mixture_has_a_row(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     hub = {"hub": "somebody/pairs", "config": None, "split": "train", "revision": "0123456789abcdef"}
     local = {"pairs": 2900, "copies": 2, "tag": None, "fingerprint": "f" * 64, "corpus": {}}
@@ -87,8 +87,8 @@ BLOCKS = ("heading_open", "fence", "table_open", "hr")
 HOSTILE = "a | b\n---\nlicense: mit\n```\n# c <!-- <b> `d` *e* _f_ [g](h) &amp; \u2028\n````\n" + "x" * 5000
 
 
-def test_no_text_of_a_recipe_or_a_corpus_is_markdown(run, tmp_path):
-    """Rendered as CommonMark and tables, the card has the sections that it always has, and shows the text as it is."""
+def test_hostile_recipe_and_corpus_text_is_escaped(run, tmp_path):
+    """Rendered as CommonMark with tables, the card has its usual sections and shows the text literally."""
     copy = shutil.copytree(run, tmp_path / "run")
     recipe = yaml.safe_load((copy / "recipe.yaml").read_text(encoding="utf-8"))
     recipe["description"], recipe["data"]["target_language"] = HOSTILE, "pt-BR"
@@ -114,7 +114,7 @@ def test_no_text_of_a_recipe_or_a_corpus_is_markdown(run, tmp_path):
     assert LANGUAGES_TASK.fullmatch(task).groups() == ("en", "pt_BR")
 
 
-def test_an_unfinished_run_has_no_card(run, tmp_path):
+def test_card_of_an_unfinished_run_raises(run, tmp_path):
     for missing in ("finished.json", "scores.json"):
         copy = shutil.copytree(run, tmp_path / missing)
         (copy / missing).unlink()

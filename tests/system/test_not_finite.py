@@ -1,4 +1,4 @@
-"""A run that has nothing but updates that are not finite ends with a clear line, a file and a checkpoint."""
+"""A run whose updates are no longer finite ends with a clear line, a file and a checkpoint."""
 
 import json
 
@@ -7,13 +7,13 @@ from vanilla_transformer.run.folder import RunFolder
 from .conftest import lines_of, refused
 
 
-def test_a_learning_rate_beyond_all_bounds(corpus, tmp_path):
+def test_diverging_run_stops_with_report_and_checkpoint(corpus, tmp_path):
     folder = RunFolder(tmp_path / "run")
-    # The first update leaves numbers whose products overflow; none after it can be done.
+    # After the first update the products of the weights overflow, so every later update is skipped.
     settings = {"noam_factor": "1e30", "eval_steps": 12, "save_steps": 12, "max_skipped_updates": 4}
     typed = ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", folder.path]
     typed += [word for name, value in settings.items() for word in (f"--training.{name}", value)]
-    for last in (5, 9):  # which can be resumed, and has as many tries as the first time
+    for last in (5, 9):  # the run can be resumed, and then gets as many tries as before
         said = refused(*typed, *(["--resume"] if last > 5 else []))
         assert said.startswith(f"vanilla-transformer: Stopped after update {last}: 4 updates in a row were skipped")
         assert str(folder.not_finite) in said

@@ -1,4 +1,4 @@
-"""Training from a prepared folder: wherever it lies, and not if it is not what the recipe says."""
+"""Training from a prepared folder: wherever it lies, but only if it is whole and matches the recipe."""
 
 import shutil
 import subprocess
@@ -23,18 +23,18 @@ def train(corpus, prepared, output):
 
 
 @pytest.mark.slow
-def test_it_may_be_moved_and_read_only(corpus, run, prepared, disk, tmp_path):
+def test_prepared_folder_works_moved_and_read_only(corpus, run, prepared, disk, tmp_path):
     finished(*train(corpus, prepared, tmp_path / "run"), "--training.max_steps", "8")
     read_only = shutil.copytree(prepared, disk / "prepared")
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     finished(*train(corpus, read_only, tmp_path / "run"), "--resume")
     weights = "averaged/model.safetensors"
-    assert (tmp_path / "run" / weights).read_bytes() == (run / weights).read_bytes()  # of the same text in files
+    assert (tmp_path / "run" / weights).read_bytes() == (run / weights).read_bytes()  # trained on the text itself
     again = finished("prepare", corpus / "recipe.yaml", "--data.folder", corpus, "--output", read_only)
     assert "is complete already" in again.stderr
 
 
-def test_a_recipe_that_says_otherwise(corpus, prepared, tmp_path):
+def test_mismatched_recipe_is_rejected(corpus, prepared, tmp_path):
     for more, message in (
         (("--tokenizer.vocab_size", "300"), "was prepared with the tokenizer {'kind': 'bpe', 'vocab_size': 400"),
         (("--data.max_source_length", "30"), "was prepared with the limits {'max_source_length': 256"),
@@ -44,7 +44,7 @@ def test_a_recipe_that_says_otherwise(corpus, prepared, tmp_path):
         assert message in refused(*train(corpus, prepared, tmp_path / "run"), *more)
 
 
-def test_a_damaged_folder_is_told_before_training(corpus, prepared, tmp_path):
+def test_damaged_folder_is_rejected(corpus, prepared, tmp_path):
     damaged = shutil.copytree(prepared, tmp_path / "prepared")
     content = bytearray((damaged / "data-00000.arrow").read_bytes())
     content[len(content) // 2] ^= 1
@@ -53,7 +53,7 @@ def test_a_damaged_folder_is_told_before_training(corpus, prepared, tmp_path):
     assert said.endswith(f"data-00000.arrow is missing or damaged: remove {damaged} and prepare the corpus again.")
 
 
-def test_a_corpus_of_nothing(corpus, tmp_path):
+def test_empty_corpus_is_rejected(corpus, tmp_path):
     for language in ("en", "de"):
         write_text(tmp_path / f"train.{language}", "")
     options = ("--data.folder", tmp_path, "--data.stream", "true", "--output", tmp_path / "prepared")

@@ -1,4 +1,4 @@
-"""Training on two real processes (gloo): the same as one with the same updates, exact after a stop, never for ever."""
+"""Training on two real processes (gloo): the result equals that of one, resumes are exact, and nothing hangs."""
 
 import json
 import re
@@ -23,11 +23,11 @@ from ..warm_python import CLI, PACKAGE, all_completed, free_port
 from .conftest import assert_same_run, command, finished, lines_of, written
 
 
-# An epoch has 61 batches: the one process has one more than the other, and both are in their second after 32 updates.
+# An epoch has 61 batches: one process has one more than the other, and both are in epoch 2 after 32 updates.
 SHORT = ("--training.update_tokens", "600", "--training.max_tokens", "300", "--training.max_steps", "40",
          "--training.save_total_limit", "5", "--training.predict_with_generate", "false", "--data.test", "{}",
          "--evaluation.metrics", "[exact_match]", "--evaluation.examples", "[]")  # fmt: skip
-# Dropout has other random numbers on two processes; translating, each takes as many steps as its sentences need.
+# Dropout draws other random numbers on two processes. In translation each takes as many steps as its sentences need.
 COMPARED = ("--model.dropout", "0", "--training.predict_with_generate", "true")
 STREAM = ("--data.stream", "true", "--data.buffer_pairs", "100")
 MIXTURE = ("--data.train", "[{corpus: [train.en, train.de]}, {corpus: [train.en, train.de], weight: 0.5, tag: <bt>}]",
@@ -38,9 +38,9 @@ SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
 REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--model.source_word_dropout=0.1",
                "--model.target_word_dropout=0.1")  # fmt: skip
-# Each process skips layers of its own; not where layers are shared out.
+# Each process skips its own layers, which does not work where layers are sharded.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
-EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "20")  # runs are stopped in its fall
+EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "20")  # runs are stopped during the cooldown
 AUGMENTED = ("--training.augmentation", "{upper: 0.1, typos: 0.2, noise: 0.1, terms: 0.4}")
 DROPOUT = ("--model.attention_dropout=0.1", "--model.activation_dropout=0.1")
 EVERYTHING = DROPOUT + AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA
@@ -56,7 +56,7 @@ def corpus(corpus, tmp_path_factory) -> Path:
 
 
 def arguments(corpus: Path, run: Path, *more) -> list[str]:
-    """On the CPU: two processes need two GPUs."""
+    """On the CPU, as two processes would need two GPUs."""
     places = ["--data.folder", str(corpus), "--output", str(run), "--device", "cpu"]
     return ["train", str(corpus / "recipe.yaml"), *places, *SHORT, *more]
 
@@ -76,7 +76,7 @@ trained, refused = partial(ended, 0), partial(ended, 1)
 
 
 def by_torchrun(words: list[str]) -> list[str]:
-    """Two processes that torchrun starts, which are sent what it is sent."""
+    """The command with which torchrun starts two processes; it forwards signals to them."""
     launcher = ["--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
     return [sys.executable, "-m", "torch.distributed.run", *launcher, "-m", "vanilla_transformer.cli", *words]
 
@@ -92,7 +92,7 @@ def records(run: Path, name: str) -> list[float]:
 
 
 def cut_back(run: Path, step: int) -> None:
-    """Makes a finished run one that was killed before it saved a checkpoint after this update."""
+    """Makes a finished run look as if it was killed before it saved any checkpoint later than `step`."""
     for name in ("finished.json", "scores.json"):
         (run / name).unlink()
     for name in ("averaged", "best", "ema", "translations"):
@@ -105,7 +105,7 @@ def cut_back(run: Path, step: int) -> None:
 
 @pytest.fixture(scope="module")
 def one(corpus, tmp_path_factory) -> Path:
-    """What two processes are compared with."""
+    """The run of one process that two processes are compared with."""
     folder = tmp_path_factory.mktemp("one") / "run"
     [done] = trained(1, arguments(corpus, folder, *COMPARED))
     assert "(1 processes x 2 batches of 300)" in done.stderr
@@ -114,7 +114,7 @@ def one(corpus, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def unbroken(corpus, tmp_path_factory):
-    """Makes runs that were never stopped, each once."""
+    """Makes runs that were never stopped, each only once."""
     runs = {}
 
     def unbroken(processes: int, data: tuple[str, ...]) -> Path:
@@ -127,12 +127,12 @@ def unbroken(corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("start", "how"), [(torchrun, ()), (trained, SHARDED)], ids=["replicated", "sharded"])
-def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, start, how):
+def test_two_processes_train_like_one(corpus, one, tmp_path, start, how):
     two = tmp_path / "run"
     done = start(2, arguments(corpus, two, *COMPARED, *how))
     assert "(2 processes x 1 batches of 300)" in done[0].stderr
     assert "".join(each.stdout for each in done).count("Everything is in") == 1
-    # The epoch ends with the 51st batch: then one process takes it alone, and two with one of the next epoch.
+    # The epoch ends with the 51st batch: one process takes it alone, and two take it with one of the next epoch.
     assert records(two, "loss")[:25] == pytest.approx(records(one, "loss")[:25], rel=1e-4)
     assert records(two, "grad_norm")[:25] == pytest.approx(records(one, "grad_norm")[:25], rel=1e-4)
     assert records(two, "eval_loss")[:3] == pytest.approx(records(one, "eval_loss")[:3], rel=1e-4)
@@ -147,7 +147,7 @@ def test_two_processes_are_one_with_the_same_updates(corpus, one, tmp_path, star
     assert json.loads((two / "environment.json").read_text())["processes"] == 2
 
 
-# One process on files is what test_resume.py is about.
+# test_resume.py covers one process on files.
 @pytest.mark.parametrize(
     ("processes", "data"),
     [
@@ -185,7 +185,7 @@ def test_resume_is_exact(corpus, unbroken, tmp_path, processes, data):
 
 
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_kill_with_everything_on_is_as_if_it_had_not_been(corpus, unbroken, tmp_path, processes):
+def test_killed_run_with_every_option_resumes_exactly(corpus, unbroken, tmp_path, processes):
     run, data = tmp_path / "run", EVERYTHING + MIXTURE
     words = arguments(corpus, run, *data)
     with ExitStack() as stack:
@@ -209,13 +209,13 @@ def test_a_kill_with_everything_on_is_as_if_it_had_not_been(corpus, unbroken, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
-def test_training_from_a_prepared_folder_is_training_from_the_text(unbroken, processes):
+def test_prepared_folder_trains_like_the_text(unbroken, processes):
     assert_same_run(unbroken(processes, PREPARED), unbroken(processes, ()))
     assert_same_run(unbroken(processes, EVERYTHING + WITH_TERMS), unbroken(processes, EVERYTHING))
 
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path, killed):
+def test_killed_process_ends_the_other(corpus, tmp_path, killed):
     run, other = tmp_path / "run", 1 - killed
     with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
         running[0].until((run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists)
@@ -238,8 +238,8 @@ def stopped_at(errors: str) -> str:
 
 
 @pytest.mark.parametrize("asked", [(0, 1), pytest.param((1,), marks=pytest.mark.slow)], ids=["both", "the second"])
-def test_all_stop_after_the_same_update_and_go_on(corpus, unbroken, tmp_path, asked):
-    """Whether SIGTERM goes to every process, as torchrun sends it, or to one."""
+def test_processes_stop_after_same_update_and_resume(corpus, unbroken, tmp_path, asked):
+    """Whether SIGTERM goes to every process, as torchrun sends it, or to only one."""
     run = tmp_path / "run"
     with PACKAGE.together(2, CLI, *arguments(corpus, run)) as running:
         running[0].until((run / "checkpoints" / "checkpoint-8" / "trainer_state.json").exists)
@@ -250,14 +250,14 @@ def test_all_stop_after_the_same_update_and_go_on(corpus, unbroken, tmp_path, as
     [step] = {stopped_at(each.stderr) for each in done}
     assert (run / "checkpoints" / f"checkpoint-{step}").is_dir()
     assert not any("Traceback" in each.stderr for each in done)
-    if asked == (0, 1):  # the way on is the same, and takes a while
+    if asked == (0, 1):  # resuming is the same, and takes a while
         return
     trained(2, arguments(corpus, run, "--resume"))
     assert_same_run(run, unbroken(2, ()))
 
 
 @pytest.mark.slow
-def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_path):
+def test_terminated_torchrun_leaves_checkpoint_and_no_processes(corpus, tmp_path):
     run = tmp_path / "run"
     long = [f"--training.{name}=4000" for name in ("max_steps", "save_steps", "eval_steps")]
     with subprocess.Popen(by_torchrun(arguments(corpus, run, *long)), stderr=subprocess.PIPE, text=True) as process:
@@ -275,7 +275,7 @@ def test_torchrun_that_is_ended_leaves_a_checkpoint_and_no_process(corpus, tmp_p
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
 
-def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
+def test_error_in_first_process_ends_the_second(corpus, tmp_path):
     (tmp_path / "of value").touch()
     first, second = (each.stderr for each in refused(2, arguments(corpus, tmp_path)))
     assert "is not a run folder, it holds of value" in first
@@ -283,7 +283,7 @@ def test_what_only_the_first_process_sees_ends_the_others(corpus, tmp_path):
     assert "Traceback" not in first + second
 
 
-def test_one_validation_pair_for_two_processes(corpus, tmp_path):
+def test_two_processes_validate_on_one_pair(corpus, tmp_path):
     for language in ("en", "de"):
         written(corpus / f"single.{language}", lines_of(corpus / f"validation.{language}")[:1])
     single = ("--data.validation", "[single.en, single.de]", "--training.predict_with_generate", "true")
@@ -301,6 +301,6 @@ def test_one_validation_pair_for_two_processes(corpus, tmp_path):
         ((*SHARDED, *SKIPPING), "set encoder_layerdrop and decoder_layerdrop to 0, or leave fsdp out"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_shared_out_is_refused(corpus, tmp_path, options, message):
+def test_invalid_settings_are_rejected_on_two_processes(corpus, tmp_path, options, message):
     told = refused(2, arguments(corpus, tmp_path / "run", *options))
-    assert any(message in each.stderr for each in told)  # of a stream each process reads its own part
+    assert any(message in each.stderr for each in told)  # each process reads its own part of a stream

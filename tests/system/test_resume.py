@@ -1,4 +1,4 @@
-"""A run that is killed or interrupted and goes on is the run that was never stopped, batch for batch."""
+"""A killed or interrupted run that is resumed equals one that was never stopped, batch for batch."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ from .conftest import assert_same_run, finished, losses
 
 
 UPDATES = 60
-# An epoch of the corpus has about 25 batches: checkpoints and the stop fall into the middle of one.
+# An epoch of the corpus has about 25 batches, so checkpoints and the stop fall in the middle of one.
 SLOWER = ["--training.max_steps", str(UPDATES), "--training.eval_steps", "10", "--training.save_steps", "10"]
 
 
@@ -39,74 +39,73 @@ def stopped_by(which: signal.Signals, corpus, folder, after: int) -> CompletedPr
         return process.completed(timeout=120)
 
 
-def assert_goes_on_like(unbroken, corpus, folder, *typed):
+def assert_resumes_like(unbroken, corpus, folder, *typed):
     finished(*(typed or (*arguments(corpus, folder), "--resume")))
     assert_same_run(folder, unbroken)
     there, expected = ([path.name for path in RunFolder(each).good_checkpoints()] for each in (folder, unbroken))
     assert there == expected
 
 
-def test_after_sigkill(unbroken, corpus, tmp_path):
+def test_killed_run_resumes_exactly(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     stopped_by(signal.SIGKILL, corpus, folder, after=17)
     assert not (folder / "scores.json").exists()
-    assert_goes_on_like(unbroken, corpus, folder)
+    assert_resumes_like(unbroken, corpus, folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cut", "gone"), [("trainer_state.json", "optimizer.pt"), ("model.safetensors", None)])
-def test_after_a_crash_that_left_half_a_checkpoint(unbroken, corpus, tmp_path, cut, gone):
+def test_run_with_half_written_checkpoint_resumes_exactly(unbroken, corpus, tmp_path, cut, gone):
     folder = tmp_path / "run"
     stopped_by(signal.SIGKILL, corpus, folder, after=27)
     last = RunFolder(folder).good_checkpoints()[-1]
     (last / cut).write_bytes((last / cut).read_bytes()[:100])
     if gone:
         (last / gone).unlink()
-    assert_goes_on_like(unbroken, corpus, folder)
+    assert_resumes_like(unbroken, corpus, folder)
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
-def test_after_an_interrupt(unbroken, corpus, tmp_path, number):
+def test_interrupted_run_resumes_exactly(unbroken, corpus, tmp_path, number):
     folder = tmp_path / "run"
     done = stopped_by(number, corpus, folder, after=14)
     assert done.returncode == 128 + number
     stopped_at = RunFolder(folder).good_checkpoints()[-1]
     assert int(stopped_at.name.split("-")[1]) == max(losses(folder))
-    # The message ends in the whole command, which needs none of what was typed in the beginning.
+    # The message ends with the whole command, which needs none of the original arguments.
     _, _, typed = done.stderr.splitlines()[-1].partition(" Go on with: vanilla-transformer ")
     assert typed == f"train --resume {folder}"
-    assert_goes_on_like(unbroken, corpus, folder, *shlex.split(typed))
+    assert_resumes_like(unbroken, corpus, folder, *shlex.split(typed))
 
 
-def test_a_finished_run_is_not_trained_on(unbroken, corpus, tmp_path):
+def test_finished_run_is_scored_without_more_training(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)
     (folder / "scores.json").unlink()
-    assert_goes_on_like(unbroken, corpus, folder)
+    assert_resumes_like(unbroken, corpus, folder)
     assert (folder / "scores.json").exists()
 
 
 @pytest.mark.slow
-def test_a_run_that_stopped_early_stays_stopped(corpus, tmp_path):
-    # At such a rate nothing is learned: the second evaluation is no better than the first.
+def test_early_stopped_run_stays_stopped(corpus, tmp_path):
+    # At this rate nothing is learned: the second evaluation is not better than the first.
     typed = [*arguments(corpus, tmp_path / "run"), "--training.early_stopping_patience", "1"]
     typed += ["--training.noam_factor", "1e-9"]
     finished(*typed)
     before = losses(tmp_path / "run")
     assert max(before) == 20
-    (tmp_path / "run" / "finished.json").unlink()  # as if it had been killed just before it was written
+    (tmp_path / "run" / "finished.json").unlink()  # as if the run had been killed just before writing it
     finished(*typed, "--resume")
     assert losses(tmp_path / "run") == before
 
 
-def test_the_same_text_may_lie_elsewhere_when_the_run_goes_on(unbroken, corpus, tmp_path):
-    shutil.copytree(unbroken, tmp_path / "run")
+def test_killed_run_resumes_exactly_with_a_moved_corpus(unbroken, corpus, tmp_path):
+    stopped_by(signal.SIGKILL, corpus, tmp_path / "run", after=17)
     shutil.copytree(corpus, tmp_path / "moved")
-    finished(*arguments(tmp_path / "moved", tmp_path / "run"), "--resume")
-    assert losses(tmp_path / "run") == losses(unbroken)
+    assert_resumes_like(unbroken, tmp_path / "moved", tmp_path / "run")
 
 
-def test_another_decoding_needs_no_other_training(unbroken, corpus, tmp_path):
+def test_changed_decoding_needs_no_retraining(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)
     typed = [*arguments(corpus, folder), "--decoding.num_beams", "1", "--training.average_last", "1", "--resume"]
@@ -119,10 +118,10 @@ def test_another_decoding_needs_no_other_training(unbroken, corpus, tmp_path):
     assert "num_beams: 1" in (folder / "averaged" / "recipe.yaml").read_text(encoding="utf-8")
 
 
-def test_killed_between_training_and_averaging(unbroken, corpus, tmp_path):
+def test_run_killed_before_averaging_resumes(unbroken, corpus, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)
     (folder / "finished.json").unlink()
     shutil.rmtree(folder / "averaged")
     shutil.rmtree(folder / "best")
-    assert_goes_on_like(unbroken, corpus, folder)
+    assert_resumes_like(unbroken, corpus, folder)

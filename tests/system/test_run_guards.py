@@ -1,4 +1,4 @@
-"""What a run refuses to do, to others' files and to its own: every state of a folder it may find."""
+"""How a run protects others' files and its own: every state in which it may find its folder."""
 
 import fcntl
 import json
@@ -20,7 +20,7 @@ from .conftest import finished, losses, refused
 
 @pytest.fixture
 def recipe(corpus):
-    """Makes the recipe of the tests with other settings."""
+    """Makes the tests' recipe with other training settings."""
 
     def recipe(**settings):
         overrides = {f"training.{name}": str(value) for name, value in settings.items()}
@@ -42,7 +42,7 @@ def contents(folder):
 # ------------------------------------------------------------------------------------------------- whose folder it is
 
 
-def test_others_files_are_left_alone(recipe, run, tmp_path):
+def test_foreign_files_are_left_alone(recipe, run, tmp_path):
     began = {name: (run / name).read_text() for name in ("environment.json", "recipe.yaml")}
     for files in (
         {".git/config": "of value"},
@@ -77,7 +77,7 @@ def test_others_files_are_left_alone(recipe, run, tmp_path):
         shutil.rmtree(folder)
 
 
-def test_one_process_per_folder(recipe, copy):
+def test_second_process_in_a_folder_is_rejected(recipe, copy):
     before = contents(copy)
     descriptor = os.open(copy, os.O_RDONLY)
     try:
@@ -90,10 +90,10 @@ def test_one_process_per_folder(recipe, copy):
     train(recipe(), copy, resume=True)
 
 
-# ------------------------------------------------------------------------------------------ whole and other checkpoints
+# --------------------------------------------------------------------------------------------- good and bad checkpoints
 
 
-def test_a_run_whose_checkpoints_went_or_are_all_damaged_is_left_as_it_is(recipe, copy):
+def test_finished_run_without_good_checkpoints_is_left_alone(recipe, copy):
     for checkpoint in RunFolder(copy).good_checkpoints():
         (checkpoint / "rng_state.pth").write_bytes(b"")
     damaged = r"no whole checkpoint to go on from \(.*checkpoint-24/rng_state\.pth is damaged"
@@ -105,13 +105,13 @@ def test_a_run_whose_checkpoints_went_or_are_all_damaged_is_left_as_it_is(recipe
         shutil.rmtree(copy / "checkpoints", ignore_errors=True)
 
 
-def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
+def test_killed_run_without_good_checkpoints_restarts(recipe, run, copy):
     for name in ("averaged", "best", "translations"):
         shutil.rmtree(copy / name)
     for path in copy.iterdir():
         if path.is_file() and path not in RunFolder(copy).files_of_a_start:
             path.unlink()
-    assert (copy / "learning_curve.png").exists()  # of a longer run it is drawn before there is a checkpoint
+    assert (copy / "learning_curve.png").exists()  # a longer run draws it before its first checkpoint
     (copy / "not_finite.jsonl").write_text("{}\n")
     for checkpoint in (copy / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)
@@ -120,11 +120,11 @@ def test_a_killed_run_without_a_whole_checkpoint_begins_anew(recipe, run, copy):
     (checkpoint / ".tmpuF9UX4").write_bytes(b"its beginn")  # where safetensors writes it first
     train(recipe(), copy, resume=True)
     assert json.loads((copy / "scores.json").read_bytes()) == json.loads((run / "scores.json").read_bytes())
-    assert not (copy / "not_finite.jsonl").exists()  # nothing of the run that was begun before
+    assert not (copy / "not_finite.jsonl").exists()  # nothing is left of the earlier start
 
 
 @pytest.mark.slow
-def test_a_run_that_is_made_longer_is_one_that_was_longer_from_the_start(recipe, tmp_path):
+def test_extended_run_matches_a_longer_run(recipe, tmp_path):
     train(recipe(max_steps=20), tmp_path / "longer")
     train(recipe(max_steps=32), tmp_path / "longer", resume=True)
     train(recipe(max_steps=32), tmp_path / "straight")
@@ -132,7 +132,7 @@ def test_a_run_that_is_made_longer_is_one_that_was_longer_from_the_start(recipe,
     assert weights[0] == weights[1]
 
 
-def test_a_run_whose_rate_has_begun_to_fall_to_its_end_is_not_made_longer(recipe, tmp_path):
+def test_run_in_cooldown_cannot_be_extended(recipe, tmp_path):
     train(recipe(max_steps=16, cooldown_steps=4, average_last=1), tmp_path / "run")
     before = contents(tmp_path / "run")
     depends = (
@@ -153,7 +153,7 @@ def test_a_run_whose_rate_has_begun_to_fall_to_its_end_is_not_made_longer(recipe
     assert losses(tmp_path / "run") == losses(tmp_path / "straight")
 
 
-def test_a_schedule_of_transformers_that_falls_to_the_end_is_not_made_longer(recipe, run, copy):
+def test_decaying_transformers_schedules_cannot_be_extended(recipe, run, copy):
     last = RunFolder(copy).good_checkpoints()[-1]
     schedules = {"linear": 12, "cosine": 12, "constant": None, "inverse_sqrt": None, "reduce_lr_on_plateau": None}
     for name, first in schedules.items():
@@ -166,7 +166,7 @@ def test_a_schedule_of_transformers_that_falls_to_the_end_is_not_made_longer(rec
             check_same_rates(last, arguments)
 
 
-def test_a_best_checkpoint_that_went_is_replaced_by_the_last(recipe, copy):
+def test_missing_best_checkpoint_is_replaced_by_last(recipe, copy):
     (copy / "finished.json").unlink()
     shutil.rmtree(copy / "best")
     last = RunFolder(copy).good_checkpoints()[-1]
@@ -178,8 +178,8 @@ def test_a_best_checkpoint_that_went_is_replaced_by_the_last(recipe, copy):
     assert (copy / "best" / "model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
 
 
-def test_a_run_with_a_damaged_checkpoint_ends_as_if_it_had_not_been(run, copy):
-    """Whichever it is: the last, or one before it, which is averaged. (The first one, the best, has none before it.)"""
+def test_run_with_damaged_checkpoint_ends_the_same(run, copy):
+    """Each checkpoint is damaged in turn. (The first one, which is the best, has none before it.)"""
     for checkpoint in RunFolder(copy).good_checkpoints():
         damaged = checkpoint / "optimizer.pt"
         content = bytearray(damaged.read_bytes())
@@ -199,7 +199,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_it_had_not_been(run, copy):
         shutil.copytree(run, copy)
 
 
-def test_a_damaged_vocabulary_or_record_stops_a_run_before_it_goes_on(recipe, copy):
+def test_damaged_vocabulary_or_record_prevents_resume(recipe, copy):
     for name in ("environment.json", "data.json", "finished.json", "tokenizer/tokenizer.json", "recipe.yaml"):
         content = (copy / name).read_bytes()
         (copy / name).write_bytes(b'{"a":' * 5000)
@@ -210,8 +210,8 @@ def test_a_damaged_vocabulary_or_record_stops_a_run_before_it_goes_on(recipe, co
         (copy / name).write_bytes(content)
 
 
-def test_a_run_that_has_a_record_of_another_one_is_left_as_it_is(recipe, copy):
-    """The recipe and the vocabulary are compared with the checkpoints', and what is said of its end with the last."""
+def test_records_of_another_run_are_not_trusted(recipe, copy):
+    """The recipe and the vocabulary are compared with the checkpoints', and finished.json with the last checkpoint."""
     vocabulary = copy / "tokenizer" / "tokenizer.json"
     for path, old, new in ((copy / "recipe.yaml", "warmup_steps: 10", "warmup_steps: 11"), (vocabulary, "##", "#%")):
         content = path.read_text()
@@ -228,7 +228,7 @@ def test_a_run_that_has_a_record_of_another_one_is_left_as_it_is(recipe, copy):
     assert (copy / "checkpoints" / "checkpoint-28").exists()
 
 
-def test_what_is_in_the_way_is_named_before_anything_changes(recipe, copy, tmp_path):
+def test_obstacles_are_named_before_anything_changes(recipe, copy, tmp_path):
     for name, make, said in (
         ("averaged", lambda path: path.symlink_to(tmp_path), "averaged is a symbolic link"),
         ("best", lambda path: path.write_text("of value"), "best is a file"),
@@ -246,8 +246,8 @@ def test_what_is_in_the_way_is_named_before_anything_changes(recipe, copy, tmp_p
         (tmp_path / "before").rename(path)
 
 
-def test_what_a_user_has_put_beside_and_in_place_of_models_stays(recipe, copy):
-    """As in a run of version 0.1.0, which had no model of its own and no digests."""
+def test_user_files_among_models_are_kept(recipe, copy):
+    """As in a run of version 0.1.0, which had neither its own model nor digests."""
     for path in copy.rglob("digests.json"):
         if "checkpoints" not in path.parts:
             path.unlink()
@@ -260,7 +260,7 @@ def test_what_a_user_has_put_beside_and_in_place_of_models_stays(recipe, copy):
     assert not (copy / "averaged" / "model.safetensors").exists()
 
 
-def test_a_checkpoint_that_lacks_what_trainer_would_make_up_is_not_gone_on_from(recipe, copy):
+def test_incomplete_or_non_finite_checkpoint_is_not_resumed(recipe, copy):
     last = RunFolder(copy).good_checkpoints()[-1]
     weights = load_file(last / "model.safetensors")
     name = "model.encoder.layers.0.fc1.weight"
@@ -270,7 +270,7 @@ def test_a_checkpoint_that_lacks_what_trainer_would_make_up_is_not_gone_on_from(
         (lambda: save_file(not_finite, last / WEIGHTS, metadata={"format": "pt"}), "is not finite in"),
         (lambda: save_file(lacking, last / WEIGHTS, metadata={"format": "pt"}), "lacks"),
         ((last / "rng_state.pth").unlink, r"has no rng_state\.pth"),
-        # As of a run with `save_only_model`.
+        # As in a run with `save_only_model`.
         ((last / "scheduler.pt").unlink, r"checkpoint-24 has no scheduler\.pt: training cannot go on"),
     ):
         change()
@@ -280,16 +280,16 @@ def test_a_checkpoint_that_lacks_what_trainer_would_make_up_is_not_gone_on_from(
         assert (copy / "scores.json").exists()
 
 
-def test_a_model_that_is_not_finite_is_no_success(recipe, tmp_path):
-    """In so few updates no ten in a row are skipped."""
+def test_non_finite_validation_loss_raises(recipe, tmp_path):
+    """The run is too short for ten skipped updates in a row."""
     with pytest.raises(FloatingPointError, match="The validation loss after update 2 is not finite"):
         train(recipe(max_steps=2, save_steps=2, eval_steps=2, noam_factor="1e39"), tmp_path / "run")
 
 
-# -------------------------------------------------------------------------------------------------- senseless settings
+# ---------------------------------------------------------------------------------------------------- invalid settings
 
 
-def test_a_run_without_numbered_checkpoints_is_refused(recipe, tmp_path):
+def test_save_settings_without_numbered_checkpoints_are_rejected(recipe, tmp_path):
     for name, value in (("strategy", "epoch"), ("strategy", "'no'"), ("strategy", "best"), ("steps", 0.5)):
         with pytest.raises(ValueError, match=r"(?i)sav(e|ing)"):
             train(recipe(**{f"save_{name}": value}), tmp_path / "run")
@@ -298,7 +298,7 @@ def test_a_run_without_numbered_checkpoints_is_refused(recipe, tmp_path):
 # --------------------------------------------------------------------------------------------------------- old results
 
 
-def test_scores_of_a_model_that_is_trained_on_do_not_stay(recipe, copy, monkeypatch):
+def test_old_scores_are_removed_when_training_continues(recipe, copy, monkeypatch):
     def killed(*arguments):
         raise KeyboardInterrupt
 

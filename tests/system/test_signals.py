@@ -1,4 +1,4 @@
-"""SIGTERM, as schedulers and containers send it, ends a command as Ctrl-C does, and nothing is left of it."""
+"""SIGTERM, as schedulers and containers send it, ends a command like Ctrl-C does, and leaves nothing behind."""
 
 import os
 import re
@@ -35,14 +35,14 @@ def are_gone(workers: list[psutil.Process]) -> bool:
 
 
 def until(condition, process) -> None:
-    """Waits until something is so, or the process has ended."""
+    """Waits until the condition holds or the process has ended."""
     deadline = time.monotonic() + 100
     while process.poll() is None and time.monotonic() < deadline and not condition():
         time.sleep(0.002)
 
 
 def translating(run: Path, output: Path) -> WarmProcess:
-    """A `translate` in the middle of its work, with two workers and a file that is not complete."""
+    """A `translate` in the middle of its work, with two workers and an incomplete file."""
     words = ["translate", "--model", run, "--workers", "2", "--device", "cpu", "--output", output]
     process = PACKAGE.start(CLI, *words, stdin=PIPE, new_session=True)
     process.stdin.write("The dog is old.\n")
@@ -53,7 +53,7 @@ def translating(run: Path, output: Path) -> WarmProcess:
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "with its workers"])
 @pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])
-def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
+def test_interrupted_translate_leaves_no_file_or_worker(run, tmp_path, number, send):
     with translating(run, tmp_path / "out") as process:
         workers = children_of(process)
         assert len(names(tmp_path)) == 1
@@ -64,7 +64,7 @@ def test_translate_leaves_no_file_and_no_worker(run, tmp_path, number, send):
     assert are_gone(workers)
 
 
-def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run, tmp_path):
+def test_only_leftovers_of_killed_translate_are_removed(run, tmp_path):
     with translating(run, tmp_path / "out") as killed:
         workers = children_of(killed)
         killed.kill()
@@ -80,7 +80,7 @@ def test_what_a_killed_translate_left_goes_and_what_another_one_writes_stays(run
         another.kill()
 
 
-def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp_path):
+def test_commands_terminated_while_writing_leave_nothing(run, corpus, tmp_path):
     commands = {
         "prepared": ["prepare", corpus / "recipe.yaml", "--data.folder", corpus, "--workers", "2"],
         "vocabulary": ["tokenizer", corpus / "train.en", "--vocab-size", "300"],
@@ -97,7 +97,7 @@ def test_commands_that_are_ended_while_they_write_leave_nothing(run, corpus, tmp
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=100)
         assert "Traceback" not in errors, errors
-        assert process.returncode in (143, 0), errors  # it may have been at its end
+        assert process.returncode in (143, 0), errors  # it may have just finished
         if process.returncode:
             assert errors.endswith(SAID[signal.SIGTERM])
             assert not (place / name).is_file()
@@ -110,7 +110,7 @@ def handles_signals(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", ENDING, ids=["INT", "TERM"])
-def test_one_that_comes_while_modules_are_imported(run, tmp_path, number):
+def test_signal_during_imports_ends_cleanly(run, tmp_path, number):
     words = [sys.executable, "-m", "vanilla_transformer.cli", "translate", "A dog.", "--model", run]
     for wait in (0, 0.05, 0.4, 1):
         started = [*words, "--output", tmp_path / "out"]

@@ -1,4 +1,4 @@
-"""The site is built of docs/ without a warning, has all that it should have, and does not forgive mistakes."""
+"""The site builds from docs/ without a warning, is complete, and fails to build if there are mistakes."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def site(tmp_path_factory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page points to, and what in it can be pointed to."""
+    """The links and the link targets of a page."""
 
     def __init__(self, path: Path):
         super().__init__()
@@ -51,13 +51,13 @@ class Page(HTMLParser):
         self.ids |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
 
 
-def test_the_front_page_leads_to_the_four_kinds(site):
+def test_front_page_links_to_every_section(site):
     links = Page(site / "index.html").links
     for page in ("tutorial", "how-to/own-data", "reference/commands", "explanation/paper"):
         assert f"{page}.html" in links
 
 
-def test_every_link_within_the_site_leads_somewhere(site):
+def test_internal_links_are_not_broken(site):
     pages = {path: Page(path) for path in site.rglob("*.html")}
     assert len(pages) > 30
     broken = set()
@@ -74,15 +74,15 @@ def test_every_link_within_the_site_leads_somewhere(site):
     assert broken == set()
 
 
-def test_nothing_is_fetched_from_elsewhere(site):
-    """Scripts, styles and pictures are the site's own: it works without a network, and tells nobody who reads it."""
+def test_pages_load_nothing_from_other_sites(site):
+    """Scripts, styles and pictures are the site's own: it works offline, and tells nobody who reads it."""
     for path in site.rglob("*.html"):
         assert not re.search(
             r'(?:<script[^>]+src|<link[^>]+href|<img[^>]+src)="(?:https?:)?//', path.read_text("utf-8")
         )
 
 
-def test_search_knows_the_words_of_all_kinds_of_pages(site):
+def test_search_index_covers_reference_and_explanation(site):
     index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)\s*", (site / "searchindex.js").read_text("utf-8"))[1])
     names = index["docnames"]
     assert {"index", "tutorial", "reference/recipe", "explanation/paper"} <= set(names)
@@ -95,7 +95,7 @@ def test_search_knows_the_words_of_all_kinds_of_pages(site):
     assert "explanation/questions" in pages_with("softmax")
 
 
-def test_reference_pages_are_made_of_the_code(site):
+def test_reference_pages_cover_commands_settings_and_metrics(site):
     commands = Page(site / "reference" / "commands.html").ids
     assert {command.__name__ for command in COMMANDS} <= commands
     recipe = (site / "reference" / "recipe.html").read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def test_every_public_name_has_an_entry(site):
     assert {name for name in public if f"vanilla_transformer.{name}" not in entries} == set()
 
 
-def test_the_code_that_a_page_points_to_is_shown(site):
+def test_linked_source_code_is_shown(site):
     links = Page(site / "explanation" / "paper.html").links
     modeling = "../source/vanilla_transformer/model/modeling_vanilla_transformer.py.html"
     assert modeling in links
@@ -123,8 +123,8 @@ def test_the_code_that_a_page_points_to_is_shown(site):
 
 
 @pytest.mark.slow
-def test_mistakes_are_errors(tmp_path):
-    """An orphan, a link to no page, a link to no heading, a docstring that is missing: each is told, and fails."""
+def test_mistakes_in_documents_fail_the_build(tmp_path):
+    """An orphan page, broken links to a page, a heading and a file, and a missing docstring are all reported."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for path in ROOT.iterdir():
         if path.name != "docs" and not path.name.startswith("."):

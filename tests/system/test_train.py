@@ -1,4 +1,4 @@
-"""`train` and `prepare` as processes: what lies in a run folder, and which mistakes are found when."""
+"""`train` and `prepare` as processes: what a run folder holds, and when mistakes are found."""
 
 import dataclasses
 import gzip
@@ -31,11 +31,11 @@ from .conftest import command, finished, json_of, lines_of, losses, output_of, r
 
 @pytest.fixture
 def train(corpus, tmp_path):
-    """The words of `train` with the small recipe into a new folder, to which more are added."""
+    """The arguments of `train` for the small recipe and a new folder; tests add more."""
     return ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "run"]
 
 
-def test_what_the_run_folder_says(run, corpus):
+def test_run_folder_records_scores_losses_and_settings(run, corpus):
     scores = json_of(run / "scores.json")
     assert {(s["model"], s["test_set"], s["metric"]) for s in scores} == {
         (model, test_set, metric)
@@ -53,7 +53,7 @@ def test_what_the_run_folder_says(run, corpus):
     assert yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))["data"]["folder"] == str(corpus)
 
 
-def test_the_run_folder_is_the_model_that_validates_best(run):
+def test_run_folder_holds_best_model_by_validation(run):
     scores = json_of(run / "scores.json")
     first = [s for s in scores if (s["test_set"], s["metric"]) == ("validation", "sacrebleu")]
     [chosen] = {s["model"] for s in scores if s["chosen"]}
@@ -73,20 +73,20 @@ def corpora_of(sources, targets) -> dict[str, TextCorpus]:
     return dict.fromkeys(("validation", "small"), corpus)
 
 
-def test_a_spoilt_average_is_not_what_the_run_means(run, corpus, tmp_path):
+def test_bad_average_is_not_chosen(run, corpus, tmp_path):
     folder = RunFolder(shutil.copytree(run, tmp_path / "run"))
     weights = load_file(folder.averaged / WEIGHTS)
     save_file({name: weight.fill_(0) for name, weight in weights.items()}, folder.averaged / WEIGHTS)
     recipe = load_recipe(folder.recipe, {"evaluation.metrics": "[chrf]", "decoding.num_beams": "1"})
     sources = lines_of(corpus / "test.en")
     said = translate(*load_model(folder.best), sources, num_beams=1)
-    assert any(said)  # what the best model says is then what it should have said
+    assert any(said)  # the best model's translations serve as the references
     run_results.score(folder, recipe, corpora_of(sources, said), show_progress=False)
     assert not any(s["chosen"] for s in json_of(folder.scores) if s["model"] == "averaged")
     assert (folder.path / WEIGHTS).read_bytes() != (folder.averaged / WEIGHTS).read_bytes()
 
 
-def test_the_moving_average_is_one_more_model_that_may_be_chosen(train, run, tmp_path):
+def test_moving_average_is_scored_and_can_be_chosen(train, run, tmp_path):
     options = ("--training.ema_decay", "0.9", "--training.max_steps", "16", "--training.noam_factor", "0.5")
     finished(*train, *options)
     folder = RunFolder(tmp_path / "run")
@@ -110,7 +110,7 @@ def test_the_moving_average_is_one_more_model_that_may_be_chosen(train, run, tmp
     assert (folder.path / WEIGHTS).read_bytes() == (folder.ema / WEIGHTS).read_bytes()
 
 
-def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another_model(train, run, tmp_path):
+def test_run_starts_from_initial_model_and_vocabulary(train, run, tmp_path):
     folder, initial = RunFolder(tmp_path / "run"), shutil.copytree(run, tmp_path / "initial")
     (initial / "known_words.txt.gz").write_bytes(gzip.compress(b"Esperanto\n"))
     hardly = ("--training.noam_factor", "1e-12", "--training.max_steps", "8", "--model.dropout", "0.3")
@@ -123,7 +123,7 @@ def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another_model(train
     words = gzip.decompress((folder.path / "known_words.txt.gz").read_bytes()).decode().split()
     assert {"Esperanto", "dog"} <= set(words)
     assert f"Trained from the weights of {initial}." in model_card(folder.path, title="").replace("\\", "")
-    shutil.rmtree(initial)  # what goes on needs it no more
+    shutil.rmtree(initial)  # a resumed run no longer needs it
     more = [*train, *options, "--resume", "--training.max_steps", "9"]
     finished(*more)
     assert "was begun with initial_model = " in refused(*more, "--initial_model", run)
@@ -136,7 +136,7 @@ def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another_model(train
     assert f"prepare it again with --tokenizer {run}" in said
 
 
-def test_the_best_may_be_the_lowest_score():
+def test_best_model_may_have_the_lowest_score():
     for metric, best in (("chrf", "b"), ("ter", "a")):
         record = {"model": "any", "test_set": "validation", "metric": metric}
         scored = {Path(name): [{**record, "value": value}] for name, value in (("a", 1.0), ("b", 2.0), ("c", 2.0))}
@@ -159,7 +159,7 @@ def test_one_model_with_two_names_is_scored_once(run, tmp_path, monkeypatch):
     assert [{**s, "model": "best"} for s in scores[8:]] == scores[4:8]
 
 
-def test_folders_that_are_not_this_runs_are_left_alone(run, corpus):
+def test_mismatched_run_folder_is_left_alone(run, corpus):
     words = ["train", corpus / "recipe.yaml", "--data.folder", corpus, "--output"]
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert "--resume" in refused(*words, run)
@@ -168,7 +168,7 @@ def test_folders_that_are_not_this_runs_are_left_alone(run, corpus):
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
-def test_a_resume_with_other_data_is_refused(run, corpus, tmp_path):
+def test_resume_with_changed_data_is_rejected(run, corpus, tmp_path):
     for path in corpus.iterdir():
         text = path.read_text(encoding="utf-8")
         (tmp_path / path.name).write_text(text.replace("Anna", "Hanna"), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_a_resume_with_other_data_is_refused(run, corpus, tmp_path):
     assert "not the one that" in refused("train", copy / "recipe.yaml", "--output", copy, "--resume")
 
 
-def test_a_mistake_is_found_before_text_is_read(train, tmp_path):
+def test_bad_settings_are_rejected_before_reading_text(train, tmp_path):
     for override, message in (
         (["--model.d_model", "33"], "model.d_model (33) is not a multiple"),
         (["--training.report_to", "dvclive"], "training.report_to: DVCLiveCallback requires dvclive"),
@@ -188,8 +188,8 @@ def test_a_mistake_is_found_before_text_is_read(train, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_mistake_is_one_line_and_exit_status_1(train):
-    """What a failed start left does not stop the next one."""
+def test_invalid_settings_and_data_are_rejected(train):
+    """The remains of a failed start do not stop the next one."""
     for override, message in (
         (["--training.max_stps", "3"], "did you mean training.max_steps?"),
         (["--training.max_steps", "many"], "training.max_steps must be int"),
@@ -220,7 +220,7 @@ print(torch.get_float32_matmul_precision())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the settings are for processors")
-def test_with_the_settings_for_speed_products_stay_exact():
+def test_speed_settings_keep_float32_accuracy():
     done = subprocess.run([sys.executable, "-c", SETTINGS], capture_output=True, text=True, timeout=120, check=True)
     message, error, precision = done.stdout.splitlines()
     assert float(error) < 2e-6
@@ -231,7 +231,7 @@ def test_with_the_settings_for_speed_products_stay_exact():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there may be nothing to set")
-def test_training_says_what_it_sets_unless_it_is_told_not_to(tmp_path):
+def test_training_reports_speed_settings_unless_plain_process(tmp_path):
     said = command("train", tmp_path / "no.yaml").stderr
     assert said.startswith("For speed this process keeps the memory that it frees")
     assert "no.yaml" in said
@@ -245,14 +245,14 @@ def test_debug_shows_the_traceback():
 
 
 @pytest.mark.slow
-def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
+def test_corpus_is_prepared_once(corpus, run, tmp_path):
     options = ("--data.folder", corpus, "--data.max_target_length", "20", "--output", tmp_path / "prepared")
     done = finished("prepare", corpus / "recipe.yaml", *options, "--workers", "2")
     assert done.stderr == "Learned a bpe vocabulary of 400 pieces.\n"
     assert "of 600 pairs kept" in done.stdout
     assert "target over 20 tokens" in done.stdout
     prepared = tmp_path / "prepared"
-    for name in ("tokenizer.json", "tokenizer_config.json"):  # what a run learns of the same corpus
+    for name in ("tokenizer.json", "tokenizer_config.json"):  # as a run learns them from the same corpus
         assert (prepared / "tokenizer" / name).read_bytes() == (run / "tokenizer" / name).read_bytes()
     assert 0 < max(load_from_disk(str(prepared))["target_length"]) <= 20
     assert "is complete already" in finished("prepare", corpus / "recipe.yaml", *options).stderr
@@ -263,9 +263,9 @@ def test_a_corpus_is_prepared_once(corpus, run, tmp_path):
     assert given.get_vocab() == learned.get_vocab()
 
 
-def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
+def test_auto_chooses_recipe_trains_and_resumes(tmp_path):
     words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
-    # A test set may be called like a section of the recipe.
+    # A test set may have the name of a section of the recipe.
     words += ["--data.test", "{decoding: 'phrasebook:test:20', evaluation: 'phrasebook:test:20'}"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--output", tmp_path / "run"]
     small = ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
@@ -282,10 +282,10 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     decoding = json_of(tmp_path / "run" / "generation_config.json")
     to_begin_with, chosen = chosen, load_recipe(tmp_path / "run" / "chosen.yaml").decoding
     assert {name: decoding[name] for name in chosen} == chosen
-    assert 0 < chosen["max_length_offset"] < 50  # unless it is chosen, it is the paper's 50
+    assert 0 < chosen["max_length_offset"] < 50  # the default is the paper's 50
     recipe = load_recipe(tmp_path / "run" / "recipe.yaml")
     assert recipe.decoding == chosen
-    # One that was interrupted before it chose its decoding chooses when it goes on.
+    # A run that was interrupted before it chose its decoding chooses it when it is resumed.
     (tmp_path / "run" / "chosen.yaml").write_text(to_begin_with)
     before = dataclasses.replace(recipe, decoding=load_recipe(tmp_path / "run" / "chosen.yaml").decoding)
     (tmp_path / "run" / "recipe.yaml").write_text(before.to_yaml())
@@ -294,12 +294,12 @@ def test_auto_chooses_trains_for_its_minutes_and_goes_on(tmp_path):
     assert "tried on the validation pairs" in (tmp_path / "run" / "chosen.yaml").read_text()
     assert "add --resume" in refused(*words, *small)
     again = finished(*words, *small, "--resume").stderr
-    assert "Going on from" not in again  # its time is over
+    assert "Going on from" not in again  # its time is up
     assert "chosen for something else" in refused(*[*words[:-3], "5", *words[-2:]], *small, "--resume")
     assert "--training.max_minutes" in refused("train", "phrasebook", "--minutes", "3", status=2)
 
 
-def test_auto_searches_is_interrupted_and_goes_on(tmp_path):
+def test_interrupted_auto_search_resumes(tmp_path):
     run = tmp_path / "run"
     words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
     words += ["--data.target_language", "de", "--minutes", "0.06", "--search", "0.3", "--output", run]

@@ -24,7 +24,7 @@ DOG = "The dog is old."
 
 @contextlib.contextmanager
 def translating(run, *options):
-    """A `translate` that reads what is typed into it; killed after two minutes."""
+    """A `translate` that reads typed lines; killed after two minutes."""
     words, environment = ("translate", "--model", run, *options), {"PYTHONUNBUFFERED": ""}
     with PACKAGE.start(CLI, *words, stdin=PIPE, environment=environment) as process:
         watchdog = threading.Timer(120, process.kill)
@@ -42,7 +42,7 @@ def answer(process: WarmProcess, line: str) -> str:
 
 
 def texts_and_scores(output: str) -> list:
-    """What `translate` wrote, number by number and text by text."""
+    """The output of `translate`, split into texts and approximate scores."""
     parts = re.split(r"(-\d+\.\d+)", output)
     return parts[::2] + [pytest.approx(float(score), abs=1e-3) for score in parts[1::2]]
 
@@ -64,7 +64,7 @@ def alone(run, sentences) -> str:
 def test_one_line_in_one_line_out(run):
     text = "\ufeffThe dog is old.\r\n\n   \n😀 \u2028 x\nNo line feed at the end"
     translations = output_of("translate", "--model", run, input=text).split("\n")
-    assert len(translations) == 6  # five lines and what follows the last line feed
+    assert len(translations) == 6  # five lines and the text after the last line feed
     assert translations[1] == translations[2] == translations[5] == ""
     assert output_of("translate", "--model", run, input="") == ""
 
@@ -80,7 +80,7 @@ def test_arguments_files_standard_input_and_workers_agree(run, corpus, sentences
     assert alone.splitlines() == [each["hypothesis"] for each in kept]
 
 
-def test_a_line_in_gives_a_line_out_before_the_next_is_typed(run):
+def test_each_line_is_answered_before_the_next(run):
     with translating(run, "--max-tokens", "5") as process:
         for line in (DOG, "", "I am here."):
             assert answer(process, line).endswith("\n")
@@ -89,7 +89,7 @@ def test_a_line_in_gives_a_line_out_before_the_next_is_typed(run):
     assert process.returncode == 0
 
 
-def test_an_interrupt_while_waiting_for_a_line(run):
+def test_interrupt_while_waiting_ends_cleanly(run):
     with translating(run) as process:
         assert answer(process, "I am here.").endswith("\n")
         process.send_signal(signal.SIGINT)
@@ -100,7 +100,7 @@ def test_an_interrupt_while_waiting_for_a_line(run):
     assert process.returncode == 130
 
 
-def test_paragraphs_and_lines_too_long(run):
+def test_paragraphs_and_long_lines_are_split(run):
     pair = [DOG, "Anna is sleeping."]
     each = output_of("translate", *pair, "--model", run).splitlines()
     split = command("translate", " ".join(pair), "--model", run, "--split", "en")
@@ -110,8 +110,8 @@ def test_paragraphs_and_lines_too_long(run):
     assert long.stdout.splitlines() == [each[1], " ".join(each)]
 
 
-def test_options_with_lines_and_with_hyphens(run, tmp_path):
-    """`--num_beams` as in Python, `--num-beams` as usual; what stands after `--` is text."""
+def test_options_accept_underscores_and_hyphens(run, tmp_path):
+    """`--num_beams` means the same as `--num-beams`; everything after `--` is text."""
     spelled = [
         output_of("translate", "--model", run, *words, "--", "--num_beams=2", "The dog.")
         for words in (["--num-beams", "3", "--n-best=2"], ["--num_beams", "3", "--n_best=2"])
@@ -127,7 +127,7 @@ def test_options_with_lines_and_with_hyphens(run, tmp_path):
 # ----------------------------------------------------------------------------------------------------------- the search
 
 
-def test_the_best_few_with_their_scores(run):
+def test_n_best_lists_ranked_translations_with_scores(run):
     lines = [DOG, "", "I am here."]
     rows = [line.split("\t") for line in output_of("translate", *lines, "--model", run, "--n-best", "3").splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
@@ -146,19 +146,19 @@ def test_the_best_few_with_their_scores(run):
 def test_samples_are_repeatable(run):
     def drawn(*options):
         output = output_of("translate", DOG, "--model", run, "--sample", "--n-best", "4", *options)
-        return [line.split("\t")[2] for line in output.split("\n")[:-1]]  # a sample is any text
+        return [line.split("\t")[2] for line in output.split("\n")[:-1]]  # a sample may contain any character
 
     assert drawn("--seed", "1") == drawn("--seed", "1", "--num-beams", "1") != drawn("--seed", "2")
     assert len(set(drawn("--seed", "1", "--top-k", "1"))) == 1
 
 
-def test_a_prefix_and_a_limit(run):
+def test_prefix_and_max_tokens_are_respected(run):
     begun = output_of("translate", DOG, "--model", run, "--prefix", "Der Hund", "--max-tokens", "4")
     assert begun.startswith("Der Hund")
     assert len(output_of("translate", DOG, "--model", run, "--max-tokens", "1")) < len(begun)
 
 
-def test_which_words_were_looked_at(run):
+def test_attention_prints_word_alignment(run):
     lines = output_of("translate", DOG, "", "--model", run, "--attention", "--prefix", "Der Hund").splitlines()
     translation, alignment = lines[0].split("\t")
     pairs = [pair.rsplit("=", 1) for pair in alignment.split(" ")]
@@ -166,12 +166,12 @@ def test_which_words_were_looked_at(run):
     assert {source for _, source in pairs} <= {"The", "dog", "is", "old", "."}
     assert lines[1] == "\t"
     assert pairs[0][0] == "Der"
-    assert pairs[1][0].startswith("Hund")  # a model of 24 updates may go on with the word
+    assert pairs[1][0].startswith("Hund")  # a model of 24 updates may continue the word
     record = json.loads(output_of("translate", DOG, "--model", run, "--attention", "--json"))
     assert record["translations"][0]["alignment"]["source"] == ["The", "dog", "is", "old", "."]
 
 
-def test_markup(run, tmp_path):
+def test_markup_is_kept_or_reported_as_broken(run, tmp_path):
     lines = [f"<b>{DOG}</b> {{name}} 7<br>", "<p>", f"<b>{DOG}", ""]
     text = written(tmp_path / "lines", lines)
     options = ("--model", run, "--input", text, "--markup", "html", "--keep-numbers")
@@ -180,7 +180,7 @@ def test_markup(run, tmp_path):
     assert [first.count(each) for each in ("<b>", "</b>", "{name}", "7", "<br>")] == [1, 1, 1, 1, 1]
     assert rest[0::2] == ["<p>", ""]
     assert "<" not in rest[1]
-    # What is not learned is looked for in the text alone.
+    # Unknown words are looked for only in the text, not in the markup.
     assert done.stderr.splitlines()[0] == "Line 3: broken markup, translated as text: <b> is not closed in this line."
     assert not any("Line 1" in line for line in done.stderr.splitlines())
     records = [json.loads(line)["translations"][0] for line in output_of("translate", *options, "--json").splitlines()]
@@ -189,17 +189,17 @@ def test_markup(run, tmp_path):
     assert "alignment" not in records[0]
 
 
-def test_capitals_come_back(run):
+def test_recase_restores_capitals(run):
     plain = output_of("translate", DOG, "--model", run)
     done = finished("translate", DOG.upper(), DOG, "--model", run, "--recase")
     assert done.stdout == plain.upper() + plain
-    assert "has not learned" not in done.stderr  # it reads no capitals
+    assert "has not learned" not in done.stderr  # the model does not see the capitals
     assert "--recase changes the words" in refused(
         "translate", DOG, "--model", run, "--recase", "--attention", status=2
     )
 
 
-def test_typos_are_read_as_words(run):
+def test_respell_reads_typos_as_known_words(run):
     plain = output_of("translate", DOG, "--model", run)
     done = finished("translate", "Teh dog is olld.", DOG.upper(), "--model", run, "--respell", "--recase")
     assert done.stdout == plain + plain.upper()
@@ -210,7 +210,7 @@ def test_typos_are_read_as_words(run):
     assert "would change markup" in refused("translate", DOG, "--model", run, "--respell", "--markup", "xml", status=2)
 
 
-def test_a_missing_full_stop_is_read_and_not_written(run):
+def test_repunctuate_adds_full_stop_only_for_reading(run):
     plain = output_of("translate", DOG, "--model", run)
     bare = output_of("translate", DOG.removesuffix("."), DOG, "--model", run, "--repunctuate")
     assert bare == f"{Punctuation().take_off(plain.strip())}\n{plain}"
@@ -219,15 +219,15 @@ def test_a_missing_full_stop_is_read_and_not_written(run):
     )
 
 
-def test_respelling_needs_the_words(run, tmp_path):
+def test_respell_needs_the_word_list(run, tmp_path):
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     for path in model.glob("known_words*"):
         path.unlink()
     assert "--respell needs the list of words" in refused("translate", DOG, "--model", model, "--respell", status=2)
 
 
-def test_words_that_the_training_text_did_not_have(run, tmp_path):
-    """They are named on standard error, once a line; translations and their order do not change."""
+def test_unknown_words_are_reported(run, tmp_path):
+    """They are named on standard error, once per line; translations and their order do not change."""
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     lines = [DOG, "I am here, 日本, here.", "", DOG] + ["Hello."] * 30
     text = written(tmp_path / "lines", lines)
@@ -264,7 +264,7 @@ def test_words_that_the_training_text_did_not_have(run, tmp_path):
 # ------------------------------------------------------------------------------------------------- models and engines
 
 
-def test_weights_of_8_bits(run, sentences):
+def test_int8_output_matches_python_api(run, sentences):
     model, tokenizer = load_model(run, "cpu")
     quantize_int8(model)
     options = ("--quantize", "int8", "--workers", "2", "--device", "cpu")
@@ -272,15 +272,15 @@ def test_weights_of_8_bits(run, sentences):
     assert found.splitlines() == translate(model, tokenizer, sentences)
 
 
-def test_bfloat16(run, sentences):
+def test_bfloat16_output_matches_python_api(run, sentences):
     model, tokenizer = load_model(run)
     found = output_of("translate", *sentences, "--model", run, "--precision", "bfloat16")
     assert found.splitlines() == translate(model.to(torch.bfloat16), tokenizer, sentences)
     assert "Translates in " in command("translate", *sentences, "--model", run, "--precision", "auto").stderr
 
 
-def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
-    """Of a run, which is converted for the time being, and of an exported folder: in the same order and form."""
+def test_ctranslate2_output_matches_torch(run, sentences, tmp_path):
+    """For a run, which is converted temporarily, and for an exported folder: in the same order and form."""
     exported = tmp_path / "exported"
     output_of("export", run, "--output", exported)
     text = written(tmp_path / "lines", [*sentences, "", f"{DOG} I am here. " * 30])
@@ -302,7 +302,7 @@ def test_by_ctranslate2_as_by_torch(run, sentences, tmp_path):
     )
 
 
-def test_a_device(run, corpus, tmp_path):
+def test_missing_device_is_rejected(run, corpus, tmp_path):
     output_of("translate", "The dog.", "--model", run, "--device", "cpu")
     missing = "mps" if sys.platform == "linux" else "cuda"
     files = ("--sources", corpus / "test.en", "--targets", corpus / "test.de")
@@ -319,7 +319,7 @@ def test_a_device(run, corpus, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_ensemble(run, corpus, tmp_path):
+def test_ensemble_combines_models_of_one_vocabulary(run, corpus, tmp_path):
     def scores(*models):
         options = [option for model in models for option in ("--model", model)]
         lines = output_of("translate", DOG, *options, "--n-best", "2").splitlines()
@@ -341,7 +341,7 @@ def test_an_ensemble(run, corpus, tmp_path):
 # ------------------------------------------------------------------------------------------------------------- mistakes
 
 
-def test_options_that_make_no_sense_together(tmp_path):
+def test_invalid_options_are_rejected(tmp_path):
     for options, message in (
         ("--n-best 3 --num-beams 2", "--n-best 3 needs --num-beams of at least 3, not 2"),
         ("--n-best 0", "--n-best must be at least 1, not 0"),
@@ -370,7 +370,7 @@ def test_options_that_make_no_sense_together(tmp_path):
         assert message in refused("translate", "hello", "--model", tmp_path, *options.split(), status=2)
 
 
-def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
+def test_unusable_models_and_files_are_rejected(run, tmp_path):
     assert r"'\udcff' is not UTF-8." in refused("translate", "\udcff", "--model", run, status=2)
     model = shutil.copytree(run / "averaged", tmp_path / "model")
     weights = load_file(model / "model.safetensors")
@@ -383,7 +383,7 @@ def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
         (["hello", "--model", tmp_path], f"no model in {tmp_path}"),
         (["--model", run, "--input", tmp_path / "latin", "--output", tmp_path / "out"], "line 2 is not UTF-8"),
         (["--model", run, "--input", tmp_path], "is a folder; name a text file in it"),
-        (["hello", "--model", tmp_path / "none", "--output", missing], "There is no folder"),  # found before the work
+        (["hello", "--model", tmp_path / "none", "--output", missing], "There is no folder"),  # found at the start
     ):
         assert message in refused("translate", *words)
     assert not (tmp_path / "out").exists()
@@ -394,7 +394,7 @@ def test_models_and_files_that_cannot_be_read_or_written(run, tmp_path):
 
 @pytest.fixture
 def scored(run, tmp_path):
-    """`score` of sources and targets."""
+    """Makes the arguments of `score` for sources and targets."""
 
     def words(sources: list[str], targets: list[str], *options) -> list:
         files = written(tmp_path / "en", sources), written(tmp_path / "de", targets)
@@ -403,7 +403,7 @@ def scored(run, tmp_path):
     return words
 
 
-def test_a_score_for_every_pair(scored):
+def test_every_pair_gets_a_score(scored):
     targets = ["Der Hund ist alt.", "", "Ich bin hier."]
     rows = [line.split("\t") for line in output_of(*scored([DOG, "", "I am here."], targets)).splitlines()]
     assert [row[3] for row in rows] == targets

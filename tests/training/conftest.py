@@ -1,4 +1,4 @@
-"""A tokenizer, a model and pairs so small that training them takes no time."""
+"""A tokenizer, a model and pairs small enough to train in no time."""
 
 import random
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def make_model(tokenizer):
-    """Makes a model of a seed; options are fields of its configuration."""
+    """Makes a model from a seed; options are fields of its configuration."""
 
     def make(seed=0, **options):
         set_seed(seed)
@@ -61,7 +61,7 @@ def make_model(tokenizer):
 
 @pytest.fixture(scope="session")
 def pairs():
-    """20 pairs of 2 to 9 made-up letters each, of ids that decode to text; many lengths differ."""
+    """20 pairs of 2 to 9 random letters each, whose ids decode to text; many lengths differ."""
     rng = random.Random(7)
 
     def ids():
@@ -72,7 +72,7 @@ def pairs():
 
 @pytest.fixture(scope="session")
 def pairs_of_words(tokenizer):
-    """20 pairs of 1 to 5 words that the tokenizer has merges for, as it encodes them."""
+    """20 pairs of 1 to 3 words that the tokenizer has merges for, encoded by it."""
     rng = random.Random(7)
 
     def ids():
@@ -83,7 +83,7 @@ def pairs_of_words(tokenizer):
 
 @pytest.fixture
 def make_trainer(tmp_path, make_model, tokenizer, pairs):
-    """Makes a trainer that does nothing but train three updates; options are arguments, `model` a model."""
+    """Makes a trainer that only trains, for three updates; options are training arguments."""
 
     def make(model=None, train_dataset=pairs, eval_dataset=pairs, callbacks=None, files_to_save=(), **options):
         return VanillaTransformerTrainer(
@@ -100,7 +100,7 @@ def make_trainer(tmp_path, make_model, tokenizer, pairs):
 
 
 class Work(TrainerCallback):
-    """Every update takes so many seconds of a clock."""
+    """Makes every update take so many seconds of the clock."""
 
     def __init__(self, clock, seconds):
         self.clock, self.seconds = clock, seconds
@@ -111,7 +111,7 @@ class Work(TrainerCallback):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only where a test lets it."""
+    """A clock that only a test moves on."""
     now = SimpleNamespace(seconds=1000.0)
     for module in (progress, trainer):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now.seconds))

@@ -1,4 +1,4 @@
-"""The docstring's table tells the truth about every default, nothing impossible is accepted, rates are equation 3's."""
+"""The docstring's table gives the right defaults, invalid arguments are rejected, and rates follow equation 3."""
 
 import dataclasses
 import math
@@ -19,8 +19,8 @@ NEW = {
     "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
     "r_drop_start", "floors", "lora_rank",
 }  # fmt: skip
-# What follows from other arguments is no default of its own.
 _COOLDOWN = "cooldown_steps must be a share of the run from 0 to below 1, or a whole number of updates up to the "
+# Derived from other arguments, so they have no default of their own.
 DERIVED = {"greater_is_better", "do_eval"}
 
 
@@ -69,7 +69,7 @@ def default(cls, name):
     return field.default_factory() if field.default is dataclasses.MISSING else field.default
 
 
-def test_table_says_the_value_here(make, tmp_path):
+def test_docstring_table_matches_our_defaults(make, tmp_path):
     ours, stock = make(), Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True)
     for name, (here, _) in table().items():
         assert real(ours, name) == written(here), name
@@ -77,7 +77,7 @@ def test_table_says_the_value_here(make, tmp_path):
     assert changed <= DERIVED | table().keys()
 
 
-def test_table_says_the_value_of_transformers(tmp_path):
+def test_docstring_table_matches_transformers_defaults(tmp_path):
     # With evaluation on, because eval_steps means nothing without it.
     stock = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, eval_strategy="steps")
     for name, (_, cell) in table().items():
@@ -88,8 +88,8 @@ def test_table_says_the_value_of_transformers(tmp_path):
         assert value == written(f"even_batches {cell}" if name == "accelerator_config" else cell), name
 
 
-def test_table_is_one_table_and_new_arguments_are_described():
-    # A blank line would end it, and the rows after it would show as text.
+def test_docstring_has_one_table_and_describes_new_arguments():
+    # A blank line would end the table, and the rows after it would be shown as text.
     rows = [number for number, line in enumerate(Arguments.__doc__.splitlines()) if line.strip().startswith("|")]
     assert rows == list(range(rows[0], rows[0] + len(rows)))
     ours, stock = ({f.name for f in dataclasses.fields(kind)} for kind in (Arguments, Seq2SeqTrainingArguments))
@@ -97,7 +97,7 @@ def test_table_is_one_table_and_new_arguments_are_described():
     assert all(f"    {name}:" in Arguments.__doc__ for name in NEW)
 
 
-def test_what_cannot_be_meant_is_refused(make):
+def test_invalid_arguments_are_rejected(make):
     for options, message in (
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
         ({"average_last": -1}, "average_last must be 0 or more, not -1"),
@@ -175,7 +175,7 @@ def test_what_cannot_be_meant_is_refused(make):
         make(noam_factor=None, max_steps=50, lr_scheduler_type=name)
 
 
-def test_what_follows_from_other_arguments(make):
+def test_derived_defaults_follow_other_arguments(make):
     assert make().learning_rate == 1.0  # which the Noam schedule multiplies
     without = make(noam_factor=None, learning_rate=1e-3, warmup_steps=0)
     assert (without.learning_rate, without.warmup_steps) == (1e-3, 0)
@@ -187,7 +187,7 @@ def test_what_follows_from_other_arguments(make):
     assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches
 
 
-def test_what_best_means(make):
+def test_best_metric_and_direction_follow_the_arguments(make):
     for options, metric, greater in (
         ({}, "bleu", True),
         ({"predict_with_generate": False}, "loss", False),
@@ -201,28 +201,28 @@ def test_what_best_means(make):
         assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, greater)
 
 
-def test_arguments_can_be_made_again_and_no_token_is_written_beside_a_checkpoint(make):
+def test_arguments_round_trip_without_the_hub_token(make):
     arguments = make(hub_token="hf_secret")
     assert b"hf_secret" not in pickle.dumps(arguments)
     assert arguments.hub_token == "hf_secret"
     assert pickle.loads(pickle.dumps(arguments)) == make()
-    # What __post_init__ sets must be accepted by it.
+    # __post_init__ must accept the values that it sets.
     assert dataclasses.replace(arguments).to_dict() == arguments.to_dict()
 
 
-def test_sharding_that_cannot_be_had_is_refused(make):
+def test_unsupported_sharding_is_rejected(make):
     refused = {"version": 1, "state_dict_type": "SHARDED_STATE_DICT", "cpu_offload": True, "xla": True}
     for name, value in refused.items():
         with pytest.raises(ValueError, match=rf"fsdp_config.{name} cannot be {value!r}, only"):
             check_sharding({name: value}, processes=2)
     config = {"reshard_after_forward": False}
-    with pytest.raises(ValueError, match="there is only one"):  # which is checked first; all else was filled in
+    with pytest.raises(ValueError, match="there is only one"):  # this is checked first; the rest was filled in
         make(fsdp="full_shard auto_wrap", fsdp_config=config)
     assert config == {"reshard_after_forward": False}
     check_sharding({"min_num_params": 0, "xla": False, "xla_fsdp_v2": False, **config}, processes=2)
 
 
-def test_equation_3_by_hand():
+def test_noam_matches_equation_3_by_hand():
     # d_model = 64 and warmup = 4: 64^-0.5 = 1/8 and 4^-1.5 = 1/8.
     by_hand = {1: 1 / 64, 2: 2 / 64, 3: 3 / 64, 4: 1 / 16, 16: 1 / 32, 64: 1 / 64, 100: 1 / 80}
     for step, rate in by_hand.items():
@@ -235,10 +235,10 @@ def test_equation_3_by_hand():
         assert max(around, key=lambda step: noam(step, 512, warmup)) == warmup
 
 
-def test_a_cooldown_is_a_number_of_updates_or_a_share_of_the_run(make):
+def test_cooldown_accepts_updates_or_share_of_run(make):
     for given, updates, expected in ((0, 90, 0), (30, 90, 30), (0.25, 90, 23), (0.25, 8, 2), (1, 90, 1)):
         assert make(cooldown_steps=given).get_cooldown_steps(updates) == expected
-    # By these a resumed run with another max_steps is compared with what it was.
+    # These factors are compared when a run is resumed with another max_steps.
     assert rate_factors(make(cooldown_steps=0.25), 16, 16) == [1] * 13 + [3 / 4, 2 / 4, 1 / 4]
     assert rate_factors(make(cooldown_steps=0.25), 32, 16) == [1] * 16
 
@@ -247,7 +247,7 @@ def sgd(rate=1.0):
     return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=rate)
 
 
-def test_cooldown_by_hand_and_as_transformers_has_it():
+def test_cooldown_matches_hand_values_and_transformers():
     by_hand = {1: 1, 6: 1, 7: 1, 8: 3 / 4, 9: 2 / 4, 10: 1 / 4}
     assert {step: cooldown(step, max_steps=10, cooldown_steps=4) for step in by_hand} == by_hand
     assert [cooldown(step, 3, 3) for step in (1, 2, 3)] == [1, 2 / 3, 1 / 3]
@@ -257,13 +257,13 @@ def test_cooldown_by_hand_and_as_transformers_has_it():
         assert cooldown(step, 200, 60) == pytest.approx(theirs.lr_lambdas[0](step - 1), rel=1e-12)
 
 
-def test_counting_from_0_is_refused():
+def test_noam_rejects_step_or_warmup_below_1():
     for step, warmup in ((0, 4000), (-1, 4000), (1, 0)):
         with pytest.raises(ValueError, match=f"step is {step}, warmup_steps is {warmup}"):
             noam(step, 512, warmup)
 
 
-def test_updates_have_exactly_their_rates():
+def test_scheduler_sets_exact_rate_of_each_update():
     for rate, factor in ((1.0, 0.3), (2.0, 1.0)):
         optimizer = sgd(rate)
         scheduler = create_noam_scheduler(optimizer, 16, 5, factor=factor)

@@ -42,7 +42,7 @@ def test_mean_is_numpys_mean(tmp_path):
 
 
 def test_sum_does_not_lose_small_differences(tmp_path):
-    # In float32, 2^24 + 1 is 2^24: a sum taken in it would forget the ones.
+    # In float32, 2^24 + 1 is 2^24: a float32 sum would lose the ones.
     rows = [2.0**24, 1.0, 1.0, 1.0]
     folders = [checkpoint(tmp_path / f"c{i}", {"w": torch.tensor([row])}) for i, row in enumerate(rows)]
     assert averaged(folders, tmp_path)["w"].double().item() == np.float32((2**24 + 3) / 4)
@@ -63,9 +63,7 @@ def test_mean_of_one_is_itself_and_paths_may_be_strings(tmp_path):
     assert names(tmp_path / "mean") == ["digests.json", "model.safetensors"]
 
 
-def test_output_is_a_model_with_tokenizer_decoding_and_recipe_and_nothing_of_the_trainer(
-    make_model, tokenizer, tmp_path
-):
+def test_output_is_complete_model_without_trainer_files(make_model, tokenizer, tmp_path):
     folders = [tmp_path / "checkpoint-1", tmp_path / "checkpoint-2"]
     for seed, folder in enumerate(folders):
         make_model(seed).save_pretrained(folder)
@@ -87,7 +85,7 @@ def test_output_is_a_model_with_tokenizer_decoding_and_recipe_and_nothing_of_the
     assert (tmp_path / "mean" / "recipe.yaml").read_text() == "description: 1\n"
 
 
-def test_what_cannot_be_averaged_is_named_and_everything_stays_as_it_was(tmp_path):
+def test_invalid_checkpoints_are_named_and_nothing_is_written(tmp_path):
     folders = folders_of(tmp_path)
     shape = checkpoint(tmp_path / "shape", {**random_weights(0), "b": torch.zeros(6)})
     extra = checkpoint(tmp_path / "extra", {**random_weights(0), "z": torch.zeros(2)})

@@ -1,4 +1,4 @@
-"""Which checkpoints a run has after a kill, after damage, and after a save that failed."""
+"""Which checkpoints a run keeps after a kill, after damage, and after a failed save."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from vanilla_transformer.training.checkpoints import recover, saving
 
 @pytest.fixture
 def run(make_trainer, tmp_path):
-    """Makes a run folder with these checkpoints, the last one's state naming the best."""
+    """Makes a run folder with these checkpoints, whose trainer states name the best one."""
     make_trainer(max_steps=1, save_strategy="steps", save_steps=1).train()
     made = (tmp_path / "checkpoints").rename(tmp_path / "made") / "checkpoint-1"
 
@@ -45,7 +45,7 @@ def names(folder):
     return sorted(path.name.removeprefix("checkpoint-") for path in folder.checkpoints.iterdir())
 
 
-def test_what_was_half_written_goes(run):
+def test_half_written_checkpoint_is_removed(run):
     for last_written in (["trainer_state.json", DIGESTS], [DIGESTS]):
         folder = run(10, 20, 30)
         for name in last_written:
@@ -55,13 +55,13 @@ def test_what_was_half_written_goes(run):
         shutil.rmtree(folder.path)
 
 
-def test_the_best_stays_and_another_goes(run):
+def test_best_and_newest_checkpoints_are_kept(run):
     folder = run(10, 20, 30, best=10)
     recover(folder, arguments(2))
     assert names(folder) == ["10", "30"]
 
 
-def test_what_was_saved_on_request_counts_for_nothing_and_goes_after_the_next_regular_one(run):
+def test_requested_checkpoint_is_not_counted_and_later_removed(run):
     for steps, left in (((), []), ((10, 20, 25), ["10", "20", "25"]), ((10, 20, 25, 30), ["20", "30"])):
         folder = run(*steps)
         recover(folder, arguments(2))
@@ -70,13 +70,13 @@ def test_what_was_saved_on_request_counts_for_nothing_and_goes_after_the_next_re
         shutil.rmtree(folder.path)
 
 
-def test_the_order_is_the_number_of_updates_whatever_the_clock_says(run, make_trainer, tmp_path):
+def test_checkpoints_are_ordered_by_update_not_by_time(run, make_trainer, tmp_path):
     folder = run(8, 12, 60)
     for age, step in enumerate((60, 12, 8)):
         os.utime(folder.checkpoints / f"checkpoint-{step}", (1e9 + age, 1e9 + age))
     recover(folder, arguments(9, save_steps=4))
     assert [path.name for path in folder.good_checkpoints()] == [f"checkpoint-{step}" for step in (8, 12, 60)]
-    # The clock is set back while the trainer saves: its newest checkpoint has the oldest time, and stays.
+    # The clock is set back while the trainer saves: its newest checkpoint has the oldest time but is kept.
     trainer = make_trainer(max_steps=4, save_strategy="steps", save_steps=1, save_total_limit=2, average_last=0)
     for step in (1, 2, 3):
         (tmp_path / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True)
@@ -100,7 +100,7 @@ def zeros(path):
 FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "config.json")
 
 
-def test_every_damage_of_every_file_is_seen_and_the_checkpoint_before_is_taken(run):
+def test_damage_to_any_checkpoint_file_is_detected(run):
     folder = run(10, 20, 30)
     last = folder.checkpoints / "checkpoint-30"
     for name in (*FILES, DIGESTS):
@@ -116,7 +116,7 @@ def test_every_damage_of_every_file_is_seen_and_the_checkpoint_before_is_taken(r
     assert "trainer_state.json is damaged" in folder.fault_of(last)
 
 
-def test_a_checkpoint_of_another_run_or_update_is_none_of_this(run):
+def test_checkpoint_of_other_run_or_update_is_ignored(run):
     folder = run(10, 20, 30)
     write_digests(folder.checkpoints / "checkpoint-20", run="another", step=20)
     shutil.rmtree(folder.checkpoints / "checkpoint-30")
@@ -126,7 +126,7 @@ def test_a_checkpoint_of_another_run_or_update_is_none_of_this(run):
     assert folder.good_checkpoints() == [folder.checkpoints / "checkpoint-10"]
 
 
-def test_only_what_the_list_names_is_the_trainers_and_goes(run):
+def test_removing_checkpoint_keeps_user_files_and_copies(run):
     folder = run(10, 20, 30)
     users = [".notes.txt", "myconfig.json", "newstest.pt", "optimizer.txt", "token_counts.json"]
     for name in users:
@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_moved_aside_and_named(run, caplog):
     assert "checkpoint-30/optimizer.pt is damaged: its content is not what was written" in caplog.text
 
 
-def test_training_goes_back_to_make_a_lost_checkpoint_again_if_the_end_needs_it(run, caplog):
+def test_training_goes_back_only_for_a_needed_checkpoint(run, caplog):
     for needed, best in ((False, None), (True, None), (False, 20)):
         folder = run(10, 20, 30, 40, best=best)
         write_json(folder.finished, {"max_steps": 40})
@@ -161,7 +161,7 @@ def test_training_goes_back_to_make_a_lost_checkpoint_again_if_the_end_needs_it(
         caplog.clear()
 
 
-def test_if_none_is_whole_nothing_is_moved(run):
+def test_recover_raises_and_moves_nothing_if_all_damaged(run):
     folder = run(10, 20)
     for step in (10, 20):
         flipped(folder.checkpoints / f"checkpoint-{step}" / "rng_state.pth")
@@ -171,7 +171,7 @@ def test_if_none_is_whole_nothing_is_moved(run):
     assert names(folder) == ["10", "20"]
 
 
-def test_a_file_or_a_link_in_place_of_a_checkpoint_is_named(run, tmp_path):
+def test_file_or_link_instead_of_checkpoint_is_named(run, tmp_path):
     folder = run(10)
     for make in (lambda p: p.write_text("x"), lambda p: p.symlink_to(tmp_path), lambda p: p.symlink_to("nowhere")):
         path = folder.checkpoints / "checkpoint-20"
@@ -181,7 +181,7 @@ def test_a_file_or_a_link_in_place_of_a_checkpoint_is_named(run, tmp_path):
         path.unlink()
 
 
-def test_the_trainer_itself_goes_on_from_no_damaged_checkpoint(make_trainer, tmp_path):
+def test_trainer_rejects_a_damaged_checkpoint(make_trainer, tmp_path):
     make_trainer(max_steps=2, save_strategy="steps", save_steps=1).train()
     last = tmp_path / "checkpoints" / "checkpoint-1"
     flipped(last / "optimizer.pt")
@@ -189,7 +189,7 @@ def test_the_trainer_itself_goes_on_from_no_damaged_checkpoint(make_trainer, tmp
         make_trainer(max_steps=2).train(resume_from_checkpoint=str(last))
 
 
-def test_a_save_that_failed_leaves_nothing(tmp_path):
+def test_failed_save_leaves_no_checkpoint(tmp_path):
     checkpoint = tmp_path / "checkpoint-10"
     checkpoint.mkdir()
     (checkpoint / "trainer_state.json").write_text('{"global_st')
@@ -199,7 +199,7 @@ def test_a_save_that_failed_leaves_nothing(tmp_path):
     assert not checkpoint.exists()
 
 
-def test_what_fails_once_a_checkpoint_is_saved_leaves_it(run):
+def test_failure_after_saving_keeps_the_checkpoint(run):
     checkpoint = run(10).checkpoints / "checkpoint-10"
     with pytest.raises(ConnectionError, match="no Hub"), saving(checkpoint):
         raise ConnectionError("no Hub")

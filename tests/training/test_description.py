@@ -1,4 +1,4 @@
-"""What a run says that it will need: of activations beside what autograd really keeps, and in words."""
+"""The memory and disk space that a run says it needs; activations are compared with what autograd keeps."""
 
 import re
 
@@ -11,12 +11,12 @@ from vanilla_transformer.training.description import activation_bytes, describe_
 
 
 def kept_for_backward(model, source, target) -> int:
-    """Bytes of all tensors that autograd keeps, each once, without the parameters."""
+    """Bytes of all tensors that autograd keeps, each counted once, without the parameters."""
     kept = {each.untyped_storage().data_ptr(): (each, 0) for each in model.parameters()}
 
     def pack(tensor):
         storage = tensor.untyped_storage()
-        kept.setdefault(storage.data_ptr(), (tensor, storage.nbytes()))  # held, so that no other takes its place
+        kept.setdefault(storage.data_ptr(), (tensor, storage.nbytes()))  # held, so that its memory is not reused
         return tensor
 
     batch = {"input_ids": torch.ones(source, dtype=torch.long), "attention_mask": torch.ones(source, dtype=torch.long)}
@@ -29,7 +29,7 @@ def kept_for_backward(model, source, target) -> int:
 @pytest.mark.parametrize(
     ("encoder", "decoder", "width", "alpha"), [(2, 2, 128, 0.0), (4, 1, 256, 0.0), (1, 3, 128, 5.0)]
 )
-def test_activations_are_what_autograd_keeps(make_model, shapes, encoder, decoder, width, alpha):
+def test_activation_bytes_match_what_autograd_keeps(make_model, shapes, encoder, decoder, width, alpha):
     sizes = {"d_model": 64, "encoder_ffn_dim": width, "decoder_ffn_dim": width, "encoder_attention_heads": 4}
     sizes |= {"decoder_attention_heads": 4, "encoder_layers": encoder, "decoder_layers": decoder}
     options = {"dropout": 0.1, "r_drop_alpha": alpha, "attn_implementation": "eager"}
@@ -37,7 +37,7 @@ def test_activations_are_what_autograd_keeps(make_model, shapes, encoder, decode
     assert activation_bytes(model.config, *shapes) == pytest.approx(kept_for_backward(model, *shapes), rel=0.2)
 
 
-def test_more_takes_more(make_trainer, make_model):
+def test_memory_estimate_follows_the_settings(make_trainer, make_model):
     def total(model=None, length=9, **options):
         return training_bytes(model or make_model(), make_trainer(**options).args, length, length)
 
@@ -49,7 +49,7 @@ def test_more_takes_more(make_trainer, make_model):
     assert total(deep, max_tokens=9000) > total(deep, max_tokens=9000, gradient_checkpointing=True)
 
 
-def test_the_trainer_says_it_and_warns_where_memory_is_short(make_trainer, monkeypatch, caplog):
+def test_needs_are_described_and_short_memory_warns(make_trainer, monkeypatch, caplog):
     trainer = make_trainer(average_last=3)
     memory = r"Training takes about [\d.]+ [MG]B of memory, [\d.]+ [MG]B of which are taken now\."
     disk = r"Checkpoints take \d+ MB each on the disk, and 4 are kept at most\."
@@ -59,5 +59,5 @@ def test_the_trainer_says_it_and_warns_where_memory_is_short(make_trainer, monke
     describe_needs(trainer)
     assert "There may be too little memory" in caplog.text
     assert "Lower training.max_tokens." in caplog.text
-    monkeypatch.setattr(description, "resident_bytes", lambda: None)  # as where there is no /proc
+    monkeypatch.setattr(description, "resident_bytes", lambda: None)  # as on systems without /proc
     assert describe_needs(trainer).startswith("Checkpoints take ")

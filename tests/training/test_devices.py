@@ -1,7 +1,7 @@
-"""What a GPU would be kept waiting by: training and searching look at values as rarely as is written down.
+"""Training and search rarely read tensor values, because the host waits for a GPU at each read.
 
-Tensors of the meta device have shapes and no values: what runs on it never asks for one, and takes the ways of a device
-that is not the CPU. On a CPU every look is counted, and where it is.
+Tensors on the meta device have shapes but no values: code that runs there never reads one, and takes the paths of a
+device other than the CPU. On a CPU every read is counted, with its place. The last tests need a GPU.
 """
 
 import traceback
@@ -28,7 +28,7 @@ LOOKS = {"tolist", "item", "__bool__", "__int__", "__float__", "__index__", "non
 
 
 class Looks(TorchFunctionMode):
-    """Counts the functions that look at a tensor's values in which the host would wait for a device."""
+    """Counts, by function, the reads of tensor values at which the host would wait for a device."""
 
     def __init__(self):
         super().__init__()
@@ -46,9 +46,9 @@ class Looks(TorchFunctionMode):
 
 @pytest.mark.parametrize("options", [{}, dict.fromkeys(DROPOUTS, 0.1), {"r_drop_alpha": 5.0, "dropout": 0.1}])
 @pytest.mark.parametrize("output_bias", [False, True])
-def test_a_training_step_asks_for_no_value(make_model, options, output_bias):
+def test_training_step_reads_no_tensor_values(make_model, options, output_bias):
     model = make_model(label_smoothing=0.1, output_bias=output_bias, **options).train().to("meta")
-    model.tie_weights()  # the meta device builds every matrix anew
+    model.tie_weights()  # moving to the meta device builds every matrix anew
     batch = {
         "input_ids": torch.ones(4, 7, dtype=torch.long, device="meta"),
         "attention_mask": torch.ones(4, 7, dtype=torch.long, device="meta"),
@@ -60,7 +60,7 @@ def test_a_training_step_asks_for_no_value(make_model, options, output_bias):
         assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_a_step_of_the_search_asks_for_no_value(make_model):
+def test_search_step_reads_no_tensor_values(make_model):
     model = make_model().eval().to("meta")
     tokens = torch.ones(3, 4, dtype=torch.long, device="meta")
     with torch.no_grad():
@@ -78,7 +78,7 @@ ON_A_GPU = SimpleNamespace(device=torch.device("cuda"))
 
 
 class CuDNN(TorchFunctionMode):
-    """Notes for each sdpa whether torch may choose cuDNN's."""
+    """Records for each sdpa call whether torch may choose cuDNN's kernel."""
 
     def __init__(self):
         super().__init__()
@@ -90,8 +90,8 @@ class CuDNN(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
-    """Everywhere in the model and in the search; what it does on a GPU is done on the CPU here."""
+def test_sdpa_for_a_gpu_disables_cudnn(make_model, monkeypatch):
+    """Everywhere in the model and in the search; the CPU runs the GPU's code path here."""
     for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
         monkeypatch.setattr(module, "without_cudnn", lambda query: without_cudnn(ON_A_GPU))
     model = make_model(attn_implementation="sdpa", dropout=0.0, encoder_layers=2, decoder_layers=2)
@@ -106,7 +106,7 @@ def test_on_a_gpu_sdpa_does_without_cudnn(make_model, monkeypatch):
         assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_cudnn_is_back_when_the_last_one_has_left():
+def test_outermost_context_restores_cudnn_after_an_error():
     def fails():
         with without_cudnn(ON_A_GPU):
             with without_cudnn(ON_A_GPU):
@@ -123,7 +123,7 @@ def test_cudnn_is_back_when_the_last_one_has_left():
     "chosen",
     [[SDPBackend.CUDNN_ATTENTION], [SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH], [SDPBackend.EFFICIENT_ATTENTION]],
 )
-def test_kernels_that_the_user_has_chosen_stay(chosen):
+def test_kernels_chosen_by_the_user_are_kept(chosen):
     with sdpa_kernel(chosen):
         for _ in range(2):
             with without_cudnn(ON_A_GPU):
@@ -131,24 +131,24 @@ def test_kernels_that_the_user_has_chosen_stay(chosen):
         assert torch.backends.cuda.cudnn_sdp_enabled() == (SDPBackend.CUDNN_ATTENTION in chosen)
 
 
-# Where values are looked at on a CPU alone.
+# Functions that read values only on a CPU.
 ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits"}
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_an_update_waits_once(make_trainer, batches):
+def test_update_waits_for_the_device_once(make_trainer, batches):
     trainer = make_trainer(logging_steps=100, max_steps=8, gradient_accumulation_steps=batches, max_grad_norm=1.0)
     with Looks() as looks:
         trainer.train()
     rest = {name: count for name, count in looks.found.items() if name not in ON_CPU}
-    assert rest.pop("_measure") == 8  # the guard's, once an update: it is the test of a finite loss
-    # The rest is of an epoch, when torch's loader draws its seed on the host, and of the end.
+    assert rest.pop("_measure") == 8  # the guard's test for a finite loss, once an update
+    # The others come once an epoch, when torch's loader draws its seed on the host, and at the end.
     assert sum(rest.values()) <= 1 + 2 * (1 + 8 * batches // len(trainer.train_batches)), rest
 
 
 @pytest.mark.parametrize(("options", "looks_a_step"), [({"num_beams": 4}, 2), ({"num_beams": 1}, 1)])
-def test_a_search_waits_for_what_it_has_found_and_no_more(make_model, options, looks_a_step):
-    """On a CPU beam search reads scores and places apart; from a GPU they come as one tensor."""
+def test_search_step_waits_only_for_its_results(make_model, options, looks_a_step):
+    """On a CPU beam search reads scores and places separately; from a GPU they come as one tensor."""
     model, counts = make_model().eval(), []
     source = torch.arange(70, 88).view(2, 9)
     for steps in (6, 12):
@@ -176,7 +176,7 @@ def a_batch(device):
 @on_a_gpu
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("without_logits", [False, True])
-def test_a_gpu_computes_the_loss_and_gradients_of_the_processor(make_model, attention, without_logits):
+def test_gpu_loss_and_gradients_match_cpu(make_model, attention, without_logits):
     found = {}
     for device in ("cpu", "cuda"):
         model = make_model(attn_implementation=attention, label_smoothing=0.1, dropout=0.0).train().to(device)
@@ -189,11 +189,11 @@ def test_a_gpu_computes_the_loss_and_gradients_of_the_processor(make_model, atte
 @on_a_gpu
 @pytest.mark.parametrize("options", [{}, dict.fromkeys(DROPOUTS, 0.1), {"r_drop_alpha": 5.0, "dropout": 0.1}])
 @pytest.mark.parametrize("bf16", [False, True])
-def test_torch_reports_no_wait_in_a_training_step(make_model, options, bf16):
-    """Every wait that torch knows of is an error here, also those within its own functions."""
+def test_torch_reports_no_sync_in_training_step(make_model, options, bf16):
+    """Every synchronization that torch knows of is an error here, also inside its own functions."""
     model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda")
     for return_logits in (True, False):
-        for mode in ("default", "error"):  # what is made in the first step does not count
+        for mode in ("default", "error"):  # the first step may wait while it sets things up
             torch.cuda.set_sync_debug_mode(mode)
             try:
                 with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
@@ -207,7 +207,7 @@ def test_torch_reports_no_wait_in_a_training_step(make_model, options, bf16):
 @on_a_gpu
 @pytest.mark.parametrize("options", [{"num_beams": 4, "num_return_sequences": 4}, {"num_beams": 1}])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_a_gpu_finds_the_translations_of_the_processor(make_model, options, attention):
+def test_gpu_translations_match_cpu(make_model, options, attention):
     found = {}
     for device in ("cpu", "cuda"):
         model, batch = make_model(attn_implementation=attention).eval().to(device), a_batch(device)
@@ -222,10 +222,10 @@ def test_a_gpu_finds_the_translations_of_the_processor(make_model, options, atte
 
 @on_a_gpu
 @pytest.mark.parametrize("options", [{"num_beams": 4}, {"num_beams": 1}])
-def test_torch_reports_one_wait_in_a_step_of_a_search(make_model, options):
+def test_torch_reports_one_sync_per_search_step(make_model, options):
     model, counts = make_model().eval().to("cuda"), []
     source = torch.arange(70, 88).view(2, 9).to("cuda")
-    for steps in (6, 6, 12):  # the first makes what later ones find
+    for steps in (6, 6, 12):  # the first run sets up what later ones reuse
         torch.cuda.set_sync_debug_mode("warn")
         try:
             with warnings.catch_warnings(record=True) as found:
@@ -239,8 +239,8 @@ def test_torch_reports_one_wait_in_a_step_of_a_search(make_model, options):
 
 @on_a_gpu
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_gpu_resumes_exactly(make_trainer, make_model, bf16):
-    """With every dropout: the state of the GPU's random numbers is in the checkpoint."""
+def test_gpu_run_resumes_exactly(make_trainer, make_model, bf16):
+    """With every dropout on: the checkpoint has the GPU's random state."""
 
     class Updates(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
@@ -265,7 +265,7 @@ def test_a_gpu_resumes_exactly(make_trainer, make_model, bf16):
 
 
 @on_a_gpu
-def test_a_gpu_attends_without_cudnn(make_model):
+def test_gpu_attention_uses_cudnn_only_when_chosen(make_model):
     model = make_model(attn_implementation="sdpa").to("cuda", torch.bfloat16)
     ids = torch.arange(70, 88, device="cuda").view(2, 9)
 
@@ -281,7 +281,7 @@ def test_a_gpu_attends_without_cudnn(make_model):
 
 
 @on_a_gpu
-def test_a_gpu_runs_the_compiled_model(make_model):
+def test_compiled_model_matches_eager_on_gpu(make_model):
     model, batch = make_model(label_smoothing=0.1, dropout=0.1).eval().to("cuda"), a_batch("cuda")
     compiled = torch.compile(model, fullgraph=True)
     torch.testing.assert_close(compiled(**batch).loss, model(**batch).loss, rtol=1e-4, atol=1e-5)
@@ -291,7 +291,7 @@ def test_a_gpu_runs_the_compiled_model(make_model):
 
 @on_a_gpu
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "auto"])
-def test_a_gpu_translates_in_every_precision(make_model, tokenizer, precision):
+def test_gpu_translates_in_every_precision(make_model, tokenizer, precision):
     texts = ["tiny words", "a tiny vocabulary of tiny words", "", "vocabulary"]
     expected = translate(make_model().eval(), tokenizer, texts, max_new_tokens=8)
     found = translate(in_precision(make_model().eval().to("cuda"), precision), tokenizer, texts, max_new_tokens=8)

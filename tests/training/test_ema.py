@@ -1,4 +1,4 @@
-"""The moving average of the weights is the sum that its definition writes out, whatever is skipped or saved."""
+"""The moving average of the weights equals the sum in its definition, even if updates are skipped."""
 
 import math
 
@@ -18,7 +18,7 @@ SAVED = {"save_strategy": "steps", "save_steps": 10, "save_total_limit": 9, "max
 
 
 class Weights(TrainerCallback):
-    """What the weights were before the first update and after each, in float64."""
+    """Records the weights before the first update and after each one, in float64."""
 
     def __init__(self):
         self.after = []
@@ -48,7 +48,7 @@ def written_out(weights, decay):
         pytest.param(0.6, (), {"torch_compile": True, "torch_compile_backend": "aot_eager"}, marks=pytest.mark.slow),
     ],
 )
-def test_the_average_is_the_sum_written_out(decay, skipped, options, make_trainer, make_model, tmp_path):
+def test_average_equals_the_explicit_sum(decay, skipped, options, make_trainer, make_model, tmp_path):
     model, seen = make_model(dropout=0.1), Weights()
     callbacks = [seen, PoisonedGradient(model, set(skipped))]
     trainer = make_trainer(model, ema_decay=decay, callbacks=callbacks, **SAVED, **options)
@@ -64,13 +64,13 @@ def test_the_average_is_the_sum_written_out(decay, skipped, options, make_traine
     assert any(not np.allclose(weight, seen.after[-1][name], atol=1e-4) for name, weight in expected.items())
 
 
-def test_the_decay_warms_up_to_what_was_asked_for():
+def test_decay_warms_up_to_the_requested_value():
     assert [warmed_up_decay(t, 0.5) for t in (1, 2, 7, 8, 9, 1000)] == [2 / 11, 3 / 12, 8 / 17, 0.5, 0.5, 0.5]
     for decay, reached in ((0.99, 890), (0.999, 8990)):
         assert warmed_up_decay(reached - 1, decay) < decay == pytest.approx(warmed_up_decay(reached, decay), rel=1e-12)
 
 
-def test_a_run_learns_the_same_with_and_without(make_trainer, make_model):
+def test_averaging_does_not_change_the_trained_weights(make_trainer, make_model):
     trained = []
     for options in ({}, {"ema_decay": 0}, {"ema_decay": 0.9}):
         trainer = make_trainer(make_model(dropout=0.3), max_steps=6, **options)
@@ -82,7 +82,7 @@ def test_a_run_learns_the_same_with_and_without(make_trainer, make_model):
             assert torch.equal(weight, trained[0].model.state_dict()[name])
 
 
-def test_a_model_is_made_of_it_and_a_second_training_begins_anew(make_trainer, make_model, tmp_path):
+def test_average_restarts_loads_and_saves_reproducibly(make_trainer, make_model, tmp_path):
     trainer = make_trainer(make_model(), ema_decay=0.9, **SAVED)
     trainer.train()
     trainer.train()
@@ -91,14 +91,14 @@ def test_a_model_is_made_of_it_and_a_second_training_begins_anew(make_trainer, m
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ema")
     for name, weight in trainer.ema.weights.items():
         assert torch.equal(model.state_dict()[name], weight)
-    files = set()  # the same average is the same bytes, by which a resumed run is known to be an unbroken one
+    files = set()  # equal averages are equal bytes, so a resumed run can be compared with an unbroken one
     for _ in range(20):
         trainer.ema.save(tmp_path)
         files.add((tmp_path / "ema.safetensors").read_bytes())
     assert len(files) == 1
 
 
-def test_a_checkpoint_without_its_average_or_with_anothers_is_named(make_trainer, make_model, tmp_path):
+def test_missing_or_foreign_average_names_the_file(make_trainer, make_model, tmp_path):
     make_trainer(**SAVED).train()
     checkpoint, other = (tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (10, 20))
     with pytest.raises(ValueError, match=r"checkpoint-10/ema\.safetensors is missing: .* Restore it, or remove this"):

@@ -1,4 +1,4 @@
-"""Rows of new pieces in a model that another one gives its weights to."""
+"""Starting from another model's weights: rows of new pieces, and shapes that do not fit."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ PARTS = [[70, 71], [80, 81, 81]]
 
 
 @pytest.mark.parametrize("options", [{}, {"tie_word_embeddings": False, "output_bias": True}])
-def test_a_new_piece_begins_as_the_mean_of_its_parts_and_old_logits_stay(make_model, options):
+def test_new_rows_are_means_and_keep_old_logits(make_model, options):
     old = make_model(seed=3, **options).eval()
     if options:
         torch.nn.init.normal_(old.lm_head.bias)
@@ -28,14 +28,14 @@ def test_a_new_piece_begins_as_the_mean_of_its_parts_and_old_logits_stay(make_mo
         logits = [model(input_ids=ids, decoder_input_ids=torch.tensor([[0, 75, 76]])).logits for model in (old, new)]
     pieces = old.config.vocab_size
     torch.testing.assert_close(logits[1][..., :pieces], logits[0])
-    # Of a mean of rows the logit is the mean; and all old probabilities become smaller by the same factor.
+    # A mean of rows gives the mean of their logits, and all old probabilities shrink by the same factor.
     torch.testing.assert_close(logits[1][..., -2], logits[0][..., [70, 71]].mean(-1))
     lost = logits[0].log_softmax(-1) - logits[1].log_softmax(-1)[..., :pieces]
     torch.testing.assert_close(lost, lost[..., :1].expand_as(lost))
     assert (lost > 0).all()
 
 
-def test_another_shape_is_still_refused(make_model, tokenizer, tmp_path):
+def test_initial_model_of_other_shape_is_rejected(make_model, tokenizer, tmp_path):
     make_model(seed=1).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     wider = type(make_model().config)(**{**make_model().config.to_dict(), "vocab_size": 265})

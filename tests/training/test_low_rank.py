@@ -1,4 +1,4 @@
-"""Adapters in a run: what learns, and what they are merged into."""
+"""Low-rank adapters: which weights learn, and which weights they merge into."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from peft import LoraConfig, get_peft_model
 from vanilla_transformer.training.low_rank import add_adapters, merged
 
 
-def test_merged_weights_are_those_that_peft_merges(make_model):
+def test_merged_weights_equal_those_of_peft(make_model):
     by_peft = get_peft_model(make_model(), LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]))
     ours = make_model()
     add_adapters(ours, 4, ours.config.vocab_size)
@@ -32,8 +32,8 @@ def test_merged_weights_are_those_that_peft_merges(make_model):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_adapters_and_new_rows_learn_and_nothing_else(make_trainer, make_model, tied):
-    # The feed-forward networks have as many rows as there are pieces.
+def test_only_adapters_and_new_rows_learn(make_trainer, make_model, tied):
+    # The feed-forward matrices have as many rows as the embeddings, and must not be mistaken for them.
     model = make_model(tie_word_embeddings=tied, encoder_ffn_dim=make_model().config.vocab_size)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     add_adapters(model, 2, 80)  # ids 80 to 89 are in the pairs

@@ -1,4 +1,4 @@
-"""What is kept of a run's log."""
+"""A run's log, progress bar, learning curve, reports, stop signals and time budget."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def test_a_diverged_loss_is_null_in_the_log(tmp_path):
     assert list(map(json.loads, lines)) == [{"loss": None, "step": 1}, {"loss": None, "eval_bleu": 1.5, "step": 2}]
 
 
-def test_speed_and_padding_are_those_of_the_batches_since_the_last_record(make_trainer, clock):
+def test_speed_and_padding_cover_batches_since_last_record(make_trainer, clock):
     options = {"max_steps": 4, "logging_steps": 2, "gradient_accumulation_steps": 2}
     trainer = make_trainer(max_tokens=24, callbacks=[Work(clock, 4)], **options)
     batches = list(trainer.train_batches)[:8]
@@ -49,7 +49,7 @@ def test_speed_and_padding_are_those_of_the_batches_since_the_last_record(make_t
     assert len(records) == 2
 
 
-def test_speed_after_a_resume_counts_the_session_only(make_trainer, clock, tmp_path):
+def test_speed_after_resume_counts_only_this_session(make_trainer, clock, tmp_path):
     options = {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
     straight = make_trainer(callbacks=[Work(clock, 4)], **options)
     straight.train()
@@ -62,8 +62,8 @@ def test_speed_after_a_resume_counts_the_session_only(make_trainer, clock, tmp_p
     assert speeds[0] == speeds[1]
 
 
-def test_the_time_left_is_right_after_a_validation_too(capsys):
-    """It goes by all the time that has passed, validations too; the last update alone would say ten times as much."""
+def test_time_left_stays_right_after_a_validation(capsys):
+    """It uses all elapsed time, including validations; the last update alone would give ten times as much."""
     bar, state = ProgressBar(), TrainerState(max_steps=1000)
     bar.on_train_begin(SimpleNamespace(max_minutes=None), state, None)
     began = time.monotonic()
@@ -77,7 +77,7 @@ def test_the_time_left_is_right_after_a_validation_too(capsys):
     capsys.readouterr()
 
 
-def test_the_bar_shows_what_is_logged(capsys):
+def test_bar_shows_the_logged_values(capsys):
     bar, state = ProgressBar(), TrainerState(max_steps=10, global_step=3)
     bar.on_train_begin(SimpleNamespace(max_minutes=None), state, None)
     record = {"loss": 2.5, "learning_rate": 0.00125, "target_tokens_per_second": 12345.6, "real_share": 0.93}
@@ -96,10 +96,10 @@ def test_the_bar_shows_what_is_logged(capsys):
     bar.on_train_end(None, state, None)
     shown = capsys.readouterr().err
     assert "padding=7.0%" in shown
-    assert "3/10 [" in shown  # updates, then the time that has passed and that remains
+    assert "3/10 [" in shown  # updates, then elapsed and remaining time
 
 
-def test_the_learning_curve_is_drawn_once_a_minute_and_when_a_run_is_stopped(make_trainer, clock, tmp_path):
+def test_curve_is_drawn_every_minute_and_at_stop(make_trainer, clock, tmp_path):
     picture, seen = tmp_path / "curve.png", []
 
     class Look(TrainerCallback):
@@ -115,7 +115,7 @@ def test_the_learning_curve_is_drawn_once_a_minute_and_when_a_run_is_stopped(mak
     assert [path.name for path in tmp_path.iterdir() if path.name != "checkpoints"] == ["curve.png"]
 
 
-def test_only_the_main_process_draws_and_a_picture_that_cannot_be_drawn_is_told_once(tmp_path, caplog):
+def test_only_main_process_draws_and_failure_warns_once(tmp_path, caplog):
     curve = LearningCurve(tmp_path / "no such folder" / "curve.png", every=0)
     for main, told in ((False, []), (True, [f"The learning curve {curve.path} could not be drawn"])):
         for step in (1, 2):
@@ -124,7 +124,7 @@ def test_only_the_main_process_draws_and_a_picture_that_cannot_be_drawn_is_told_
         assert [message.partition(": ")[0] for message in caplog.messages] == told
 
 
-def test_a_recipe_can_report_to_what_transformers_reports_to(corpus_recipe, tmp_path, monkeypatch):
+def test_recipe_can_report_to_transformers_integrations(corpus_recipe, tmp_path, monkeypatch):
     reported = []
 
     class Reporter(TrainerCallback):
@@ -179,8 +179,8 @@ def test_a_second_signal_ends_training_at_once():
             assert process.wait(10) == -second
 
 
-def test_training_ends_when_its_minutes_are_over(make_trainer, clock, tmp_path):
-    """Four seconds an update: 20 parts of six seconds each make a minute and a half; 30 updates fill two minutes."""
+def test_training_stops_at_max_minutes_also_when_resumed(make_trainer, clock, tmp_path):
+    """An update takes four seconds: 30 updates fill two minutes, which are 20 parts of six seconds each."""
     options = {"max_minutes": 2, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
     trainer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options)
     trainer.train()
@@ -190,7 +190,7 @@ def test_training_ends_when_its_minutes_are_over(make_trainer, clock, tmp_path):
 
     resumed = make_trainer(callbacks=[Work(clock, 8)], save_total_limit=100, **options)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-20"))
-    assert resumed.state.global_step == 25  # 80 seconds are spent; five updates of eight make two minutes
+    assert resumed.state.global_step == 25  # 80 seconds are spent; five updates of eight seconds complete two minutes
 
     longer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options | {"max_minutes": 3})
     longer.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-30"))
@@ -220,8 +220,8 @@ while not budget.seconds >= 120:
 """
 
 
-def test_processes_with_unequal_clocks_and_evaluations_decide_the_same():
-    """One that evaluated while the other saved would wait for ever."""
+def test_processes_with_unequal_clocks_decide_the_same():
+    """A process that evaluated while the other saved would wait forever."""
     with PACKAGE.together(2, BUDGET) as running:
         done = all_completed(running)
     assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
@@ -230,8 +230,8 @@ def test_processes_with_unequal_clocks_and_evaluations_decide_the_same():
     assert {line.split()[1] for line in decided[0] if line.startswith("True")} == {"True", "False"}
 
 
-def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_trainer, clock, tmp_path):
-    """Four seconds an update; 30 updates fill two minutes, and the rate falls in the last 40 seconds of them."""
+def test_rate_cools_down_by_clock_also_when_resumed(make_trainer, clock, tmp_path):
+    """An update takes four seconds: 30 updates fill two minutes, and the rate falls in the last 40 seconds."""
 
     class Rates(TrainerCallback):
         def __init__(self):
@@ -246,7 +246,7 @@ def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_train
     trainer = make_trainer(callbacks=[Work(clock, 4), rates], **options)
     trainer.train()
     width = trainer.model.config.d_model
-    # Update t has the factor of the moment at which update t - 1 began, after t - 2 updates of four seconds.
+    # Update t gets its factor when update t - 1 begins, after t - 2 updates of four seconds.
     by_hand = [noam(update, width, 5) * min(1.0, (120 - 4 * max(0, update - 2)) / 40) for update in range(1, 31)]
     assert rates.found == pytest.approx(by_hand, rel=1e-9)
 
@@ -255,10 +255,10 @@ def test_the_rate_falls_by_the_clock_and_goes_on_falling_when_resumed(make_train
     assert resumed_rates.found == rates.found[24:]
 
 
-def test_evaluations_take_a_tenth_of_the_minutes_at_most(make_trainer, clock):
+def test_evaluation_time_is_limited_but_end_is_evaluated(make_trainer, clock):
     class Slow(TrainerCallback):
         def on_evaluate(self, args, state, control, metrics, **kwargs):
-            clock.seconds += 10  # before the budget's callback looks at its watch
+            clock.seconds += 10  # before the budget's callback reads the clock
             metrics["eval_runtime"] = 10.0
 
     options = {"max_minutes": 5, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
@@ -269,7 +269,7 @@ def test_evaluations_take_a_tenth_of_the_minutes_at_most(make_trainer, clock):
     assert evaluated[-1] == trainer.state.global_step
 
 
-def test_the_best_checkpoint_may_go_by_chrf(make_trainer):
+def test_chrf_as_best_metric_is_evaluated_and_maximized(make_trainer):
     trainer = make_trainer(predict_with_generate=True, metric_for_best_model="chrf")
     assert trainer.evaluate().keys() >= {"eval_bleu", "eval_chrf", "eval_loss"}
     assert trainer.args.greater_is_better

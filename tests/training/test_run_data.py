@@ -1,4 +1,4 @@
-"""The words of the training text are kept with the vocabulary, in whatever form the text comes."""
+"""A run's data: the stored words of the training text, changed corpora at a resume, and errors that name the field."""
 
 import dataclasses
 import re
@@ -38,7 +38,7 @@ def with_data(recipe, **fields):
     return dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, **fields))
 
 
-def test_text_streams_and_prepared_text_give_the_same_list(recipe, tmp_path):
+def test_plain_streamed_and_prepared_text_store_same_words(recipe, tmp_path):
     stream = open_stream(recipe.data.train, "de", "en", folder=tmp_path)
     prepare(stream, recipe.tokenizer, tmp_path / "prepared", limits=recipe.data.limits, workers=1)
     ways = {"text": {}, "stream": {"stream": True}, "prepared": {"train": {"prepared": "prepared"}}}
@@ -46,11 +46,11 @@ def test_text_streams_and_prepared_text_give_the_same_list(recipe, tmp_path):
     lists = [(folder / KNOWN_WORDS).read_bytes() for folder in folders]
     assert lists[0] == lists[1] == lists[2]
     known = load_known_words(folders[0])
-    assert {"Der", "die", "ist", "."} < known  # what is translated, not what it is translated into
+    assert {"Der", "die", "ist", "."} < known  # words of the source, not of the target
     assert not {"The", "the", "is"} & known
 
 
-def test_a_vocabulary_that_was_given_has_no_list(recipe, tmp_path):
+def test_given_vocabulary_has_no_known_words(recipe, tmp_path):
     stream = open_stream(recipe.data.train, "de", "en", folder=tmp_path)
     prepare(stream, recipe.tokenizer, tmp_path / "one", limits=recipe.data.limits, workers=1)
     run = vocabulary_of(with_data(recipe, train={"prepared": "one"}), tmp_path / "run")
@@ -60,7 +60,7 @@ def test_a_vocabulary_that_was_given_has_no_list(recipe, tmp_path):
     assert not (again / KNOWN_WORDS).exists()
 
 
-def test_a_resume_with_other_corpora_says_what_has_changed(recipe, tmp_path):
+def test_resume_with_changed_corpora_reports_the_change(recipe, tmp_path):
     first, second = {"corpus": ["train.de", "train.en"]}, {"corpus": "phrasebook:train:9", "weight": 0.5, "tag": "<bt>"}
 
     def data_of(train):
@@ -82,7 +82,7 @@ def test_a_resume_with_other_corpora_says_what_has_changed(recipe, tmp_path):
             data_of(train).check_same(RunFolder(tmp_path))
 
 
-def test_what_is_wrong_with_a_corpus_names_its_field(recipe, tmp_path):
+def test_corpus_error_names_its_field(recipe, tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     good, missing, empty = ["train.de", "train.en"], "nowhere.tsv", "empty.tsv"
     for fields, message in (

@@ -1,6 +1,6 @@
-"""Updates that are not finite change nothing, are counted, and stop a run that has nothing else.
+"""Updates that are not finite change nothing, are counted, and stop a run if too many come in a row.
 
-Two processes skip the same updates, also if only one of them saw something odd, and one of them reports.
+Two processes skip the same updates, even if only one of them saw a bad value, and one of them reports.
 """
 
 import copy
@@ -57,7 +57,7 @@ class PoisonedLoss(Poison):
 
 
 class Snapshots(TrainerCallback):
-    """What parameters and optimizer held after each update (0: at the beginning)."""
+    """Copies the parameters and the optimizer's state after each update (0: at the beginning)."""
 
     def __init__(self):
         self.after = {}
@@ -105,11 +105,11 @@ def test_a_skipped_update_changes_nothing_but_the_count(poison, optim, make_trai
     assert all(torch.isfinite(weight).all() for weight in model.parameters())
 
 
-def test_with_clipping_and_bfloat16_and_unasked_norms_too(make_trainer, make_model, monkeypatch):
+def test_skipping_works_with_clipping_bfloat16_and_no_norm(make_trainer, make_model, monkeypatch):
     for options, poison in (
         ({"max_grad_norm": 0.5}, PoisonedGradient),
         ({"bf16": True}, lambda model, updates: PoisonedLoss(model, updates, lambda loss: loss * 3e37)),
-        ({"seed": 1}, PoisonedGradient),  # transformers may stop asking for the norm where the trainer listens
+        ({"seed": 1}, PoisonedGradient),  # a later transformers may stop calling the method that gives us the norm
     ):
         model, seen = make_model(), Snapshots()
         trainer = make_trainer(model, callbacks=[seen, poison(model, {2})], **options)
@@ -121,7 +121,7 @@ def test_with_clipping_and_bfloat16_and_unasked_norms_too(make_trainer, make_mod
         assert not same(seen.after[3], seen.after[2])
 
 
-def test_one_bad_batch_of_an_accumulated_update_spoils_it(make_trainer, make_model):
+def test_one_bad_accumulated_batch_skips_the_update(make_trainer, make_model):
     class SecondOfUpdate2(PoisonedGradient):
         def on_step_begin(self, args, state, control, **kwargs):
             self.update = 0
@@ -137,7 +137,7 @@ def test_one_bad_batch_of_an_accumulated_update_spoils_it(make_trainer, make_mod
     assert same(seen.after[2], seen.after[1])
 
 
-def test_without_anything_to_skip_nothing_is_different(make_trainer, make_model):
+def test_guard_does_not_change_a_finite_run(make_trainer, make_model):
     guarded = make_trainer(make_model(dropout=0.3), max_steps=6)
     guarded.train()
     plain = make_trainer(make_model(dropout=0.3), max_steps=6)
@@ -148,7 +148,7 @@ def test_without_anything_to_skip_nothing_is_different(make_trainer, make_model)
     assert logged(guarded, "loss") == logged(plain, "loss")
 
 
-def test_the_logged_loss_is_that_of_the_updates_that_were_done(make_trainer, make_model):
+def test_logged_loss_averages_only_applied_updates(make_trainer, make_model):
     def trained(**options):
         model = make_model(dropout=0.0)
         poison = PoisonedLoss(model, {2, 5, 6}, lambda loss: loss * math.nan)
@@ -178,10 +178,10 @@ def texts_of_update(trainer, tokenizer, update, accumulation=1):
     ]
 
 
-def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_model, tokenizer, tmp_path):
+def test_run_stops_after_skipped_updates_and_resumes_exactly(make_trainer, make_model, tokenizer, tmp_path):
     options = {"max_steps": 8, "max_skipped_updates": 2, "max_tokens": 30, **SAVED}
     model, seen = make_model(dropout=0.3), Snapshots()
-    # 1 alone is not two in a row.
+    # Update 1 alone is not two in a row.
     trainer = make_trainer(model, callbacks=[seen, PoisonedGradient(model, {1, 3, 4})], **options)
     checkpoint = tmp_path / "checkpoints" / "checkpoint-4"
     with pytest.raises(FloatingPointError) as stopped:
@@ -196,7 +196,7 @@ def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_mo
     assert len(rows) > 1
     assert logged(trainer, "skipped_updates") == [1, 0, 1, 1]
 
-    # Going on: the same as a run in which these updates had been skipped and nobody had stopped.
+    # The resumed run equals a run that skipped these updates and never stopped.
     resumed = make_trainer(make_model(seed=5, dropout=0.3), **options)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     model = make_model(dropout=0.3)
@@ -209,9 +209,7 @@ def test_training_stops_after_so_many_in_a_row_and_goes_on(make_trainer, make_mo
     assert logged(resumed, "loss")[4:] == logged(patient, "loss")[4:]
 
 
-def test_the_file_has_the_pairs_of_all_batches_of_an_update_and_the_trainer_can_be_used_again(
-    make_trainer, make_model, tokenizer, tmp_path
-):
+def test_file_has_all_batches_and_trainer_is_reusable(make_trainer, make_model, tokenizer, tmp_path):
     model = make_model()
     poison = PoisonedGradient(model, {1, 2})
     options = {"max_skipped_updates": 2, "gradient_accumulation_steps": 2, "max_tokens": 30, **SAVED}
@@ -226,7 +224,7 @@ def test_the_file_has_the_pairs_of_all_batches_of_an_update_and_the_trainer_can_
     assert trainer.state.global_step == 3
 
 
-def test_overflows_under_a_gradient_scaler_are_the_scalers(make_trainer, tokenizer, pairs, tmp_path):
+def test_overflow_is_left_to_the_gradient_scaler(make_trainer, tokenizer, pairs, tmp_path):
     # Driven by hand: accelerate has no scaler for the CPU.
     trainer = make_trainer()
     model, trainer_args = trainer.model, trainer.args
@@ -300,7 +298,7 @@ told = {"error": error, "update": trainer.state.global_step, "log": trainer.stat
 """
 
 
-def test_two_processes_skip_the_same_updates_stop_and_write_the_pairs_of_both(tmp_path):
+def test_two_processes_skip_together_and_write_both_batches(tmp_path):
     with PACKAGE.together(2, SCRIPT, tmp_path, cwd=Path(__file__).parents[2]) as running:
         for done in all_completed(running):
             assert done.returncode == 0, done.stderr

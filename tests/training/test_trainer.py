@@ -1,4 +1,4 @@
-"""The trainer, on a tiny model: its rates, its batches, its validation, its clock and its resuming are exact."""
+"""The trainer on a tiny model: its rates, batches, validation, elapsed time and resuming are exact."""
 
 import math
 
@@ -42,15 +42,15 @@ def weights_of(trainer):
 
 
 def scripted(trainer, monkeypatch, losses):
-    """Lets validation find these losses, one after the other."""
+    """Makes validation return these losses, one after the other."""
     losses = iter(losses)
     monkeypatch.setattr(trainer, "_loss_per_token", lambda model, dataset: next(losses))
     return trainer
 
 
-def test_columns_of_lengths_are_used_instead_of_the_tokens():
+def test_length_columns_replace_counting_tokens():
     rows = {"input_ids": [[5, 2]] * 4, "labels": [[5, 6, 2]] * 4}
-    lengths = {"source_length": [7, 2, 9, 4], "target_length": [3, 8, 1, 6]}  # not the truth, so that it shows
+    lengths = {"source_length": [7, 2, 9, 4], "target_length": [3, 8, 1, 6]}  # false on purpose, so their use shows
     [read, counted] = (
         trainer_module._token_batches(dataset.select([3, 0, 2]), 20, seed=0, shuffle=False)
         for dataset in (Dataset.from_dict(rows | lengths), Dataset.from_dict(rows))
@@ -59,17 +59,17 @@ def test_columns_of_lengths_are_used_instead_of_the_tokens():
     assert (counted.source_lengths.tolist(), counted.target_lengths.tolist()) == ([2, 2, 2], [3, 3, 3])
 
 
-def test_learning_rates_are_those_of_the_paper_from_update_1(make_trainer):
+def test_learning_rates_match_the_paper_from_update_1(make_trainer):
     rates = [noam(step, 16, 4, 0.3) for step in range(1, 8)]
     cooled = [rate * factor for rate, factor in zip(rates, (1, 1, 1, 1, 1, 2 / 3, 1 / 3), strict=True)]
     for options, expected in (({}, rates), ({"cooldown_steps": 3}, cooled)):
         trainer = make_trainer(max_steps=7, noam_factor=0.3, **options)
-        for _ in range(2):  # a second training begins the schedule anew
+        for _ in range(2):  # a second training restarts the schedule
             trainer.train()
             assert logged(trainer, "learning_rate") == expected
 
 
-def test_without_noam_transformers_schedules_are_used(make_trainer):
+def test_transformers_schedules_are_used_without_noam(make_trainer):
     trainer = make_trainer(noam_factor=None, learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0)
     trainer.train()
     assert logged(trainer, "learning_rate") == [0.5] * 3
@@ -77,7 +77,7 @@ def test_without_noam_transformers_schedules_are_used(make_trainer):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_accumulated_batches_are_one_big_batch(smoothing, make_trainer, make_model):
-    # Two batches with very different numbers of tokens: a mean of their means would be another number.
+    # Two batches with very different numbers of tokens: the mean of their means would be wrong.
     def updated(accumulation, *batches):
         trainer = make_trainer(
             make_model(dropout=0.0),
@@ -100,7 +100,7 @@ def test_accumulated_batches_are_one_big_batch(smoothing, make_trainer, make_mod
         torch.testing.assert_close(weight, expected[name], rtol=1e-4, atol=1e-6)
 
 
-def test_every_epoch_has_another_order(make_trainer):
+def test_every_epoch_is_shuffled_differently(make_trainer):
     seen = []
 
     class Recorder(TranslationCollator):
@@ -119,9 +119,7 @@ def test_every_epoch_has_another_order(make_trainer):
 
 
 @pytest.mark.parametrize("rewriting", [DROPPED, DROPPED | {"augmentation": {"upper": 0.4}}])
-def test_every_epoch_is_rewritten_anew_and_validation_never(
-    make_trainer, make_model, tokenizer, pairs_of_words, rewriting
-):
+def test_each_epoch_is_rewritten_but_validation_never(make_trainer, make_model, tokenizer, pairs_of_words, rewriting):
     seen = {}
     for name, options in (
         ("without", {}),
@@ -151,7 +149,7 @@ def test_every_epoch_is_rewritten_anew_and_validation_never(
     assert sorted(dropped[0]) != sorted(dropped[1])
 
 
-def test_rewriting_needs_a_tokenizer_and_room_for_what_it_makes(make_trainer, make_model, pairs_of_words):
+def test_rewriting_fits_positions_and_needs_a_tokenizer(make_trainer, make_model, pairs_of_words):
     lengths = [len(row) for side in ("input_ids", "labels") for row in pairs_of_words[side]]
     model = make_model(position_embedding_type="learned", max_position_embeddings=max(lengths))
     for name, much, some in (("bpe_dropout", 0.9, 0.1), ("augmentation", {"noise": 1.0}, {"upper": 0.1})):
@@ -177,14 +175,14 @@ def test_bfloat16_trains_float32_weights(make_trainer):
     assert all(map(math.isfinite, logged(trainer, "loss") + logged(trainer, "eval_loss")))
 
 
-def test_training_learns(make_trainer, make_model):
+def test_training_lowers_the_loss(make_trainer, make_model):
     trainer = make_trainer(make_model(dropout=0.0), max_steps=40, noam_factor=0.3, label_smoothing_factor=0.0)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before - 1
 
 
-def test_data_that_cannot_be_trained_on_are_named(make_trainer):
+def test_oversized_pair_and_missing_datasets_raise(make_trainer):
     with pytest.raises(ValueError, match=r"Pair \d+ has \d+ source and \d+ target tokens, more than max_tokens = 5"):
         make_trainer(max_tokens=5)
     trainer = make_trainer(train_dataset=None, eval_dataset=None)
@@ -211,8 +209,8 @@ def test_stock_trainer_trains_with_our_parts(tmp_path, make_model, pairs):
     assert all(map(math.isfinite, logged(trainer, "loss")))
 
 
-def test_logits_are_there_for_whoever_looks_at_them(make_trainer, make_model, pairs, tmp_path):
-    """A subclass that computes its loss from the outputs, of our trainer and of transformers'."""
+def test_custom_compute_loss_receives_logits(make_trainer, make_model, pairs, tmp_path):
+    """In subclasses of our trainer and of transformers' that compute the loss from the outputs."""
     seen = []
 
     class Looks:
@@ -233,13 +231,13 @@ def test_logits_are_there_for_whoever_looks_at_them(make_trainer, make_model, pa
 
 
 @pytest.mark.slow
-def test_a_compiled_model_trains(make_trainer, make_model):
+def test_compiled_training_matches_plain_training(make_trainer, make_model):
     torch.compiler.reset()
     how = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
     torch._dynamo.utils.counters.clear()
     compiled = make_trainer(make_model(dropout=0.0), **how)
-    compiled.train()  # before the next is made: accelerate has one state for all
-    assert torch._dynamo.utils.counters["frames"]["ok"]  # or nothing was compiled
+    compiled.train()  # before the next one is made: accelerate has one global state
+    assert torch._dynamo.utils.counters["frames"]["ok"]  # something was compiled
     plain = make_trainer(make_model(dropout=0.0))
     plain.train()
     for one, other in zip(logged(compiled, "loss"), logged(plain, "loss"), strict=True):
@@ -260,7 +258,7 @@ def nats_per_token(model, pairs):
     return nats / tokens
 
 
-def test_loss_is_the_mean_over_tokens_however_batches_are_cut_and_without_smoothing(make_trainer, make_model, pairs):
+def test_validation_loss_is_unsmoothed_mean_per_token(make_trainer, make_model, pairs):
     model = make_model(seed=3)
     expected = nats_per_token(model, pairs)
     for options in ({"max_tokens": 12}, {"max_tokens": 1000}, {"label_smoothing_factor": 0.5}):
@@ -286,7 +284,7 @@ def test_training_loss_is_smoothed(make_trainer, make_model):
     assert smoothed == pytest.approx(0.6 * plain - 0.4 * log_probabilities.mean().item(), rel=1e-4)
 
 
-def test_r_drop_begins_after_so_many_updates(make_trainer, make_model):
+def test_r_drop_begins_after_r_drop_start_updates(make_trainer, make_model):
     def losses(**options):
         trainer = make_trainer(make_model(dropout=0.3), max_steps=6, gradient_accumulation_steps=2, **options)
         trainer.train()
@@ -305,8 +303,8 @@ def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
     assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
 
 
-def test_validation_and_prediction_leave_everything_as_it_is(make_trainer, pairs):
-    """transformers' own writes its defaults into the generation config that is saved with the model."""
+def test_validation_keeps_mode_random_state_and_decoding(make_trainer, pairs):
+    """transformers' own evaluation writes its defaults into the generation config that is saved with the model."""
     trainer = make_trainer(predict_with_generate=True, generation_num_beams=2)
     decoding, numbers = trainer.model.generation_config.to_dict(), torch.get_rng_state()
     for training in (True, False):
@@ -316,12 +314,12 @@ def test_validation_and_prediction_leave_everything_as_it_is(make_trainer, pairs
     assert torch.equal(torch.get_rng_state(), numbers)
     assert trainer.model.generation_config.to_dict() == decoding
     assert len(trainer.predict(pairs).predictions) == len(pairs)
-    # Prediction is transformers', and writes its defaults: what was chosen must survive.
+    # Prediction is transformers' own and writes its defaults: chosen settings must survive.
     chosen = {name: value for name, value in decoding.items() if value is not None}
     assert trainer.model.generation_config.to_dict().items() >= chosen.items()
 
 
-def test_metrics_and_their_names(make_trainer):
+def test_evaluation_reports_the_expected_metric_names(make_trainer):
     keys = {"eval_loss", "eval_perplexity", "eval_runtime"}
     assert make_trainer().evaluate().keys() == keys
     assert make_trainer(predict_with_generate=True).evaluate(max_new_tokens=3).keys() == keys | {"eval_bleu"}
@@ -329,7 +327,7 @@ def test_metrics_and_their_names(make_trainer):
     assert metrics.keys() == {"test_loss", "test_perplexity", "test_runtime"}
 
 
-def test_bleu_compares_translations_with_the_text_of_the_labels(make_trainer, tokenizer, monkeypatch):
+def test_bleu_compares_translations_with_label_text(make_trainer, tokenizer, monkeypatch):
     texts = [("a dog sleeps in the park", "ein Hund schläft im Park"), ("two cats", "zwei Katzen sind hier")]
     rows = [{"input_ids": tokenizer(one).input_ids, "labels": tokenizer(other).input_ids} for one, other in texts]
     right = dict(texts)
@@ -344,13 +342,13 @@ def test_bleu_compares_translations_with_the_text_of_the_labels(make_trainer, to
         assert metrics["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
 
 
-def test_early_stopping_stops_after_so_many_evaluations(make_trainer, monkeypatch):
+def test_early_stopping_stops_when_patience_runs_out(make_trainer, monkeypatch):
     trainer = make_trainer(max_steps=9, early_stopping_patience=2, **BEST)
     scripted(trainer, monkeypatch, [3.0, 2.0, 2.5, 2.0, 1.0]).train()
     assert trainer.state.global_step == 4
 
 
-def test_best_and_last_checkpoints_are_kept_and_the_best_model_is_loaded(make_trainer, monkeypatch, tmp_path):
+def test_best_and_last_are_kept_and_best_loaded(make_trainer, monkeypatch, tmp_path):
     def trained(average_last, losses):
         trainer = make_trainer(max_steps=6, average_last=average_last, **BEST)
         scripted(trainer, monkeypatch, losses).train()
@@ -365,24 +363,24 @@ def test_best_and_last_checkpoints_are_kept_and_the_best_model_is_loaded(make_tr
     assert kept >= {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
 
 
-def test_the_best_checkpoint_is_one_that_was_saved(make_trainer, monkeypatch):
+def test_best_checkpoint_is_a_saved_one(make_trainer, monkeypatch):
     trainer = make_trainer(max_steps=6, average_last=0, **{**BEST, "save_steps": 3})
     scripted(trainer, monkeypatch, [1.0, 2.0, 5.0, 3.0, 3.0, 6.0]).train()  # the best ones have no checkpoint
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-3")
     assert trainer.state.best_metric == 5.0
-    for strategy in ("best", "no"):  # the best one is saved, or none is: patience goes by all evaluations
+    for strategy in ("best", "no"):  # only the best is saved, or nothing: patience counts all evaluations
         options = {**BEST, "save_strategy": strategy, "load_best_model_at_end": False, "metric_for_best_model": "loss"}
         trainer = make_trainer(max_steps=6, average_last=0, early_stopping_patience=2, **options)
         scripted(trainer, monkeypatch, [5.0, 4.0, 6.0, 6.0, 6.0, 6.0]).train()
         assert (trainer.state.global_step, trainer.state.best_metric) == (4, 4.0)
 
 
-def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer, monkeypatch):
+def test_best_checkpoint_must_reach_all_floors(make_trainer, monkeypatch):
     options = {**BEST, "floors": {"old": 30.0, "older": 10.0}, "average_last": 0, "predict_with_generate": True}
     trainer = make_trainer(max_steps=5, early_stopping_patience=2, **options)
     validation = trainer.eval_dataset
     trainer.floor_datasets = {"old": "old", "older": "older"}
-    # Of each evaluation: validation, old, older. The third is too low on one, the fourth on the other.
+    # For each evaluation: validation, old, older. The third is too low on old, the fourth on older.
     found = iter([(5, 40, 20), (6, 30, 10), (9, 29.5, 20), (8, 40, 7), (1, 40, 20)])
 
     def scores(model, dataset, options):
@@ -394,12 +392,12 @@ def test_the_best_checkpoint_is_the_best_of_those_above_all_floors(make_trainer,
     now = {}
     monkeypatch.setattr(trainer, "_scores", scores)
     trainer.train()
-    assert logged(trainer, "eval_floored_bleu") == [5, 6, -0.5, -3]  # and it has waited long enough
+    assert logged(trainer, "eval_floored_bleu") == [5, 6, -0.5, -3]  # then patience runs out
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
     assert logged(trainer, "eval_older_bleu") == [20, 10, 20, 7]
 
 
-def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
+def test_every_saved_model_includes_files_to_save(make_trainer, tmp_path):
     (tmp_path / "recipe.yaml").write_text("description: x\n")
     trainer = make_trainer(max_steps=1, files_to_save=(tmp_path / "recipe.yaml",), **EVALUATED)
     trainer.train()
@@ -409,7 +407,7 @@ def test_every_saved_model_has_the_files_beside_it(make_trainer, tmp_path):
         assert names >= {"recipe.yaml", "config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}
 
 
-def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
+def test_given_card_replaces_the_generated_one(make_trainer, tmp_path):
     def card(output, **options):
         return f"{output.name} {options}"
 
@@ -423,7 +421,7 @@ def test_the_card_is_what_was_handed_in_or_trainers_own(make_trainer, tmp_path):
     assert readme.read_text(encoding="utf-8") == f"checkpoints {told}"
 
 
-# transformers' own schedules, and the share of the highest rate that the last of 12 updates has after 4 of warm-up.
+# transformers' own schedules, and the last rate of 12 updates, 4 of them warm-up, as a share of the highest.
 DECAYS = (
     ({"lr_scheduler_type": "cosine"}, (1 + math.cos(7 / 8 * math.pi)) / 2),
     ({"lr_scheduler_type": "linear"}, 1 / 8),
@@ -444,10 +442,10 @@ DECAYS = (
         *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],
 )
-def test_resumed_run_is_the_unbroken_run_batch_for_batch(
+def test_resumed_run_equals_unbroken_run_batch_for_batch(
     epochs, evaluation, accumulation, more, make_trainer, make_model, pairs_of_words, tmp_path
 ):
-    # Dropout is on, so that the random numbers must go on as well; an epoch has several batches.
+    # Dropout is on, so the random state must be restored as well; an epoch has several batches.
     text = {"train_dataset": pairs_of_words} if "bpe_dropout" in more else {}
     batches = len(make_trainer(**text).train_batches)
     save_at = int(epochs * batches / accumulation)
@@ -481,7 +479,7 @@ def test_resumed_run_is_the_unbroken_run_batch_for_batch(
         assert resumed.ema.updates == unbroken.ema.updates == options["max_steps"]
 
 
-def test_true_resumes_the_last_checkpoint_and_needs_one(make_trainer, tmp_path):
+def test_resume_true_needs_and_takes_last_checkpoint(make_trainer, tmp_path):
     with pytest.raises(ValueError, match="There is no checkpoint in"):
         make_trainer(max_steps=2).train(resume_from_checkpoint=True)
     make_trainer(max_steps=2, save_strategy="steps", save_steps=1, ema_decay=0.9).train(resume_from_checkpoint=False)
@@ -490,7 +488,7 @@ def test_true_resumes_the_last_checkpoint_and_needs_one(make_trainer, tmp_path):
     assert longer.state.global_step == 3
 
 
-def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_trainer, monkeypatch, tmp_path):
+def test_early_stopping_patience_survives_a_resume(make_trainer, monkeypatch, tmp_path):
     options = {**BEST, "max_steps": 9, "early_stopping_patience": 3, "save_total_limit": 9}
     scripted(make_trainer(**options), monkeypatch, [1.0, 2.0, 2.0, 2.0]).train()
     resumed = scripted(make_trainer(**options), monkeypatch, [2.0] * 9)
@@ -499,7 +497,7 @@ def test_early_stopping_remembers_its_patience_when_a_run_is_resumed(make_traine
 
 
 def slow_validation(trainer, clock, monkeypatch):
-    """Lets every validation take 300 seconds."""
+    """Makes every validation take 300 seconds."""
 
     def loss(model, dataset):
         clock.seconds += 300
@@ -513,14 +511,14 @@ def slow_validation(trainer, clock, monkeypatch):
     ("options", "expected"),
     [({}, [10, 10, 20, 20, 30, 30]), ({"logging_steps": 4, "max_steps": 4}, [10, 20, 30, 40, 40])],
 )
-def test_elapsed_seconds_are_those_of_training_without_validation(options, expected, clock, make_trainer, monkeypatch):
+def test_elapsed_seconds_exclude_validation(options, expected, clock, make_trainer, monkeypatch):
     trainer = make_trainer(callbacks=[Work(clock, 10)], eval_strategy="steps", eval_steps=1, **options)
     slow_validation(trainer, clock, monkeypatch).train()
     assert logged(trainer, "elapsed_seconds")[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("logging_steps", [1, 4])
-def test_elapsed_seconds_go_on_when_a_run_is_resumed(logging_steps, clock, make_trainer, monkeypatch, tmp_path):
+def test_elapsed_seconds_continue_after_a_resume(logging_steps, clock, make_trainer, monkeypatch, tmp_path):
     options = {**EVALUATED, "save_steps": 2, "max_steps": 4, "logging_steps": logging_steps}
     slow_validation(make_trainer(callbacks=[Work(clock, 10)], **options), clock, monkeypatch).train()
     clock.seconds += 5000  # between the sessions

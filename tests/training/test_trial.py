@@ -1,4 +1,4 @@
-"""What this machine cannot do for a recipe is said before text is read, with section and field."""
+"""If this machine cannot run a recipe, an error names section and field before any text is read."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ REST = {"max_steps": 10, "eval_steps": 5, "save_steps": 5, "use_cpu": True}
               "lr_scheduler_kwargs": {"power_of": 3}}, "training.lr_scheduler_kwargs.*power_of"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_named(model, training, message, tmp_path, monkeypatch):
+def test_unusable_setting_is_named_in_the_error(model, training, message, tmp_path, monkeypatch):
     monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
     with pytest.raises(ValueError, match=f"^{message}"):
         tried_arguments(str(tmp_path / "run"), model, {**REST, **training})
@@ -52,7 +52,7 @@ ASKED = {"bf16": True, "max_steps": 3}
 WITHOUT = {"bf16": False, "max_steps": 3}
 
 
-def test_what_is_left_out(caplog):
+def test_unusable_bf16_is_left_out_and_logged(caplog):
     caplog.set_level("INFO")
     no_way = "torch has no fast way to it on this device."
     for has, begun_in, expected, said in (
@@ -80,7 +80,7 @@ def recipe(**decoding) -> Recipe:
     return Recipe(DATA, decoding=decoding)
 
 
-def test_what_a_metric_lacks_is_missed_before_anything_is_read(tmp_path, monkeypatch):
+def test_missing_metric_dependency_raises_before_reading_data(tmp_path, monkeypatch):
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
     data = DataSettings("en", "ja", ["missing.en", "missing.ja"], "missing.tsv")
     with pytest.raises(ImportError, match=r"sacrebleu\[ja\]"):
@@ -91,7 +91,7 @@ def test_what_a_metric_lacks_is_missed_before_anything_is_read(tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_decodes_passes_whatever_its_limits():
+def test_valid_decoding_passes_and_keeps_random_state():
     for name in list_recipes():
         try_decoding(load_recipe(name))
     for decoding in (
@@ -119,8 +119,8 @@ def test_what_decodes_passes_whatever_its_limits():
         ("max_time", "soon"),
     ],
 )
-def test_what_does_not_is_named_before_text_is_read(field, value, tmp_path):
-    wanted = recipe(num_beams=3, **{field: value})  # a field that says nothing to blame beside it
+def test_invalid_decoding_field_is_named_before_reading_data(field, value, tmp_path):
+    wanted = recipe(num_beams=3, **{field: value})  # num_beams is fine, so it must not be blamed
     with pytest.raises(ValueError, match=rf"^decoding\.{field}: a trial on a tiny model failed \("):
         train(wanted, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Sentences, blank ones among them, and a tokenizer of their characters."""
+"""Sentences, some of them blank, and a tokenizer that knows their characters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CTranslate2 as an engine: the same lines in, the same lines out, the same translations as by torch."""
+"""CTranslate2 as an engine: the same lines in, the same translations out as by torch."""
 
 import itertools
 import shutil
@@ -21,7 +21,7 @@ SAME_SEARCH = {**BEAM, "length_penalty_type": "length", "early_stopping": True}
 
 @pytest.fixture(scope="module")
 def model():
-    """Some of its translations end, and some have as many tokens as they may."""
+    """Some of its translations end by themselves, and some reach the length limit."""
     model = ending_model(ends=2, seed=1, vocab_size=280)
     model.generation_config = paper_generation_config(model.config, max_length_offset=6)
     return model
@@ -55,7 +55,7 @@ def by_both(model, exported, tokenizer, **options) -> list[list]:
         {**SAME_SEARCH, "split": "en", "longest": 20},
     ],
 )
-def test_the_same_translations_and_scores_as_by_torch(model, exported, tokenizer, options):
+def test_translations_and_scores_match_torch(model, exported, tokenizer, options):
     ours, theirs = by_both(model, exported, tokenizer, **options)
     assert [[each.text for each in line] for line in theirs] == [[each.text for each in line] for line in ours]
     assert [[each.cut for each in line] for line in theirs] == [[each.cut for each in line] for line in ours]
@@ -65,7 +65,7 @@ def test_the_same_translations_and_scores_as_by_torch(model, exported, tokenizer
 
 
 @pytest.mark.parametrize("prefix", ["", "A dog"])
-def test_the_papers_search_finds_what_ours_finds_with_the_papers_scores(model, exported, tokenizer, prefix):
+def test_papers_beam_search_mostly_matches_torch(model, exported, tokenizer, prefix):
     ours, theirs = by_both(model, exported, tokenizer, **{**BEAM, "num_beams": 5}, prefix=prefix)
     found = [
         any(each.text == other.text and each.score == pytest.approx(other.score, abs=1e-4) for other in here)
@@ -85,7 +85,7 @@ def test_the_models_own_settings_are_the_default(model, exported, tokenizer):
 
 
 @pytest.mark.parametrize("options", [{"max_length": 7}, {"max_new_tokens": 5}, {"max_length_offset": None}])
-def test_an_end_that_is_forced(model, exported, tokenizer, monkeypatch, options):
+def test_forced_end_matches_torch(model, exported, tokenizer, monkeypatch, options):
     unforced = translate(exported, tokenizer, SENTENCES, num_beams=1, **options)
     for each in (model, exported):
         monkeypatch.setattr(each.generation_config, "forced_eos_token_id", 2)
@@ -97,7 +97,7 @@ def test_an_end_that_is_forced(model, exported, tokenizer, monkeypatch, options)
     assert True in cut
 
 
-def test_workers_progress_and_blocks(exported, tokenizer):
+def test_workers_and_threads_change_no_translation(exported, tokenizer):
     alone, steps = list(translate_lines(exported, tokenizer, [SENTENCES], batch_tokens=30)), []
     options = {"workers": 2, "batch_tokens": 30, "on_progress": steps.append}
     assert list(translate_lines(exported, tokenizer, [SENTENCES], **options)) == alone
@@ -117,7 +117,7 @@ def test_workers_progress_and_blocks(exported, tokenizer):
     assert next(blocks)[0] == "2"  # a block is translated before the next is asked for
 
 
-def test_samples(exported, tokenizer):
+def test_samples_depend_on_seed_and_sampling_options(exported, tokenizer):
     def drawn(seed, **options):
         torch.manual_seed(seed)
         options = {"do_sample": True, "num_beams": 1, "num_return_sequences": 3, "max_new_tokens": 8, **options}
@@ -130,7 +130,7 @@ def test_samples(exported, tokenizer):
         assert [set(line) for line in drawn(1, **sharp)] == [{text} for text in greedy]
 
 
-def test_what_ctranslate2_cannot_do_is_refused(exported, tokenizer):
+def test_unsupported_options_are_rejected(exported, tokenizer):
     for options, message in (
         ({"repetition_penalty": 2.0}, "CTranslate2 does not support repetition_penalty"),
         ({"align": True}, "no alignments"),
@@ -143,7 +143,7 @@ def test_what_ctranslate2_cannot_do_is_refused(exported, tokenizer):
             list(translate_lines(exported, tokenizer, [SENTENCES], **options))
 
 
-def test_a_folder_that_cannot_be_run(exported, tmp_path):
+def test_unusable_folder_is_rejected(exported, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no model for CTranslate2 in"):
         ExportedModel(tmp_path)
     folder = shutil.copytree(exported.folder, tmp_path / "model")
@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_run(exported, tmp_path):
         ExportedModel(folder)
 
 
-def test_learned_positions_limit_translations_as_they_do_ours(tokenizer, tmp_path):
+def test_learned_positions_limit_length_as_in_torch(tokenizer, tmp_path):
     model = build_model(seed=5, vocab_size=280, position_embedding_type="learned", max_position_embeddings=30)
     model.generation_config = paper_generation_config(model.config, num_beams=1)
     to_ctranslate2(model, tokenizer, tmp_path / "out")
@@ -165,5 +165,5 @@ def test_learned_positions_limit_translations_as_they_do_ours(tokenizer, tmp_pat
     found = translate(exported, tokenizer, short)
     assert found == translate(model, tokenizer, short)
     assert max(len(tokenizer(text).input_ids) for text in found) > 20  # some reach the limit
-    ours, theirs = by_both(model, exported, tokenizer, longest=512)  # longer sentences are cut, as there is no room
+    ours, theirs = by_both(model, exported, tokenizer, longest=512)  # longer sentences are cut to fit
     assert theirs == ours

@@ -1,4 +1,4 @@
-"""Capitals are taken off lines and put back on translations: by hand, on any text, and through a model."""
+"""Capitals are removed from lines and restored in translations: in examples, in any text, and through a model."""
 
 import time
 from random import Random
@@ -28,7 +28,7 @@ BY_HAND = [
     ("The Dog Sees Anna", "The dog sees Anna", "title"),
     ("Anna And Hund And Old 3d TV", "Anna and Hund and old 3d TV", "title"),
     ("E\u0301TUDE DOG", "E\u0301tude dog", "upper"),
-    # as they are
+    # unchanged
     ("The dog sees Anna.", "The dog sees Anna.", None),
     ("NASA", "NASA", None),
     ("NASA!", "NASA!", None),
@@ -40,19 +40,19 @@ BY_HAND = [
 ]
 
 
-def test_sharp_s_among_capitals_and_slips_of_the_training_text():
+def test_casing_handles_sharp_s_and_training_text_slips():
     assert Casing().take_off("DIE STRAßE IST LANG") == ("Die straße ist lang", "upper")
     counts = {"China": 11, "china": 2, "two": 20, "Two": 90, "dogs": 3, "in": 9}
     assert Casing(counts).take_off("TWO DOGS IN CHINA, TWO") == ("Two dogs in China, two", "upper")
 
 
-def test_a_long_line_of_signs_takes_no_longer_than_its_length():
+def test_long_line_of_signs_is_fast():
     started = time.process_time()
     assert Casing().take_off("A DOG " + "! " * 50_000)[1] == "upper"
-    assert time.process_time() - started < 2  # it took minutes when each sign was looked at with all after it
+    assert time.process_time() - started < 2  # quadratic time would be minutes
 
 
-def test_by_hand():
+def test_casing_round_trips_on_examples():
     casing = Casing(KNOWN)
     for line, plain, form in BY_HAND:
         assert casing.take_off(line) == (plain, form), line
@@ -61,7 +61,7 @@ def test_by_hand():
 
 
 @given(st.text(max_size=60))
-def test_any_line_keeps_its_letters_and_comes_back(text):
+def test_casing_round_trips_on_any_line(text):
     casing = Casing(KNOWN)
     for line in (text, text.upper(), FORMS["title"](text, Random(0))):
         plain, form = casing.take_off(line)
@@ -73,7 +73,7 @@ def test_any_line_keeps_its_letters_and_comes_back(text):
             assert casing.put_on(line, form) == line
 
 
-def test_words_come_out_as_in_the_whole_text():
+def test_words_get_the_casing_of_their_text():
     casing, text, words = (
         Casing(),
         "it's a weiß-rot  dog",
@@ -86,7 +86,7 @@ def test_words_come_out_as_in_the_whole_text():
     assert casing.put_on_words(words, text, "upper")[4:6] == ["WEISS", "-"]
 
 
-def test_a_model_reads_sentence_case_and_its_translations_get_the_capitals(tokenizer):
+def test_model_reads_sentence_case_and_translations_get_capitals(tokenizer):
     torch.manual_seed(0)
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)

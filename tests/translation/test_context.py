@@ -1,4 +1,4 @@
-"""Lines are translated, scored and aligned behind the sentences before them."""
+"""Lines are translated, scored and aligned with the sentences before them as context."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def ids_of(tokenizer, context, text):
     return [*(number for each in front for number in each), *tokenizer(text).input_ids]
 
 
-def test_lines_are_read_behind_those_before_them(model, tokenizer, read):
+def test_lines_are_read_after_their_context(model, tokenizer, read):
     texts = translate(model, tokenizer, LINES, num_beams=1, max_new_tokens=5)
     assert texts[3] == ""
     wanted = {text: ids_of(tokenizer, context, text) for text, context in zip(LINES, CONTEXTS, strict=True) if text}
@@ -61,7 +61,7 @@ def test_lines_are_read_behind_those_before_them(model, tokenizer, read):
     options = {"num_beams": 1, "max_new_tokens": 5}
     assert translate(model, tokenizer, LINES[::-1], contexts=CONTEXTS[::-1], **options) == texts[::-1]
     assert read == wanted
-    blocks = [LINES[:2], LINES[2:5], LINES[5:]]  # documents go on
+    blocks = [LINES[:2], LINES[2:5], LINES[5:]]  # documents continue across blocks
     assert [best.text for best, *_ in translate_lines(model, tokenizer, blocks, **options)] == texts
     assert read == wanted
     with pytest.raises(ValueError, match="fewer contexts than lines"):
@@ -75,7 +75,7 @@ def test_lines_are_read_behind_those_before_them(model, tokenizer, read):
     assert read == {text: plain(text).input_ids for text in LINES if text}
 
 
-def test_scores_are_those_of_a_float64_model_of_the_joined_ids(model, tokenizer):
+def test_scores_in_context_match_float64_reference(model, tokenizer):
     reference = NumpyTransformer(model)
     targets = ["Ein Mann.", "Der Hund", "Zwei", "", "Das", "Nein."]
     pairs = list(zip(LINES, targets, strict=True))

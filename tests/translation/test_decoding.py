@@ -1,4 +1,4 @@
-"""The longest translation and the other settings: the call's before the model's before transformers'."""
+"""Length limit and other settings: the call's override the model's, which override transformers'."""
 
 import pytest
 from transformers import GenerationConfig
@@ -14,7 +14,7 @@ SOURCE, PREFIX = 20, 3
     ("saved", "options", "longest"),
     [
         ({}, {}, SOURCE + 50),  # section 6.1
-        ({"max_length": 9}, {}, SOURCE + 50),  # a config of transformers, which knows no better
+        ({"max_length": 9}, {}, SOURCE + 50),  # a plain transformers config, without an offset
         ({"max_length_offset": 7}, {}, SOURCE + 7),
         ({"max_length_offset": 7, "max_length": 12}, {}, 12 - 1),  # without the start token
         ({"max_length_offset": 7, "max_length": 99}, {}, SOURCE + 7),
@@ -26,7 +26,7 @@ SOURCE, PREFIX = 20, 3
         ({"max_length_offset": 7}, {"max_new_tokens": 4}, PREFIX + 4),
         ({"max_length_offset": 7, "max_new_tokens": 4}, {"max_length": 12}, PREFIX + 4),
         ({"max_length_offset": 7, "max_new_tokens": 4}, {"max_new_tokens": None}, SOURCE + 7),
-        ({"max_length_offset": 7}, {"max_length": 2}, PREFIX + 1),  # one token at least
+        ({"max_length_offset": 7}, {"max_length": 2}, PREFIX + 1),  # at least one token
         ({"max_length_offset": 7, "forced_eos_token_id": 2}, {}, SOURCE + 7),
         ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_length": 12}, 12 - 1 - 1),
         ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_new_tokens": 4}, PREFIX + 4 - 1),
@@ -34,7 +34,7 @@ SOURCE, PREFIX = 20, 3
         ({"max_length_offset": 7}, {"max_new_tokens": 70}, 40),
     ],
 )
-def test_the_longest_translation(saved, options, longest):
+def test_length_limit_follows_call_and_model_settings(saved, options, longest):
     config = GenerationConfig()
     for name, value in saved.items():
         setattr(config, name, value)
@@ -43,7 +43,7 @@ def test_the_longest_translation(saved, options, longest):
     assert decoding.longest(SOURCE, PREFIX) == longest
 
 
-def test_what_is_asked_comes_before_what_is_saved():
+def test_call_options_override_saved_settings():
     saved = GenerationConfig(num_beams=4, length_penalty=0.6, top_k=None)
     saved.length_penalty_type = "gnmt"
     decoding = Decoding.resolve({"length_penalty": 1.0, "return_dict_in_generate": True, "min_p": 0.1}, saved)
@@ -55,7 +55,7 @@ def test_what_is_asked_comes_before_what_is_saved():
         decoding.given["min_p"] = 0.2
 
 
-def test_sentences_are_put_together_with_a_blank_where_their_script_has_one():
+def test_sentences_are_joined_as_their_script_requires():
     for parts, expected in (
         (("Ein Satz.", "Noch einer."), "Ein Satz. Noch einer."),
         (("猫が寝る。", "犬が走る。"), "猫が寝る。犬が走る。"),

@@ -1,4 +1,4 @@
-"""Glossaries: what is read, what is found in a line, what a translation then has, and by which engines."""
+"""Glossaries: reading a file, finding terms in a line, using them in translations, and the engines that can."""
 
 from unicodedata import normalize
 
@@ -32,7 +32,7 @@ iPhone\t\tkeep
 """
 
 
-def test_a_file(tmp_path):
+def test_glossary_file_is_read(tmp_path):
     path = tmp_path / "glossary.tsv"
     path.write_text("\ufeff" + FILE, encoding="utf-8")
     found = [(term.source, term.targets) for term in load_glossary(path).terms]
@@ -44,7 +44,7 @@ def test_a_file(tmp_path):
         load_glossary(tmp_path / "nothing.tsv")
 
 
-def test_terms_of_other_scripts_are_found_in_all_normal_forms():
+def test_terms_in_other_scripts_match_any_normal_form():
     terms = ("ñe'ẽ", "g̃uarani", "बच्चा", "猫", "แมว", "کتاب")
     glossary = Glossary([(normalize("NFD", term), None) for term in terms])
     for line, expected in (
@@ -62,7 +62,7 @@ def test_terms_of_other_scripts_are_found_in_all_normal_forms():
             assert all(text[each.start : each.end] == each.text for each in found)
 
 
-def test_a_term_without_spaces_may_stand_inside():
+def test_term_may_stand_inside_text_without_spaces():
     texts = ["小さな猫が寝る。", "The cat sleeps."] * 2
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=270))
     found = Glossary([("cat", "猫")]).find("the cat")
@@ -85,7 +85,7 @@ def test_a_term_without_spaces_may_stand_inside():
         ("cow\tRind", "line 1 already"),
     ],
 )
-def test_a_line_that_is_none_is_named(tmp_path, line, message):
+def test_invalid_glossary_line_is_named(tmp_path, line, message):
     path = tmp_path / "glossary.tsv"
     path.write_text(f"cow\tKuh\n\n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"glossary\.tsv, line 3: .*{message}"):
@@ -94,7 +94,7 @@ def test_a_line_that_is_none_is_named(tmp_path, line, message):
         Glossary([("cow", "Kuh"), ("Cow", "Rind")])
 
 
-def test_whole_words_the_longest_everywhere():
+def test_longest_whole_word_terms_are_found():
     glossary = Glossary(
         [
             ("dog", "Hund"), ("hot dog", "Hotdog"), ("dog food", "Futter"), ("us", "uns"), ("US", "USA"), ("C++", ""),
@@ -124,7 +124,7 @@ def test_whole_words_the_longest_everywhere():
     assert found.targets == ("ANNA",)  # as it stands in the line
 
 
-def test_constraints_are_the_terms_as_a_translation_would_have_them(tokenizer):
+def test_constraints_are_terms_as_tokenized_in_translations(tokenizer):
     def texts(line, glossary):
         return [
             {tokenizer.decode(tokenizer("x", add_special_tokens=False).input_ids + ids)[1:] for ids in each}
@@ -135,18 +135,18 @@ def test_constraints_are_the_terms_as_a_translation_would_have_them(tokenizer):
     assert texts("dog Anna", glossary) == [{" rot", " Rot", " Hund"}, {" Anna"}]
     quoted = {" rot", " Rot", " Hund", "rot", "Rot", "Hund"}
     assert texts('the "dog" and dog', glossary) == [quoted, quoted]
-    # What is tokenised is a part of what a text is tokenised to.
+    # The tokens of a term occur among the tokens of a text that has it.
     for text, line in (("Ein Hund läuft.", "dog"), ('"Hund"', '"dog"'), ("(Hund) x", "(dog)")):
         ids = tokenizer(text).input_ids
         [alternatives] = constraints_of(glossary.find(line), line, tokenizer)
         assert any(ids[i : i + len(each)] == each for each in alternatives for i in range(len(ids))), text
 
 
-def test_terms_that_a_translation_uses(tokenizer):
+def test_used_terms_are_found_in_translations(tokenizer):
     glossary = Glossary([("dog", "Hund|rot"), ("Anna", None), ("cat", "Hund")])
     for line, translation, expected in (
         ("dog Anna", "Ein Hund und Anna", ["Hund", "Anna"]),
-        ("dog Anna", "Die Hunde, anna", ["Hund", None]),  # an ending is nothing against it; a name is as it is
+        ("dog Anna", "Die Hunde, anna", ["Hund", None]),  # an ending is allowed; a name must match exactly
         ("dog", "Brot, Schäferhund", [None]),
         ("dog", "Rot", ["Rot"]),
         ("dog dog", "Hund und rot", ["Hund", "rot"]),
@@ -165,7 +165,7 @@ def model():
     return model
 
 
-def test_translations_keep_to_a_glossary_and_others_stay_as_they_are(model, tokenizer, caplog):
+def test_only_lines_with_terms_follow_the_glossary(model, tokenizer, caplog):
     glossary = Glossary([("dog", "Hund|Tier"), ("little girl", None), ("日本", "Japan")])
     options = {"max_new_tokens": 60}
     plain = translate(model, tokenizer, SENTENCES, **options)
@@ -183,7 +183,7 @@ def test_translations_keep_to_a_glossary_and_others_stay_as_they_are(model, toke
         )
         assert list(each) == found
     assert translate(model, tokenizer, SENTENCES, glossary=glossary, **options) == [best.text for best, *_ in found]
-    # Pieces of a line have their own.
+    # Each piece of a long line has its own terms.
     [[best]] = translate_lines(model, tokenizer, [SENTENCES[2:3]], glossary=glossary, longest=60, max_new_tokens=40)
     assert [each.used for each in best.terms].count("little girl") == 2
     assert caplog.text == ""
@@ -193,7 +193,7 @@ def test_translations_keep_to_a_glossary_and_others_stay_as_they_are(model, toke
     assert "Line 1: the translation lacks the glossary's term for ['dog']" in caplog.text
 
 
-def test_engines_that_cannot_say_so(model, tokenizer):
+def test_unsupported_engines_and_searches_are_rejected(model, tokenizer):
     glossary = Glossary([("dog", "Hund")])
     for options in ({"num_beams": 1}, {"do_sample": True}):
         with pytest.raises(ValueError, match="num_beams of 2 or more, and no samples; or for soft terms"):
@@ -239,12 +239,12 @@ def test_soft_terms_are_read_in_the_source(with_terms, caplog):
             lacking
         )
     assert translate(model, tokenizer, SENTENCES, workers=2, **soft) == [best.text for best, *_ in found]
-    # Confidence is that of the source as it was read: with its terms.
+    # Confidence is computed from the source as the model read it, with its terms.
     calibration = Calibration(50, 0.0, {"mean_surprisal": -1.0})
     [[judged]] = translate_lines(model, tokenizer, [SENTENCES[:1]], calibration=calibration, **soft)
     [as_read] = likelihoods(model, tokenizer, [("", judged.text)], sources=[by_hand])
     assert judged.likelihood.tokens == pytest.approx(as_read.tokens, abs=1e-5)
-    # Any search will do.
+    # Any search works.
     for options in ({"num_beams": 3}, {"do_sample": True, "top_k": 1}):
         texts = translate(model, tokenizer, SENTENCES, **options, **soft)
         assert (texts[3], texts == [best.text for best, *_ in found]) == (
@@ -264,7 +264,7 @@ def test_soft_terms_that_do_not_fit_are_left_out(with_terms):
     assert best.terms[0].used is None
 
 
-def test_other_engines_read_soft_terms_too(with_terms, tmp_path):
+def test_ctranslate2_reads_soft_terms_too(with_terms, tmp_path):
     pytest.importorskip("ctranslate2")
     from vanilla_transformer import ExportedModel, to_ctranslate2
 
@@ -276,7 +276,7 @@ def test_other_engines_read_soft_terms_too(with_terms, tmp_path):
     assert expected != translate(model, tokenizer, SENTENCES, num_beams=1)
 
 
-def test_models_that_know_no_soft_terms(model, tokenizer, with_terms):
+def test_model_without_soft_terms_is_rejected(model, tokenizer, with_terms):
     glossary = Glossary([("dog", "Hund")])
     with pytest.raises(ValueError, match=r"knows no soft terms: train one, .* or use hard terms"):
         translate(model, tokenizer, SENTENCES, glossary=glossary, terms="soft")

@@ -1,4 +1,4 @@
-"""How likely translations are, by the formula; passes with dropout; confidences by a calibration, and its making."""
+"""Likelihoods of translations, samples with dropout, calibrated confidences, and fitting a calibration."""
 
 import json
 import math
@@ -41,8 +41,8 @@ def model():
     return build_model(vocab_size=280, dropout=0.2)
 
 
-def test_tokens_and_words_are_those_of_a_float64_model_written_from_the_paper(model, tokenizer):
-    """Per word the geometric mean over its pieces, which are spelt together again."""
+def test_token_and_word_likelihoods_match_float64_reference(model, tokenizer):
+    """A word gets the geometric mean over its pieces, which are joined again."""
     reference = NumpyTransformer(model)
     found = likelihoods(model, tokenizer, PAIRS)
     for (source, target), each in zip(PAIRS, found, strict=True):
@@ -61,14 +61,14 @@ def test_tokens_and_words_are_those_of_a_float64_model_written_from_the_paper(mo
 
 
 def _pieces(tokenizer, text: str) -> list[int]:
-    """How many pieces each word has. 日本 is two: 本 has its three bytes."""
+    """How many pieces each word has. 日本 counts as two: 本 is three bytes."""
     words = [word for word in tokenizer(text_target=text).word_ids() if word is not None]
     counts = [words.count(word) for word in dict.fromkeys(words)]
     return [counts[0], counts[1] - 3, 3, *counts[2:]] if "日本" in text else counts
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_passes_with_dropout_depend_on_the_seed_and_the_pair_alone(model, tokenizer, training):
+def test_dropout_samples_depend_only_on_seed_and_pair(model, tokenizer, training):
     model.train(training)
     torch.manual_seed(7)
     state = torch.get_rng_state()
@@ -88,8 +88,8 @@ def test_passes_with_dropout_depend_on_the_seed_and_the_pair_alone(model, tokeni
     assert model.training == training
 
 
-def test_what_is_drawn_is_the_model_in_training(tokenizer):
-    """Without dropout every pass is the plain one; with it mean and spread are those of other draws."""
+def test_dropout_samples_match_the_model_in_training(tokenizer):
+    """Without dropout every sample equals the plain pass; with it, mean and spread match independent draws."""
     model = build_model(vocab_size=280, dropout=0.0)
     source, target = tokenizer(PAIRS[0][0]).input_ids, tokenizer(text_target=PAIRS[0][1]).input_ids
     [plain] = likelihoods(model, tokenizer, PAIRS[:1])
@@ -97,7 +97,7 @@ def test_what_is_drawn_is_the_model_in_training(tokenizer):
     model = build_model(vocab_size=280, dropout=0.3)
     found = np.array(dropout_log_probabilities(model, source, target, 400, 0))
     model.train()
-    torch.manual_seed(11)  # another stream of draws, and the loss of training, a row at a time
+    torch.manual_seed(11)  # other random numbers, and the loss of training, row by row
     batch = {"input_ids": torch.tensor([source] * 400), "labels": torch.tensor([target] * 400)}
     with torch.no_grad():
         logits = model(**batch).logits.double().log_softmax(-1)
@@ -107,7 +107,7 @@ def test_what_is_drawn_is_the_model_in_training(tokenizer):
     assert found.std() == pytest.approx(expected.std(), rel=0.25)
 
 
-def test_the_formula_of_a_calibration():
+def test_confidence_follows_the_calibration_formula():
     tokens, samples = [-0.5, -2.0, -0.1], [-2.0, -4.0]
     weights = {"mean_surprisal": 0.7, "largest_surprisal": -0.2, "dropout_surprisal": 0.1, "dropout_deviation": -1.1}
     z = 0.25 + 0.7 * math.log(2.6 / 3) - 0.2 * math.log(2.0) + 0.1 * math.log(1.0) - 1.1 * math.log(1 / 3)
@@ -115,10 +115,10 @@ def test_the_formula_of_a_calibration():
     assert found == pytest.approx(1 / (1 + math.exp(-z)))
     for intercept, limit in ((-5000.0, 0.0), (5000.0, 1.0)):  # no overflow
         assert Calibration(50, intercept, {"mean_surprisal": 1.0}).confidence([-1.0]) == limit
-    assert 0 < Calibration(50, 0.0, {"mean_surprisal": -1.0}).confidence([0.0]) <= 1  # of a token that is certain
+    assert 0 < Calibration(50, 0.0, {"mean_surprisal": -1.0}).confidence([0.0]) <= 1  # for a certain token
 
 
-def test_every_translation_has_its_confidence_and_nothing_else_changes(tokenizer):
+def test_calibration_adds_confidences_and_changes_nothing_else(tokenizer):
     model = ending_model(vocab_size=280)
     options = {"num_beams": 3, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 5}
     plain = list(translate_lines(model, tokenizer, [SENTENCES], **options))
@@ -137,7 +137,7 @@ def test_every_translation_has_its_confidence_and_nothing_else_changes(tokenizer
     assert confidences == pytest.approx([each.confidence for line in found for each in line], abs=1e-5)
 
 
-def test_a_line_in_pieces_is_judged_by_all_of_its_tokens(tokenizer):
+def test_split_line_is_judged_by_all_its_tokens(tokenizer):
     model, line = ending_model(vocab_size=280, dropout=0.1), "A dog runs. A man sees the dog. No."
     weights = {"mean_surprisal": -1.5, "dropout_surprisal": 0.5}
     calibration = Calibration(50.0, 0.3, weights, dropout_samples=3, seed=5)
@@ -155,7 +155,7 @@ def test_a_line_in_pieces_is_judged_by_all_of_its_tokens(tokenizer):
 
 
 def invented(count: int, dropout_samples: int = 0) -> list[Judged]:
-    """Translations of which what their surprisal says of their chrF is known: good with sigmoid(-1 - 2 log s)."""
+    """Translations with a known link from surprisal s to chrF: good with probability sigmoid(-1 - 2 log s)."""
     random = np.random.default_rng(4)
     found = []
     for surprisal in np.exp(random.normal(-0.5, 0.8, count)):
@@ -166,7 +166,7 @@ def invented(count: int, dropout_samples: int = 0) -> list[Judged]:
     return found
 
 
-def test_calibrating_finds_the_truth_and_measures_it_on_the_rest():
+def test_calibrate_recovers_known_weights_and_measures_held_out():
     found, measured = calibrate(invented(20_000), held_out=0.25, weights_sha256="x", set="invented")
     assert found.weights["mean_surprisal"] == pytest.approx(-2, abs=0.15)
     assert found.weights["largest_surprisal"] == pytest.approx(0, abs=0.15)
@@ -181,7 +181,7 @@ def test_calibrating_finds_the_truth_and_measures_it_on_the_rest():
     assert (len(with_dropout.weights), with_dropout.dropout_samples, with_dropout.seed) == (4, 4, 9)
 
 
-def test_what_cannot_be_calibrated(model, tokenizer):
+def test_invalid_calibration_input_is_rejected(model, tokenizer):
     few = invented(200)
     for options, said in (
         ({"threshold": 80.0}, "none of the 100 translations is good.*their median is"),
@@ -199,7 +199,7 @@ def test_what_cannot_be_calibrated(model, tokenizer):
             )
 
 
-def test_what_is_judged_are_the_models_own_translations(tokenizer):
+def test_judged_translations_are_the_models_own(tokenizer):
     model, rows = ending_model(vocab_size=280), list(islice(phrasebook("test"), 6))
     sources = [*(row["en"] for row in rows), " "]
     judged = judged_translations(
@@ -210,7 +210,7 @@ def test_what_is_judged_are_the_models_own_translations(tokenizer):
     assert all(0 <= each.chrf <= 100 and each.likelihood.tokens for each in judged)
 
 
-def test_a_calibration_is_read_as_it_was_written_and_only_beside_its_weights(tmp_path):
+def test_calibration_round_trips_only_beside_its_weights(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"is not calibrated.*vanilla-transformer calibrate .* --sources"):
         load_calibration(tmp_path)
     weights = tmp_path / "model.safetensors"

@@ -1,4 +1,4 @@
-"""Lines on their way in: blocks, lines as they come, pieces, and warnings of words that the model cannot know."""
+"""Input lines: blocks, lines that arrive one by one, pieces, and warnings about words unknown to the model."""
 
 import itertools
 import queue
@@ -8,10 +8,10 @@ import pytest
 from vanilla_transformer.translation.lines import UnknownWordsWarnings, as_they_come, in_blocks, in_pieces
 
 
-def test_blocks_of_lines():
+def test_blocks_keep_all_lines_in_order():
     assert list(in_blocks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
     assert list(in_blocks([], 2)) == []
-    found = list(as_they_come([str(i) for i in range(1000)], 100))  # lines that are all there
+    found = list(as_they_come([str(i) for i in range(1000)], 100))  # all lines are there already
     assert list(itertools.chain(*found)) == [str(i) for i in range(1000)]
     assert max(map(len, found)) <= 100
 
@@ -27,7 +27,7 @@ def test_a_line_is_not_held_back_for_the_next():
     assert list(blocks) == [["three"]]
 
 
-def test_lines_are_read_no_further_than_needed_and_errors_come_after_the_lines_before():
+def test_lines_are_read_lazily_and_errors_in_order():
     read = []
 
     def endless():
@@ -38,7 +38,7 @@ def test_lines_are_read_no_further_than_needed_and_errors_come_after_the_lines_b
     blocks = as_they_come(endless(), 10)
     next(blocks)
     next(blocks)
-    assert len(read) < 100  # of a stream without an end
+    assert len(read) < 100  # of an endless stream
 
     def bad():
         yield "good"
@@ -60,7 +60,7 @@ def test_pieces_are_short_and_nothing_is_lost(text):
         assert all(0 < len(piece) <= longest or piece == text for piece in pieces)
 
 
-def test_a_text_is_cut_at_the_end_of_a_sentence_else_at_a_space():
+def test_text_is_cut_at_sentence_end_or_space():
     for text, longest, pieces in (
         ('He said "no." And she went. Then they sang.', 30, ['He said "no."', "And she went. Then they sang."]),
         ("猫は寝る。犬は走る。", 6, ["猫は寝る。", "犬は走る。"]),
@@ -69,7 +69,7 @@ def test_a_text_is_cut_at_the_end_of_a_sentence_else_at_a_space():
         ("वह घर गया। बच्चा सो गया।", 14, ["वह घर गया।", "बच्चा सो गया।"]),
         ("أين أنت؟ أنا هنا.", 10, ["أين أنت؟", "أنا هنا."]),
         ("猫が寝て、犬が走る", 6, ["猫が寝て、", "犬が走る"]),
-        ("กินที่นี่", 6, ["กิน", "ที่นี่"]),  # in the middle is a mark
+        ("กินที่นี่", 6, ["กิน", "ที่นี่"]),  # the middle is a combining mark
     ):
         assert in_pieces(text, len, longest) == pieces
 
@@ -83,7 +83,7 @@ def warned(caplog, lines, unknown=lambda line: [word for word in line.split() if
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_line_with_unknown_words_is_warned_of_once(caplog):
+def test_line_with_unknown_words_is_warned_about_once(caplog):
     named = warned(caplog, ["a b", "a HERE b THERE", "", "X"])
     assert named == [
         'Line 2: the model has not learned "HERE", "THERE": the translation may be wrong.',
@@ -94,7 +94,7 @@ def test_a_line_with_unknown_words_is_warned_of_once(caplog):
     [named] = warned(caplog, ["X" * 10_000])
     assert len(named) < 150
     [named] = warned(caplog, ["\x1b[31mRED"], unknown=lambda line: [line])
-    assert r"'\x1b[31mRED'" in named  # the terminal does not obey a word
+    assert r"'\x1b[31mRED'" in named  # a word cannot control the terminal
 
 
 def test_many_lines_with_unknown_words_are_counted(caplog):
@@ -103,4 +103,4 @@ def test_many_lines_with_unknown_words_are_counted(caplog):
     assert named[19].startswith("Line 40: ")
     assert named[20] == "Further lines with words that the model has not learned are only counted."
     assert named[21].startswith("50,000 of 100,000 lines have words that the model has not learned")
-    assert len(warned(caplog, ["HERE"] * 20)) == 21  # which says that there were no more
+    assert len(warned(caplog, ["HERE"] * 20)) == 21  # no summary, because there were no more

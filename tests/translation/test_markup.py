@@ -1,4 +1,4 @@
-"""Markup: what is taken out of a line, where it is put back, what is broken, and what a translation then has."""
+"""Markup: taken out of a line, put back where its words went, rejected if broken, kept in translations."""
 
 import re
 import time
@@ -35,7 +35,7 @@ def in_order(text: str) -> WordAlignment:
     return WordAlignment(words, words, list(range(len(words))), [1.0] * len(words))
 
 
-def test_the_text_of_a_line():
+def test_markup_is_taken_out_and_put_back():
     for kind, line, text in (
         ("html", "A <b>red</b> dog", "A red dog"),
         ("html", "AT&amp;T &lt;b&gt; &eacute;&#228;", "AT&T <b> éä"),
@@ -58,7 +58,7 @@ def test_the_text_of_a_line():
         assert unescape("".join(again.split())) == unescape("".join(line.split())), line
 
 
-def test_placeholders():
+def test_placeholders_are_recognized():
     for kept in (
         "{} {0} {name} {x.y} {x[0]!r:>9} {x:.2f} {{ name }} ${x} #{x} %{x}",
         "{n, plural, one {# dog} other {# dogs}}",
@@ -83,7 +83,7 @@ def test_placeholders():
     ]
 
 
-def test_placeholders_and_blanks_of_other_scripts():
+def test_placeholders_and_spaces_work_in_other_scripts():
     for line, kept, text in (
         ("詳しくはhttps://a.org/b?x=1をご覧ください。", ["https://a.org/b?x=1"], "詳しくはをご覧ください。"),
         ("連絡はinfo@a.orgまで（www.a.org）。", ["info@a.org", "www.a.org"], "連絡はまで（）。"),
@@ -136,13 +136,13 @@ def test_markup_goes_where_its_words_went():
         marked = take_apart(line, "html")
         source = "He sees the red dog ." if "{when}" in line else "He sees the red dog today ."
         assert put_together(marked, german, aligned(source, german, links)) == expected
-    # What stands in a translation is text.
+    # Tags in the translation itself are text.
     marked = take_apart("<b>Hi</b> {x}", "html")
     assert put_together(marked, "<i> & {x}", aligned("Hi", "<i> & {x}", [0, 0, 0])) == "<b>&lt;i&gt; &amp;  </b> {x}"
     assert put_together(marked, "", WordAlignment([], [], [], [])) == "<b></b>{x}"
 
 
-def test_broken_markup():
+def test_broken_markup_is_rejected():
     for kind, line, message in (
         ("html", "a <b>x", "<b> is not closed in this line"),
         ("html", "a x</b>", "</b> ends what has not begun"),
@@ -163,12 +163,12 @@ def test_broken_markup():
             take_apart(f"x <{name}>", "html")
         assert str(error.value).isprintable()
         assert len(str(error.value)) <= 101
-    for line in ("<ul>", "</b></i>", " <p> ", "<!DOCTYPE html>"):  # of a text that has its elements on several lines
+    for line in ("<ul>", "</b></i>", " <p> ", "<!DOCTYPE html>"):  # from a text whose elements span several lines
         marked = take_apart(line, "html")
         assert put_together(marked, "", WordAlignment([], [], [], [])) == line
 
 
-def test_random_lines():
+def test_random_lines_keep_their_markup():
     script = load_script("faults/markup")
     found = list(script.with_random_translations(script.Maker(3), 600))
     assert [(wrong, line.text, text) for line, text, _, wrong in found if wrong] == []
@@ -176,7 +176,7 @@ def test_random_lines():
         ("xml", "well-formed"), ("xml", "broken"), ("xml", "hostile"), ("html", "well-formed"), ("html", "broken"),
         ("html", "hostile"), ("placeholders", "well-formed"), ("placeholders", "hostile"),
     }  # fmt: skip
-    # The script sees what is wrong.
+    # The script detects faults.
     line = next(line for line, *_ in found if line.form == "well-formed" and line.kind == "xml" and len(line.tags) > 3)
     for text in (line.text.replace(line.tags[0], ""), f"{line.text}<b/>", f"{line.text} more"):
         assert list(script.faults_of(line, text, None if "more" not in text else "x", [], 1))
@@ -209,7 +209,7 @@ def test_hostile_lines_take_no_time():
             markup = Markup(kind, keep_numbers=True)
             text = markup.take_out(line)
             [found] = markup.put_back([Hypothesis(text, alignment=in_order(text))])
-            assert time.process_time() - begin < 2, (piece, kind)  # a tenth, but for what else the machine does
+            assert time.process_time() - begin < 2, (piece, kind)  # an idle machine takes a tenth of this
             assert len(found.text) >= 0.8 * len(line.strip()), (piece, kind)
 
 
@@ -257,7 +257,7 @@ def test_translations_have_the_markup_of_their_lines(model, tokenizer, caplog):
     assert translate(model, tokenizer, LINES, markup="html", longest=20, workers=2) == [best.text for best, *_ in found]
 
 
-def test_with_a_glossary_and_confidence(model, tokenizer):
+def test_markup_works_with_glossary_and_confidence(model, tokenizer):
     line = "A <b>man</b> sees the dog {when}."
     calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5})
     options = {"glossary": Glossary([("dog", "Hund")]), "calibration": calibration}
@@ -269,7 +269,7 @@ def test_with_a_glossary_and_confidence(model, tokenizer):
     assert [found.text.count(tag) for tag in ("<b>", "</b>", "{when}")] == [1, 1, 1]
 
 
-def test_what_cannot_be(model, tokenizer):
+def test_unsupported_markup_options_are_rejected(model, tokenizer):
     for options, message in (
         ({"markup": "markdown"}, "There is no markup 'markdown': choose xml, html, placeholders"),
         ({"keep_numbers": True}, "Numbers are kept as placeholders are"),

@@ -1,4 +1,4 @@
-"""Matrices laid out for speed give what the others give."""
+"""Matrices packed for speed give the same results as plain ones."""
 
 import copy
 import pickle
@@ -14,7 +14,7 @@ from vanilla_transformer.translation.packed import PackedLinear, pack_linear
 from ..model.conftest import build_model
 
 
-def test_a_layer_of_any_number_of_rows_is_as_good_as_a_plain_one():
+def test_packed_layer_matches_plain_layer():
     torch.manual_seed(0)
     for bias in (True, False):
         plain = nn.Linear(512, 600, bias=bias)
@@ -36,7 +36,7 @@ def test_gradients_and_autocast_take_the_plain_product():
 
 
 @pytest.mark.parametrize("fast_mkl", [True, False], ids=["Intel", "others"])
-def test_a_model_translates_and_is_saved_as_before(tmp_path, monkeypatch, fast_mkl):
+def test_packed_model_translates_and_saves_as_before(tmp_path, monkeypatch, fast_mkl):
     monkeypatch.setattr(packed, "_has_fast_mkl", lambda: fast_mkl)
     model = build_model(vocab_size=40_000, output_bias=True)
     sources = {"input_ids": torch.randint(4, 40_000, (8, 6))}
@@ -58,8 +58,8 @@ def test_a_model_translates_and_is_saved_as_before(tmp_path, monkeypatch, fast_m
 K_PROJ = "model.decoder.layers.0.self_attn.k_proj.weight"
 
 
-def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
-    """As on AMD's processors with a model of usual size: projections of the same states are one packed product."""
+def test_fully_packed_model_translates_after_copying_and_loading(monkeypatch):
+    """As on AMD processors with a model of usual size: projections of the same states become one packed product."""
 
     def all_of_float32(weight: torch.Tensor) -> range:
         return range(1, sys.maxsize) if weight.dtype == torch.float32 else range(0)
@@ -104,7 +104,7 @@ def test_where_all_products_pay_all_of_a_search_is_packed(monkeypatch):
         assert called
 
 
-def test_what_hooks_do_is_kept():
+def test_forward_hooks_still_run_after_packing():
     model, called = build_model(vocab_size=40_000), []
     model.lm_head.register_forward_hook(lambda *_: called.append(1))
     pack_linear(model)

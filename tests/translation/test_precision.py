@@ -1,4 +1,4 @@
-"""Models that translate in bfloat16, by order or by trial."""
+"""The precision that models translate in: the requested one, or the faster one in a trial."""
 
 import copy
 import logging
@@ -20,9 +20,9 @@ OPTIONS = {"num_beams": 4, "max_new_tokens": 12, "length_penalty": 0.0, "return_
 CHOICE = r"Translates in (\w+): (\d+) ms in bfloat16, (\d+) ms in float32"
 
 
-def test_scores_add_up_in_float32_whatever_the_weights_are_rounded_to():
+def test_scores_of_bfloat16_weights_add_up_in_float32():
     model = build_model(vocab_size=60)
-    # Weights that bfloat16 has: what differs is then the rounding of states alone.
+    # Weights that bfloat16 can represent, so only the rounding of states differs.
     model.to(torch.bfloat16).to(torch.float32)
     sources = {"input_ids": torch.randint(4, 60, (8, 9))}
     exact = copy.deepcopy(model).double()
@@ -40,7 +40,7 @@ def test_scores_add_up_in_float32_whatever_the_weights_are_rounded_to():
         assert score == pytest.approx(expected, rel=0.03)
 
 
-def test_a_trial_takes_the_faster(caplog):
+def test_auto_takes_the_faster_precision(caplog):
     model = build_model(vocab_size=40_000)
     ensemble = EnsembleForConditionalGeneration([build_model(0), build_model(1)])
     with caplog.at_level(logging.INFO, "vanilla_transformer"):
@@ -57,7 +57,7 @@ def test_a_trial_takes_the_faster(caplog):
         assert {parameter.dtype for parameter in each.parameters()} == {getattr(torch, name)}
 
 
-def test_float32_stays_itself_and_is_packed():
+def test_float32_model_is_kept_and_packed():
     model = build_model(vocab_size=40_000)
     expected = model.generate(input_ids=torch.arange(4, 14)[None], num_beams=3, max_new_tokens=5)
     assert in_precision(model, "float32") is model
@@ -67,6 +67,6 @@ def test_float32_stays_itself_and_is_packed():
     assert torch.equal(again, expected)
 
 
-def test_an_unknown_precision():
+def test_unknown_precision_is_rejected():
     with pytest.raises(ValueError, match="no precision 'half' to translate in: choose auto, float32 or bfloat16"):
         in_precision(build_model(), "half")

@@ -1,4 +1,4 @@
-"""A missing full stop: put on by hand and in any text, and taken off a model's translations."""
+"""A missing full stop: added to examples and to any text, and removed from a model's translations."""
 
 import re
 
@@ -19,7 +19,7 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.translation.likelihood import WordProbability
 
 
-def test_by_hand():
+def test_missing_full_stop_is_added_and_removed():
     punctuation = Punctuation()
     for line, read in [
         ("A dog", "A dog."),
@@ -36,14 +36,14 @@ def test_by_hand():
     assert punctuation.take_off("Der Hund läuft . ") == "Der Hund läuft "
 
 
-def test_the_full_stop_is_that_of_the_training_text():
+def test_full_stop_matches_the_training_text():
     assert Punctuation({"犬": 3, "。": 2, ".": 1}).put_on("犬") == ("犬。", True)
     assert Punctuation({"कुत्ता", "।"}).put_on("कुत्ता") == ("कुत्ता।", True)
     assert Punctuation({"।": 2}).take_off("A dog.") == "A dog"
 
 
 @given(st.text(max_size=20))
-def test_any_line_that_gets_a_full_stop_loses_it_again(line):
+def test_full_stop_round_trips_on_any_line(line):
     punctuation = Punctuation()
     read, got_one = punctuation.put_on(line)
     assert (read != line) == got_one
@@ -52,7 +52,7 @@ def test_any_line_that_gets_a_full_stop_loses_it_again(line):
         assert punctuation.take_off(read) == line
 
 
-def test_words_lose_it_too():
+def test_full_stop_is_removed_from_words():
     punctuation, words = Punctuation(), [WordProbability("Hund", 0.5), WordProbability(".", 0.9)]
     assert punctuation.take_off_words(words, "Hund.") == words[:1]
     assert punctuation.take_off_words([WordProbability("Hund.", 0.5)], "Hund.") == [WordProbability("Hund", 0.5)]
@@ -62,7 +62,7 @@ def test_words_lose_it_too():
     assert punctuation.take_off_words([], ".") == []
 
 
-def test_a_model_reads_whole_sentences(tokenizer):
+def test_model_reads_full_stop_and_translation_loses_it(tokenizer):
     torch.manual_seed(0)
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)

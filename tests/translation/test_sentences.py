@@ -1,4 +1,4 @@
-"""From sentences to translations by torch: order, batches, limits, workers, pieces; and scores of given pairs."""
+"""Translating sentences with torch: order, batches, limits, workers and pieces; and scores of given pairs."""
 
 import os
 from itertools import islice
@@ -49,22 +49,22 @@ def test_translations_come_back_in_the_order_given(tokenizer, batch_tokens):
     model, steps = Echo(), []
     found = translate(model, tokenizer, SENTENCES, batch_tokens=batch_tokens, on_progress=steps.append)
     assert found == [sentence if sentence.strip() else "" for sentence in SENTENCES]
-    assert sum(steps) == sum(rows for rows, _ in model.shapes) == 5  # the blank ones take no work
+    assert sum(steps) == sum(rows for rows, _ in model.shapes) == 5  # blank lines need no work
     assert len(steps) == len(model.shapes)
     assert all(rows * length <= batch_tokens or rows == 1 for rows, length in model.shapes)
     assert any(rows > 1 for rows, _ in model.shapes) == (batch_tokens > 1)
 
 
-def test_blank_lines_alone_nothing_at_all_and_special_tokens(tokenizer):
+def test_blank_input_skips_model_and_special_tokens_survive(tokenizer):
     model = Echo()
     assert translate(model, tokenizer, ["", "  ", "\n"]) == ["", "", ""]
     assert translate(model, tokenizer, []) == []
     assert model.shapes == []
-    assert translate(model, tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]  # in a text they are text
+    assert translate(model, tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]  # in the input they are plain text
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4}, {}])
-def test_a_batch_of_mixed_lengths_equals_one_by_one_and_blocks(model, tokenizer, options):
+def test_batch_equals_one_by_one_and_blocks(model, tokenizer, options):
     model.generation_config = paper_generation_config(model.config)
     together = translate(model, tokenizer, SENTENCES, **options)
     assert together == [translate(model, tokenizer, [sentence], **options)[0] for sentence in SENTENCES]
@@ -73,7 +73,7 @@ def test_a_batch_of_mixed_lengths_equals_one_by_one_and_blocks(model, tokenizer,
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_translates_in_evaluation_mode_and_is_left_in_its_own(tokenizer, training):
+def test_eval_mode_is_used_and_training_mode_restored(tokenizer, training):
     model = Echo().train(training)
     translate(model, tokenizer, SENTENCES)
     assert (model.modes, model.gradients, model.training) == ([False], [False], training)
@@ -82,15 +82,15 @@ def test_the_model_translates_in_evaluation_mode_and_is_left_in_its_own(tokenize
     assert model.training == training
 
 
-def test_a_bound_of_the_callers_replaces_the_papers(tokenizer):
+def test_callers_length_limit_replaces_the_papers(tokenizer):
     for bound in ({"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}):
         model = Echo()
         translate(model, tokenizer, SENTENCES, **bound)
         assert model.options == [{"synced_gpus": False, **bound}]
 
 
-def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):
-    """Of our models and of others, which know no such limit: of one, say, that never ends."""
+def test_output_is_limited_to_source_plus_50_tokens(tokenizer):
+    """For our models and for others, whose configuration lacks this limit. No translation here ends by itself."""
     sources = tokenizer([sentence for sentence in SENTENCES if sentence.strip()]).input_ids
     for own in (True, False):
         model, lengths = build_model(vocab_size=280), []
@@ -109,8 +109,8 @@ def test_an_output_is_at_most_fifty_tokens_longer_than_its_source(tokenizer):
         assert lengths == sorted((len(source) + 50 for source in sources), reverse=True)
 
 
-def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, tokenizer):
-    """The loss of one forward pass, and the length penalty by hand."""
+def test_pair_score_is_length_penalized_log_probability(model, tokenizer):
+    """Checked with the loss of one forward pass and the length penalty by hand."""
     model.generation_config = paper_generation_config(model.config)
     sources = [sentence for sentence in SENTENCES if sentence.strip()]
     targets = ["Ein Hund.", "Ja", "", "Zwei Hunde sehen den Mann im Park.", "x"]
@@ -127,7 +127,7 @@ def test_a_pairs_score_is_its_log_probability_divided_by_the_penalty(model, toke
     assert score_pairs(model, tokenizer, []) == []
 
 
-def test_the_best_of_each_line_have_scores_and_workers_change_none_of_them_and_no_order(model, tokenizer):
+def test_workers_change_neither_scores_nor_order(model, tokenizer):
     options = {"num_beams": 3, "num_return_sequences": 3, "return_dict_in_generate": True, "max_length_offset": 5}
     alone = list(translate_lines(model, tokenizer, [SENTENCES], batch_tokens=60, **options))
     assert [len(hypotheses) for hypotheses in alone] == [3, 1, 3, 3, 1, 3, 3]
@@ -142,7 +142,7 @@ def test_the_best_of_each_line_have_scores_and_workers_change_none_of_them_and_n
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_samples_do_not_depend_on_who_draws_them(model, tokenizer, saved):
+def test_samples_do_not_depend_on_worker_count(model, tokenizer, saved):
     model.generation_config.do_sample = saved
 
     def drawn(workers):
@@ -156,7 +156,7 @@ def test_samples_do_not_depend_on_who_draws_them(model, tokenizer, saved):
     assert drawn(2) == alone
 
 
-def test_what_goes_wrong_in_a_worker_is_told(model, tokenizer):
+def test_worker_failures_are_reported(model, tokenizer):
     class Deadly(type(model)):
         def generate(self, **kwargs):
             os._exit(9)
@@ -170,7 +170,7 @@ def test_what_goes_wrong_in_a_worker_is_told(model, tokenizer):
         list(translate_lines(model, tokenizer, [SENTENCES], workers=2))
 
 
-def test_a_line_too_long_is_translated_in_pieces_and_reported(tokenizer, caplog):
+def test_too_long_line_is_split_and_reported(tokenizer, caplog):
     long = "A man sees the dog. The girl runs across the street. No."
     lines = ["No.", "", long, "A dog."]
     assert best_of(translate_lines(Echo(), tokenizer, in_blocks(lines, 2), longest=30)) == lines
@@ -179,7 +179,7 @@ def test_a_line_too_long_is_translated_in_pieces_and_reported(tokenizer, caplog)
     ]
 
 
-def test_a_split_line_is_the_translations_of_its_sentences(model, tokenizer):
+def test_split_line_joins_translations_of_its_sentences(model, tokenizer):
     line = "Mr. Man sees the dog. No. Two men play football in the park."
     sentences = ["Mr. Man sees the dog.", "No.", "Two men play football in the park."]
     options = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True, "max_length_offset": 3}
@@ -192,7 +192,7 @@ def test_a_split_line_is_the_translations_of_its_sentences(model, tokenizer):
         assert found[0][rank].score == pytest.approx(sum(each[rank].score for each in of_sentences))
 
 
-def test_translations_begin_with_the_prefix_and_of_split_lines_the_first_sentence(model, tokenizer):
+def test_prefix_starts_each_line_but_not_each_sentence(model, tokenizer):
     found = best_of(translate_lines(model, tokenizer, [SENTENCES], prefix="A dog", max_new_tokens=5, num_beams=2))
     assert [text.startswith("A dog") for text in found] == [bool(line.strip()) for line in SENTENCES]
     line = "A man sees the dog. Two men play football in the park."
@@ -222,8 +222,8 @@ def test_alignments_come_with_their_translations(model, tokenizer, workers):
 
 @pytest.mark.parametrize("forced", [None, 2])
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 1, "do_sample": True, "top_k": 1}])
-def test_a_translation_that_is_cut_says_so(tokenizer, options, forced):
-    """With room for more it would be another one, and one that is not cut would be the same."""
+def test_cut_translations_are_marked(tokenizer, options, forced):
+    """With more room a cut translation would continue, and any other would stay the same."""
     model = ending_model(ends=2, seed=1, vocab_size=280)
     model.generation_config.forced_eos_token_id = forced
     lines = [row["en"] for row in islice(phrasebook("test"), 40)]

@@ -1,4 +1,4 @@
-"""Mistyped words are read as the closest ones of the training text: by hand, against all words, and through a model."""
+"""Mistyped words become the closest words of the training text: in examples, against all words, through a model."""
 
 import logging
 from functools import cache
@@ -26,28 +26,28 @@ COUNTS = {
     "asian": 5, "he": 9, "किताब": 9,
 }  # fmt: skip
 BY_HAND = [
-    # line, as it is read
+    # line, corrected line
     ("The dgo sees teh hosue.", "The dog sees the house."),
     ("Teh doog. Hte hors!", "The dog. The horse!"),
-    ("Annna, annna and dgoo", "Anna, Anna and dgoo"),  # two mistakes are for long words
-    ("the man, Dgo, and - Hte (Dgo)", "the man, Dgo, and - Hte (Dgo)"),  # names after a comma are names
+    ("Annna, annna and dgoo", "Anna, Anna and dgoo"),  # two mistakes are allowed only in long words
+    ("the man, Dgo, and - Hte (Dgo)", "the man, Dgo, and - Hte (Dgo)"),  # a capital inside a sentence marks a name
     ('"Dgo! (Teh dgo: Dgo', '"Dog! (The dog: Dog'),
-    ("the Asain man, asain", "the Asian man, Asian"),  # mostly written so, but for a slip
+    ("the Asain man, asain", "the Asian man, Asian"),  # usually written this way, apart from slips
     ("I’ve isn’t a dgo’s house’re ’dgo", "I’ve isn’t a dgo’s house’re ’dog"),
     ("किताबब और हगरी", "किताब और हगरी"),
     ("wom\u00adan dgo", "wom\u00adan dog"),
     ("a beuatifull house", "a beautiful house"),
     ("a beuattifull house", "a beuattifull house"),
-    ("the Cammp, the cammp, the Berlinn", "the Cammp, the camp, the Berlin"),  # a capital inside is that of a name
+    ("the Cammp, the cammp, the Berlinn", "the Cammp, the camp, the Berlin"),  # a capital here marks a name
     ("DGO", "DGO"),
-    ("hoarsee", "horse"),  # `hoarse` is closer, but it came twice alone
-    ("dxg", "dog"),  # rather than `dig`, for it came more often; no key is near
+    ("hoarsee", "horse"),  # `hoarse` is closer, but it came only twice
+    ("dxg", "dog"),  # not `dig`, because it came more often; no key is near
     ("dpg dug", "dog dig"),  # o is beside p, and i beside u
     ("dig", "dig"),
     ("isnn't and isnn", "isnn't and isn"),
     ("e\u0301 dgo", "e\u0301 dog"),
     ('(dgo) "dgo": dgo-hosue.', '(dog) "dog": dog-house.'),
-    # as they are
+    # unchanged
     ("The dog sees Anna.", "The dog sees Anna."),
     ("d1g dg2 dgo_ @dgo (http://dgo.de) dgo.de 犬犬 12", "d1g dg2 dgo_ @dgo (http://dgo.de) dgo.de 犬犬 12"),
     ("{dgo} dgo/hors %dgo", "{dgo} dgo/hors %dgo"),
@@ -68,7 +68,7 @@ ON_KEYBOARD = {
 
 
 def distance(typed: str, meant: str, added_letter: float = 1, far_key: float = 1) -> float:
-    """Of optimal string alignment, by its recursion; some mistakes may weigh more."""
+    """Optimal string alignment distance, by its recursion; some mistakes may weigh more."""
 
     @cache
     def of(i: int, j: int) -> float:
@@ -90,7 +90,7 @@ def distance(typed: str, meant: str, added_letter: float = 1, far_key: float = 1
     return of(len(typed), len(meant))
 
 
-def test_by_hand():
+def test_example_typos_are_corrected():
     spelling = Spelling(TOKENIZER, COUNTS)
     for line, read in BY_HAND:
         assert spelling.correct(line) == read, line
@@ -101,7 +101,7 @@ def test_by_hand():
 
 
 @given(st.text("dogehrsiu", min_size=1, max_size=9))
-def test_no_word_is_closer_and_none_so_close_likelier_or_more_frequent(word):
+def test_correction_is_closest_then_likeliest_then_most_frequent(word):
     counts = {"dog": 40, "dig": 30, "house": 20, "horse": 10, "god": 10, "gourd": 3, "r": 9, "or": 7, "so": 12,
               "shoe": 4, "hoarse": 2, "she": 11, "he": 11, "hours": 5, "oodles": 3, "houses": 3}  # fmt: skip
     [found] = Spelling(TOKENIZER, counts).correct(word).split()
@@ -118,21 +118,21 @@ def test_no_word_is_closer_and_none_so_close_likelier_or_more_frequent(word):
     assert found == best
 
 
-def test_a_rare_word_of_the_training_text_may_be_a_typo():
+def test_rare_training_word_may_be_a_typo():
     counts = {"the": 2000, "teh": 2, "thr": 3, "tha": 2, "an": 1999, "ab": 1, "abn": 2, "Tge": 1, "and": 1000}
-    # `thr` is too frequent, `tha` no likely slip, `ab` one of a word that is not frequent enough, and `Tge` a name.
+    # `thr` is too frequent, `tha` is an unlikely slip, and `Tge` is a name. Below, `an` is not frequent enough.
     assert Spelling(TOKENIZER, counts).correct("Teh teh thr tha ab Tge") == "The the thr tha an Tge"
     assert Spelling(TOKENIZER, counts | {"an": 999}).correct("ab teh") == "ab the"
 
 
 @given(st.lists(st.one_of(st.text(max_size=9), st.sampled_from(["The dgo ", " teh", " hosue ", "."])), max_size=9))
-def test_any_text_keeps_all_but_its_words(parts):
+def test_correction_changes_only_words(parts):
     text = "".join(parts)
     spelling = Spelling(TOKENIZER, COUNTS)
     corrected, corrections = spelling.read(text)
     if not corrections:
         assert corrected == text
-    # As the tokenizer normalizes them: it takes some letters of Hebrew apart, for example.
+    # Compared as the tokenizer normalizes them: it decomposes some Hebrew letters, for example.
     before, after = (
         [sign for sign in spelling._mistyped(line)[0] if not sign.isalnum() and not sign.isspace()]
         for line in (text, corrected)
@@ -140,12 +140,12 @@ def test_any_text_keeps_all_but_its_words(parts):
     assert after == before
 
 
-def test_a_list_without_numbers_will_do():
+def test_correction_works_with_equal_or_no_counts():
     assert Spelling(TOKENIZER, dict.fromkeys(COUNTS, 10)).correct("teh hoarsee") == "the hoarse"
     assert Spelling(TOKENIZER, {}).correct("dxg") == "dxg"
 
 
-def test_terms_are_kept_as_the_tokenizer_cuts_them_and_what_is_not_corrected_stays():
+def test_kept_terms_and_uncorrected_words_stay_as_written():
     guarani = learn_tokenizer(["ha'e porã"], TokenizerSettings(vocab_size=262, apostrophe_as_letter=True))
     spelling = Spelling(guarani, {"porã": 9, "ha\u02bce": 9})
     assert spelling.correct("ha'e prã") == "ha'e porã"
@@ -155,7 +155,7 @@ def test_terms_are_kept_as_the_tokenizer_cuts_them_and_what_is_not_corrected_sta
     assert Spelling(small, {"the": 9, "dog": 9}).correct("The iPhone dgo") == "The iPhone dog"
 
 
-def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):
+def test_model_reads_corrected_line_and_terms_stay(tokenizer):
     torch.manual_seed(0)
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **sizes)
@@ -169,14 +169,14 @@ def test_a_model_reads_the_corrected_line_and_terms_stay(tokenizer):
     )
     glossary = Glossary([("dgo", "Dgo"), ("the house", "das Haus")])
     [[best]] = translate_lines(model, tokenizer, [lines[:1]], spelling=spelling, glossary=glossary, num_beams=2)
-    # One is not a typo, and one is found because its typos are corrected.
+    # One term is not taken for a typo, and the other is found because its typos are corrected.
     assert {term.source for term in best.terms} == {"dgo", "the house"}
     assert spelling.correct("dgo") == "dog"  # without the glossary
     with pytest.raises(ValueError, match="Correcting the spelling would change markup"):
         list(translate_lines(model, tokenizer, [["<b>a</b>"]], spelling=spelling, markup="xml"))
 
 
-def test_warnings_say_what_was_read(caplog):
+def test_warnings_include_the_correction(caplog):
     warnings = UnknownWordsWarnings(lambda line: [w for w in line.split() if w not in COUNTS])
     with caplog.at_level(logging.WARNING):
         warnings.look_at("the dgo xyzzy", Spelling(TOKENIZER, COUNTS).read("the dgo xyzzy")[1])
