@@ -50,7 +50,7 @@ _HOMES = {
     "training.trainer": ("VanillaTransformerTrainer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-# `from vanilla_transformer import *` leaves out what needs an extra: it would fail where that is not installed.
+# `from vanilla_transformer import *` leaves out names that need an extra: it would fail where that is not installed.
 __all__ = [*sorted(name for name, home in _HOME_OF.items() if not home.startswith("export.")), "__version__"]
 
 

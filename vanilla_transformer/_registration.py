@@ -64,7 +64,7 @@ def _register(loaded: set[str]) -> None:
 
 
 def _register_with_ctranslate2() -> None:
-    """Gives CTranslate2's converter what fills its specification from our models (see `export/ctranslate2.py`)."""
+    """Gives CTranslate2's converter a loader that fills its specification from ours (see `export/ctranslate2.py`)."""
     from ctranslate2.converters.transformers import register_loader
 
     @register_loader("VanillaTransformerConfig")

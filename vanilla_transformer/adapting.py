@@ -1,9 +1,9 @@
-"""From a model and pairs of a domain to a model for that domain, with an account of what it has gained and forgotten.
+"""Adapts a model to a domain, given pairs of that domain, and reports what it has gained and forgotten.
 
-The training is a run like any other that begins with the model: `OUTPUT` is its folder, and its recipe says everything.
-What makes it an adaptation: the vocabulary grows by pieces of the new text; old text is mixed in, if it is given; the
-chosen checkpoint translates the new validation text best among those that have not lost more than `floor` BLEU on the
-old one (Luong and Manning 2015 for training on, Chu et al. 2017 for mixing).
+The training is an ordinary run that starts from the model: `OUTPUT` is its folder, and its recipe says everything. It
+differs in three ways: the vocabulary grows by pieces of the new text; old text is mixed in, if given; and the chosen
+checkpoint translates the new validation text best among those that have not lost more than `floor` BLEU on the old one
+(Luong and Manning 2015 for continued training, Chu et al. 2017 for mixing).
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from .translation import translate
 
 
 logger = logging.getLogger(__name__)
-OLD = "old"  # the test set of what the model could do before
+OLD = "old"  # the test set that shows what the model could do before
 _UPDATES = 20_000  # the constant rate is what the paper's schedule (equation 3) reaches after this many updates
 _FOR_ADAPTERS = 3  # adapters get this many times that rate, because they start from zero
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
@@ -97,7 +97,7 @@ def adapt(
     """
     folder, model = RunFolder(output), str(model)
     recipe = adaptation_recipe(model, settings, overrides)
-    before: dict[str, list[str] | None] = {}  # what the model makes of each set, as far as that is known
+    before: dict[str, list[str] | None] = {}  # the model's translations of each set, where known
     if folder.good_checkpoints() and folder.recipe.is_file():
         begun = load_recipe(folder.recipe)
         if begun.description != recipe.description:
@@ -127,7 +127,7 @@ def adapt(
 
 
 def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:
-    """The recipe of an adaptation, still without the floors, for which the model has to translate."""
+    """The recipe of an adaptation, still without the floors: the model has to translate to find them."""
     found = find_model(model)
     if (found / "source.spm").is_file():
         raise ValueError(
@@ -159,7 +159,7 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
     lost = "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
-    content["description"] = f"{model} adapted, which may lose {lost}"  # by which a folder is known again
+    content["description"] = f"{model} adapted, which may lose {lost}"  # a folder is resumed only if this matches
     if its_recipe is not None:
         kept = ("source_language", "target_language", "context_sentences")
         content["data"] = {name: getattr(its_recipe.data, name) for name in kept}
@@ -196,7 +196,7 @@ def _decoding(model: Path) -> dict:
 
 
 def _old_validation(recipe: Recipe | None) -> Any:
-    """The validation text of a recipe, wherever it is read from now; None if it is not here, or not one text."""
+    """The validation text of a recipe, with absolute paths; None if it is missing, or not one text."""
     if recipe is None or "validation" not in recipe.data.measured:
         return None
     (where, *_), folder = recipe.data.measured["validation"], Path(recipe.data.folder).resolve()
@@ -211,7 +211,7 @@ def _old_validation(recipe: Recipe | None) -> Any:
 
 
 def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[float, list[str] | None]:
-    """The least BLEU on the old text, and its translations; without these if validation has a search of its own."""
+    """The lowest BLEU allowed on the old text, and its translations (None if validation has its own beam size)."""
     corpus = _measured_corpus(recipe, OLD)
     beams = recipe.training.get("generation_num_beams")
     found = _translations(model, recipe, corpus, device, **({"num_beams": beams} if beams else {}))
@@ -223,14 +223,14 @@ def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[fl
 
 
 def _measured_corpus(recipe: Recipe, name: str) -> TextCorpus:
-    """A test set, or one for validation, by its name in `recipe.data.measured`."""
+    """A test or validation set, by its name in `recipe.data.measured`."""
     data = recipe.data
     with naming_in_errors(f"data.test.{name}"):
         return read_corpus(*data.measured[name], folder=data.folder, context_sentences=data.context_sentences)
 
 
 def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, **decoding: int) -> list[str]:
-    """Translates by the recipe's decoding, as the run's own models do in the end; or by what is given."""
+    """Translates by the recipe's decoding, as the run's own models do at the end; `decoding` overrides its fields."""
     logger.info("%s translates %s lines.", model, f"{len(corpus.pairs):,}")
     loaded, tokenizer = load_model(model, device)
     loaded.generation_config = paper_generation_config(loaded.config, **{**recipe.decoding, **decoding})
@@ -240,7 +240,7 @@ def _translations(model: str, recipe: Recipe, corpus: TextCorpus, device: str, *
 def _account(
     model: str, folder: RunFolder, recipe: Recipe, before: Mapping[str, list[str] | None], device: str
 ) -> Iterator[dict]:
-    """What each set has gained or lost, by the first metric of the recipe."""
+    """The gain or loss on each set, by the recipe's first metric."""
     metric = recipe.evaluation.metrics[0]
     for name, (_, _, target) in recipe.data.measured.items():
         language = {"target_language": target}

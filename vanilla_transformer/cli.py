@@ -23,9 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
             signal ends in a traceback, even before or after the command's own work.
 
     Returns:
-        0 if it succeeded, 1 if it failed. By shells' numbers for signals, 130 if SIGINT ended it, 143 if SIGTERM did,
-        and 141, that of SIGPIPE, if nobody reads its output to the end (`| head`). (A command line that makes no sense
-        ends the process with 2.)
+        0 if it succeeded, 1 if it failed. As in a shell, 130 if SIGINT ended it, 143 if SIGTERM did, and 141 (SIGPIPE)
+        if nobody reads its output to the end (`| head`). (An invalid command line ends the process with 2.)
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Functions as commands: their list, a parser made from their signatures, and what becomes of errors in them."""
+"""Functions as commands: their list, a parser made from their signatures, and how their errors are reported."""
 
 import argparse
 import difflib
@@ -41,7 +41,7 @@ _THE_REST = ("overrides", "more_options")
 
 
 def run_command(arguments: list[str] | None = None) -> int:
-    """Runs one command, as `cli.main` says."""
+    """Runs one command: see `cli.main`."""
     parser = command_parser(COMMANDS)
     options, rest = parser.parse_known_args(arguments)
     values = vars(options)
@@ -95,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
         own, overrides, waiting = [], [], list(words)
         while waiting:
             name, equals, _ = (word := waiting.pop(0)).partition("=")
-            mistyped = "." not in name and near_option(self, name)  # which `overrides_from` says better
+            mistyped = "." not in name and near_option(self, name)  # `overrides_from` has the better message
             if not name.startswith("--") or name in self._option_string_actions or mistyped:
                 own.append(word)
                 continue
@@ -149,7 +149,7 @@ def _add_command(commands, function: Callable) -> None:
 
 
 def _add_parameter(command: argparse.ArgumentParser, parameter: inspect.Parameter, help: str, takes_words: bool):
-    help = help.replace("%", "%%")  # argparse has a use of its own for it
+    help = help.replace("%", "%%")  # argparse gives % a meaning of its own
     kind, many = _kind(parameter.annotation)
     required = parameter.default is inspect.Parameter.empty
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:

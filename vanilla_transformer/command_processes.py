@@ -1,4 +1,4 @@
-"""Commands of this package, run side by side, each in a process of its own, which takes its memory with it."""
+"""Runs commands of this package side by side, each in a process of its own, so that its memory is freed at the end."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ class Command:
     Attributes:
         name: What it is called in messages.
         words: The command line.
-        threads: How many threads torch has in its process; None: as many as by itself.
+        threads: How many threads torch has in its process; None: torch's default.
         log: File to which its messages are added; None: the terminal.
         seconds: How long it took.
     """
@@ -40,7 +40,7 @@ class Command:
 
 
 def run_command(words: Sequence[str]) -> None:
-    """`run_commands` for one."""
+    """Runs one command as `run_commands` does."""
     run_commands([Command(words[0], words)])
 
 
@@ -78,7 +78,7 @@ def run_commands(commands: Sequence[Command]) -> None:
             if received:  # while one was being started
                 send(received[0])
             while running:
-                # Not for ever: what a killed process has forked keeps the sentinel open.
+                # With a timeout, because forks of a killed process keep the sentinel open.
                 connection.wait([process.sentinel for process in running], timeout=1)
                 for process in [each for each in running if each.exitcode is not None]:
                     running.remove(process)
@@ -90,7 +90,7 @@ def run_commands(commands: Sequence[Command]) -> None:
                             logger.error("%s has failed: the others are asked to end.", command.name)
                         send(signal.SIGTERM)
         finally:
-            for process in running:  # one more could not be started
+            for process in running:  # the next one could not be started
                 process.terminate()
                 process.join()
     if received:
@@ -104,7 +104,7 @@ def run_commands(commands: Sequence[Command]) -> None:
 
 
 def _command(command: Command) -> None:
-    """What the process of a command does."""
+    """Runs in the process of a command."""
     if hasattr(os, "setpgrp"):  # a terminal's Ctrl-C goes to the parent alone, which passes it on, once
         os.setpgrp()
     end_with_parent()

@@ -66,14 +66,14 @@ STYLE = """
 #attention img { max-width: 100%; height: auto }
 @media (max-width: 600px) { #attention img { max-width: none; width: 640px } }  /* scrolled, not too small to read */
 """
-# How sure the model is of a word: from which probability on, the class, which has a colour and a line, and the legend.
+# How sure the model is of a word: the least probability, the CSS class (a colour and a line), and the legend.
 SURENESS = ((0.9, "sure", "90 % or more"), (0.5, "fairly-sure", "50 to 90 %"), (0.0, "guessed", "less than 50 %"))
 STYLE += """
 #confidence .words { font-size: 1.1rem; line-height: 2 }
 #confidence .fairly-sure { background: #fff0b3; color: #000; border-bottom: 2px dotted #000 }
 #confidence .guessed { background: #ffc9a8; color: #000; border-bottom: 3px double #000 }
 """
-# While it translates the button is pale: gradio's own sign of it would show an error a second time.
+# During translation the button is pale: gradio's own progress sign would show an error a second time.
 BUSY = "(...inputs) => { document.querySelector('#translate').classList.add('busy'); return inputs }"
 NOT_BUSY = "() => { document.querySelector('#translate').classList.remove('busy'); return [] }"
 
@@ -94,7 +94,7 @@ class Pair(NamedTuple):
 
 
 class Demo:
-    """A model, and what the page asks of it.
+    """A model, and the functions that the page calls.
 
     Args:
         path: A run folder, a model's folder, or USER/NAME of the Hub.
@@ -111,8 +111,8 @@ class Demo:
         terms: str = "hard", markup: str = NO_MARKUP, recase: bool = False, respell: bool = False,
         repunctuate: bool = False, to: str | None = None,
     ) -> tuple[str, list[list], gradio.Textbox, Pair]:  # fmt: skip
-        """The best translation, rows of rank, score and translation, and the text as the model has read it, which is
-        shown where it differs from the text; and the pair whose attention is drawn.
+        """Returns the best translation; rows of rank, score and translation; the text as the model read it, shown
+        where it differs from the text; and the pair whose attention is drawn.
 
         Args:
             text: The source.
@@ -126,15 +126,15 @@ class Demo:
             max_tokens: Tokens of a translation; 0: the model's own limit.
             wanted: How many translations.
             glossary: Lines of source term, `=`, target term; see [`Glossary`].
-            terms: How to follow it: hard, by the beam search, or soft, by a model that was trained so.
-            markup: What markup of the text is put back into its translations: one of `KINDS`, or `NO_MARKUP`.
+            terms: How to follow it: hard, by the beam search, or soft, by a model that was trained for that.
+            markup: The kind of markup that is put back into the translations: one of `KINDS`, or `NO_MARKUP`.
             recase: Translate capitals and headlines in sentence case; see [`Casing`].
             respell: Read mistyped words as the closest ones that the model has learned; see [`Spelling`].
             repunctuate: Translate a text that ends without punctuation with a full stop; see [`Punctuation`].
             to: The target language, with a model of several.
 
         Raises:
-            gradio.Error: What the page shows: there is no text or too much of it, or options do not go together.
+            gradio.Error: The text is empty or too long, or options do not go together. The page shows the message.
         """
         options = {"num_return_sequences": int(wanted), "return_dict_in_generate": search == BEAM_SEARCH}
         if max_tokens:
@@ -183,7 +183,7 @@ class Demo:
         return best.text, rows, gradio.Textbox(shown, visible=shown != text), pair
 
     def picture(self, pair: Pair | None, attention: str, layer: int, head: str) -> str:
-        """The heads of a layer, or one of them, on a text and its translation, as HTML; nothing if there is none yet.
+        """The heads of a layer, or one of them, on a text and its translation, as HTML; empty without a translation.
 
         The HTML holds the picture itself: no file is kept, and no path shown.
 
@@ -211,11 +211,11 @@ class Demo:
         return f'<img src="data:image/png;base64,{picture}" alt="{title}">'
 
     def confidence(self, pair: Pair | None, wanted: bool) -> str:
-        """How sure the model is of a translation and of each of its words, as HTML; nothing if it is not wanted.
+        """How sure the model is of a translation and of each of its words, as HTML; empty if not wanted.
 
         Args:
             pair: What `translate` returned.
-            wanted: Whether to look.
+            wanted: Whether to show it.
         """
         if pair is None or not wanted:
             return ""
@@ -337,7 +337,7 @@ class Demo:
 
 
 def _marked(translation: str, found: Likelihood) -> str:
-    """A translation as HTML, in which each word says how sure the model is of it."""
+    """A translation as HTML that shows how sure the model is of each word."""
     parts, end = [], 0
     for each in found.words:
         start = translation.find(each.word, end)
@@ -390,7 +390,7 @@ def _options(
 
 
 def _languages_and_examples(path: str | Path) -> tuple[tuple[str, str] | None, list[str]]:
-    """What the model's recipe says, if there is one that can be read."""
+    """The languages and examples in the model's recipe, if it has a readable one."""
     try:
         recipe = load_recipe(find_model(path) / "recipe.yaml")
     except (OSError, ValueError):
@@ -425,7 +425,7 @@ def show(path: str | Path, host: str | None = None, port: int | None = None) -> 
     Args:
         path: As for [`Demo`].
         host: The address to listen at; None: the Hub's own in a Space, else 127.0.0.1.
-        port: None: the first free one from 7860. OSError if one that is given is taken.
+        port: None: the first free one from 7860. OSError if a given one is taken.
     """
     # The machine's own fonts: the page fetches nothing from anywhere else.
     theme = gradio.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])

@@ -1,4 +1,4 @@
-"""What is installed here, and what machine this is: a run records it, and `vanilla-transformer env` shows it.
+"""The installed packages and the machine: a run records them, and `vanilla-transformer env` shows them.
 
 Only `seen_by_torch` and `has_bfloat16` import torch: if that fails, the rest is still available.
 """
@@ -16,7 +16,7 @@ from . import __version__
 _NAME = "vanilla-transformer"
 _PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "huggingface-hub", "accelerate", "sacrebleu")
 _FOR_DEVELOPERS = {"docs", "test"}
-# What makes matrix products fast on x86 and on Arm, by Linux's name for it.
+# Instructions that make matrix products fast on x86 and on Arm, by Linux's names.
 _INSTRUCTIONS = {
     "avx2": "AVX2", "avx512f": "AVX-512", "avx_vnni": "AVX-VNNI", "avx512_vnni": "AVX-512 VNNI",
     "avx512_bf16": "AVX-512 BF16", "avx512_fp16": "AVX-512 FP16", "amx_int8": "AMX INT8", "amx_bf16": "AMX BF16",
@@ -38,7 +38,7 @@ def versions() -> dict:
 
 
 def extras() -> dict[str, dict]:
-    """For each extra, by name: the `packages` that it needs with their versions, and those `missing` or of a wrong one.
+    """For each extra, by name: its `packages` with their versions, and those `missing` or of a wrong version.
 
     Empty where the package is on the path but was never installed.
     """
@@ -88,7 +88,7 @@ def machine() -> dict:
 
 
 def nvidia_driver() -> str | None:
-    """The driver's version, even where torch finds no GPU. Only Linux says it."""
+    """The driver's version, even where torch finds no GPU; known only on Linux."""
     with suppress(OSError):
         if found := re.search(r"^NVRM version:.*?\s(\d+\.[\d.]+)\s", _DRIVER.read_text(encoding="utf-8")):
             return found[1]
@@ -121,8 +121,8 @@ def _memory() -> int | None:
 def resident_bytes(field: str = "VmRSS", process: int | str = "self") -> int | None:
     """The resident memory of a process: now ("VmRSS"), or the most so far ("VmHWM").
 
-    None where the system does not say so as Linux does, or the process has ended. (`ru_maxrss` would begin with that of
-    the process which started this one.)
+    None on systems without Linux's /proc, or if the process has ended. (`ru_maxrss` would begin with that of the
+    parent process.)
     """
     return _bytes_in(Path(f"/proc/{process}/status"), field)
 
@@ -133,7 +133,7 @@ def free_bytes() -> int | None:
 
 
 def _bytes_in(file: Path, field: str) -> int | None:
-    """What a file of /proc says in a line such as `VmRSS:  1024 kB`; None without the file or the line."""
+    """Bytes from a line such as `VmRSS:  1024 kB` in a file of /proc; None without the file or the line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
@@ -168,7 +168,7 @@ def seen_by_torch() -> dict:
 
 
 def has_bfloat16(use_cpu: bool) -> bool:
-    """Whether torch multiplies fast in bfloat16, on x86 by AVX-512. Unknown devices are believed to."""
+    """Whether torch multiplies fast in bfloat16, on x86 by AVX-512. Unknown devices are assumed to."""
     import torch
 
     if use_cpu:

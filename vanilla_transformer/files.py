@@ -1,4 +1,4 @@
-"""Text comes in line by line, checked; output is there as a whole or not at all."""
+"""Text comes in line by line, checked; output appears whole or not at all."""
 
 import codecs
 import gzip
@@ -38,7 +38,7 @@ def text_lines(
     Args:
         *paths: Files of plain text, or gzip if their name ends in `.gz`.
         digests: Gets the SHA-256 of each file once its end has been read.
-        errors: What becomes of bytes that are not UTF-8, as for `bytes.decode`.
+        errors: How to treat bytes that are not UTF-8, as for `bytes.decode`.
 
     Returns:
         An iterator over the lines, without their ends.
@@ -97,7 +97,7 @@ def decoded_lines(file: Iterable[bytes], name: str, errors: str = "strict") -> I
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, object]]:
-    """For each line of a file of JSON lines, a name for its place (file and line), and what it holds.
+    """For each line of a file of JSON lines, a name for its place (file and line), and its value.
 
     Raises:
         ValueError: A line is not JSON. Raised on reading it.
@@ -150,7 +150,7 @@ def replaced_file(path: Path) -> Iterator[TextIO]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raises OSError if there can be no file: there is a folder of that name, or no folder to put it in."""
+    """Raises OSError if no file can be there: the path is a folder, or its folder is missing."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write.")
     if not path.parent.is_dir():
@@ -161,7 +161,7 @@ def check_replaceable(path: Path) -> None:
 def replaced_path(path: Path) -> Iterator[Path]:
     """Gives an empty file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
-    What a killed process has left of the same file is removed. Errors name `path`.
+    Leftovers of the same file from killed processes are removed. Errors name `path`.
     """
     remove_leftovers(path.parent, path.name)
     try:
@@ -209,7 +209,7 @@ def read_json(path: Path, remedy: str = "") -> dict:
 def written_beside(path: Path) -> Iterator[Path]:
     """Gives an empty folder to fill, which becomes `path` if nothing went wrong and vanishes otherwise.
 
-    What a killed process has left of the same folder is removed.
+    Leftovers of the same folder from killed processes are removed.
 
     Raises:
         FileExistsError: `path` exists.
@@ -226,7 +226,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Gives a temporary empty folder, where the system keeps those, and removes those of killed processes."""
+    """Gives an empty folder in the system's place for temporary ones; removes leftovers of killed processes there."""
     place = Path(tempfile.gettempdir(), "vanilla-transformer")
     remove_leftovers(place.parent, place.name)
     with _claimed(place, lambda beside: beside.mkdir(mode=0o700)) as folder:
@@ -255,7 +255,7 @@ def replaced_folder(path: Path) -> Iterator[Path]:
 
 
 def relative_to(folder: str | Path, path: Path) -> str:
-    """A path as seen from a folder, if both were typed relative: recipes and cards are published. Else its full one."""
+    """A path relative to a folder if both were typed relative (recipes and cards are published), else absolute."""
     folder = Path(folder)
     if not (folder.is_absolute() or path.is_absolute()):
         relative = os.path.relpath(path, folder)
@@ -310,7 +310,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _claimed(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Makes a file or a folder beside `path`; it is locked, and is there only as long as the context lasts."""
+    """Makes a file or a folder beside `path`, which is locked, and exists only as long as the context lasts."""
     beside = place_beside(path)
     with cleared_up(lambda: _remove(beside)), ExitStack() as locks:
         while not beside.exists():  # until it is locked, another process may take it for abandoned and remove it
@@ -360,10 +360,10 @@ def remove_leftovers(folder: Path, *names: str) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keeps a second process out of a folder (where the system has such locks), which is made if it is missing.
+    """Keeps a second process out of a folder, where the system has such locks; makes the folder if it is missing.
 
     Raises:
-        FileExistsError: Another process is in it, or it is not a folder.
+        FileExistsError: Another process works in it, or it is not a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file: choose another folder.")

@@ -1,4 +1,4 @@
-"""The only module that talks to the Hub: which revision is read, what is tried again, and what its errors mean."""
+"""The only module that talks to the Hub: which revision is read, what is retried, and what the Hub's errors mean."""
 
 import json
 import logging
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT = 1.0  # seconds before the second try; each wait after it is twice as long
-_PATIENCE = 60.0  # seconds for which publishing is tried again
+_PATIENCE = 60.0  # seconds for which publishing is retried
 _LONGEST_WAIT = 300.0  # seconds; the Hub counts requests in windows of five minutes
 _PICKLE = "training_args.bin"  # left by Trainer's own pushes
 
 
 class StreamLostError(OSError):
-    """A corpus could not be read, or not be read again, for as long as this should be tried."""
+    """A corpus could not be read, at first or again, within the time allowed for retries."""
 
 
 class Waits:
-    """Waits between tries, each twice as long as the one before, up to `longest` seconds; a success starts over."""
+    """Waits between tries, each twice as long as the one before, up to `longest` seconds; a success resets them."""
 
     def __init__(self, longest: float = 60.0, pause: Callable[[float], Any] = time.sleep):
         self.longest, self.pause = longest, pause
@@ -36,11 +36,11 @@ class Waits:
         self.since, self.next = time.monotonic(), FIRST_WAIT
 
     def seconds(self) -> float:
-        """Since the last success."""
+        """Seconds since the last success."""
         return time.monotonic() - self.since
 
     def wait(self, told: str, *values, at_least: float = 0.0) -> None:
-        """Says how long it waits, as the last value of `told`, and waits."""
+        """Logs `told`, a format whose last value is the seconds to wait, and waits."""
         seconds = max(self.next, at_least)
         logger.warning(told, *values, seconds)
         self.pause(seconds)
@@ -86,14 +86,14 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
 
 
 def dataset_commit(repository: str, revision: str | None, name: str, patience: float) -> str:
-    """The commit that a branch or tag of a dataset is now. Raises what `persistently` raises."""
+    """The commit that a branch or tag of a dataset points to now. Raises what `persistently` raises."""
     from huggingface_hub import HfApi
 
     return persistently(lambda: HfApi().dataset_info(repository, revision=revision).sha, name, patience)
 
 
 def persistently(action: Callable, name: str, patience: float):
-    """What `action()` reads from the Hub; tried again for `patience` seconds while a connection is broken.
+    """Returns what `action()` reads from the Hub; retries for `patience` seconds while a connection is broken.
 
     Raises FileNotFoundError if `name` was never there, so that waiting does not help, and otherwise StreamLostError.
     """
@@ -112,7 +112,7 @@ def persistently(action: Callable, name: str, patience: float):
 
 
 def broken_connections() -> tuple[type[Exception], ...]:
-    """What `datasets` and its parts raise when a connection or a server fails, or a file is incomplete."""
+    """The errors of `datasets` and its parts when a connection or a server fails, or a file is incomplete."""
     from huggingface_hub.errors import HTTPError
     from pyarrow import ArrowException
 
@@ -140,7 +140,7 @@ def _was_never_there(error: Exception) -> bool:
 
 
 def check_names(repository: str, revision: str | None, tag: str | None, pull_request: bool) -> None:
-    """Raises ValueError if the Hub could not have such a name, or names do not go together. The Hub is not asked."""
+    """Raises ValueError if the Hub allows no such name, or names do not go together. The Hub is not asked."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -174,7 +174,7 @@ def commit_files(
 ) -> "CommitInfo":
     """Makes one commit of files (by their paths in the repository), and the repository and branch if they are missing.
 
-    Files that are there and that the new ones `replaces`, as they say by name, are removed.
+    Files in the repository are removed if `replaces(name)` is true and no new file has the name.
 
     Raises the errors of the Hub that `sharing.publishing.publish` raises.
     """
@@ -206,7 +206,7 @@ def commit_files(
 
 
 def _send(action: Callable[[], Any]) -> Any:
-    """What `action` returns. The client itself retries an upload, but neither a new repository nor a commit."""
+    """Returns `action()`, with retries: the client itself retries uploads, but not new repositories or commits."""
     waits = Waits(longest=16.0)
     while True:
         try:
@@ -220,7 +220,7 @@ def _send(action: Callable[[], Any]) -> Any:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is the fault of the Hub or the connection, so that waiting may help."""
+    """Whether the Hub or the connection is at fault, so that waiting may help."""
     from huggingface_hub.errors import HTTPError
 
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # for a file that is being sent
@@ -246,7 +246,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
-    """Turns the client's errors into ones that a user can act on, without the request in them, which has the token."""
+    """Turns the client's errors into ones that a user can act on, without the request, which contains the token."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     try:

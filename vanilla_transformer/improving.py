@@ -11,8 +11,8 @@
     student    a model trained on these translations, in the shape that the recipe names
     export     the student for CTranslate2, in 8 bits
 
-Each command runs in its own process, so its memory is free afterwards. Finished stages are not repeated, interrupted
-ones continue. At the end the models translate the validation set, and an account says what each of them gained.
+Each command runs in its own process, so its memory is free afterwards. Finished stages are skipped, interrupted ones
+resume. At the end the models translate the validation set, and an account says what each of them gained.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ from .translation.synthetic import name_of
 logger = logging.getLogger(__name__)
 BACK_TRANSLATED = "<bt>"
 _SETS = ("train", "validation")
-# Options of the command `clean` that are of no rule.
+# Options of the command `clean` that belong to no rule.
 _MORE_OF_CLEAN = {"score_models": list[str], "keep_best": float, "min_score": float, "workers": int, "shard_pairs": int}
 
 
@@ -121,7 +121,7 @@ class Stage:
     Attributes:
         name: Name of its folder.
         words: The command line.
-        product: A file that is there when the command is done; for JSON with a field `complete`, when that is true.
+        product: A file that exists when the command is done; in JSON with a field `complete`, that must be true.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: the models that translate together, by one of two engines."""
+    """A system to measure: the models that translate together, by one of two engines."""
 
     name: str
     models: Sequence[Path]
@@ -204,12 +204,12 @@ def improve(
         _check_cleaning(settings.clean, plan)
     source, target = plan.data.source_language, plan.data.target_language
     for name, languages in (("source_text", (source, target)), ("target_text", (target, source))):
-        if (path := getattr(settings, name)) is not None:  # says now if a stage would not take it
+        if (path := getattr(settings, name)) is not None:  # fail now if a stage would reject it
             with naming_in_errors(f"improve.{name}"):
                 if not any(line.strip() for line in text_lines(path)):
                     raise ValueError(f"{path} has no text: every line is blank")
                 name_of(Path(path), languages)
-    for fields in ({}, settings.teacher, settings.student):  # says now what is wrong with them
+    for fields in ({}, settings.teacher, settings.student):  # fail now if they are wrong
         tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
         usable_arguments(RunFolder(output / "first"), tried, device)
     with alone_in(output):
@@ -217,13 +217,13 @@ def improve(
         _begin(output, plan, settings)
         try:
             _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
-            if is_new and settings.clean is not None:  # `clean` reads it, and would find out too late
+            if is_new and settings.clean is not None:  # `clean` reads it, and would fail too late
                 with naming_in_errors("data.train"):
                     open_stream(plan.data.train, source, target, folder=plan.data.folder)
         except (OSError, ValueError):
             if is_new:  # a mistyped path must not bind the folder to it
                 shutil.rmtree(output / "pairs", ignore_errors=True)
-                for name in ("recipe.yaml", "plan.json"):  # killed in between, `_begin` writes the first again
+                for name in ("recipe.yaml", "plan.json"):  # if killed in between, `_begin` writes the first again
                     (output / name).unlink()
             raise
         stages = list(stages_of(output, plan, settings))
@@ -232,7 +232,7 @@ def improve(
 
 
 def _check_cleaning(options: dict, plan: Recipe) -> None:
-    """Raises ValueError for options that the first stage would refuse."""
+    """Raises ValueError for options that the first stage would reject."""
     hints = typing.get_type_hints(CleaningSettings) | _MORE_OF_CLEAN | {"skip": list[str]}
     for name, value in options.items():
         check_known(name, hints, "improve.clean.")
@@ -249,17 +249,17 @@ def _check_cleaning(options: dict, plan: Recipe) -> None:
 
 
 def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int) -> dict[str, float]:
-    """Runs what is not done; returns the seconds of each stage, without those of killed processes.
+    """Runs the remaining stages; returns the seconds of each stage, without those of killed processes.
 
-    Those of stages side by side overlap.
+    The times of stages that run side by side overlap.
     """
     seconds = read_json(record, "Remove it: it only says how long each stage took.") if record.exists() else {}
     shares = workers > 1 and chosen_device(device).type == "cpu" and "fork" in get_all_start_methods()
-    # Trainings in a row learn nothing from each other.
+    # Consecutive trainings do not depend on each other.
     for training, row in groupby(stages, lambda stage: stage.words[0] == "train"):
         row = list(row)
         at_once = min(workers, len(row)) if training else 1
-        # Each stage has the same number of threads whatever is done already: so rounding is the same after a kill.
+        # A stage has the same number of threads whatever is done already, so rounding is the same after a kill.
         threads = max(1, torch.get_num_threads() // at_once)
         left = [stage for stage in row if not stage.done]
         for first in range(0, len(left), at_once):
@@ -270,7 +270,7 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
                     words += ["--device", device]
                 if words[0] == "backtranslate" and shares:
                     words += ["--workers", str(workers)]
-                log = stage.log if commands else None  # one at a time has the terminal
+                log = stage.log if commands else None  # only one at a time has the terminal
                 commands.append(Command(stage.name, words, threads, log))
                 beside = f" (its messages go to {log})" if log else ""
                 logger.info("Stage %d of %d: %s%s", stages.index(stage) + 1, len(stages), stage.name, beside)
@@ -284,9 +284,9 @@ def _go_through(stages: Sequence[Stage], record: Path, device: str, workers: int
 
 
 def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
-    """Keeps what the folder was begun with, or compares with that."""
+    """Records what the folder is begun with, or checks against an earlier record."""
     path = output / "plan.json"
-    # The same folder may be typed in another way.
+    # The same folder may be typed differently.
     plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, folder=str(Path(plan.data.folder).resolve())))
     now = json.loads(json.dumps({**asdict(plan), "improve": asdict(settings)}))
     remove_leftovers(output, path.name, "recipe.yaml")
@@ -294,7 +294,7 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
         if any(output.iterdir()):
             raise FileExistsError(f"{output} has other files: choose another folder.")
         write_json(path, now)
-    try:  # a version before may have had fewer fields
+    try:  # an earlier version may have had fewer fields
         content = read_json(path, "Restore it, or choose another folder.")
         began, its_settings = recipe_with(content, improve=ImproveSettings)
     except ValueError as error:
@@ -342,7 +342,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     def translating(
         name: str, models: Sequence[str], text: str, language: str, *options: str, folder: str | None = None
     ) -> tuple[Stage, list[str]]:
-        """The stage, and the files that it makes in a folder of its name, or in another."""
+        """The stage, and the files that it makes in the folder of its name, or in `folder`."""
         folder = output / (folder or name)
         bare = name_of(Path(text), (language, *(each for each in languages if each != language)))
         words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
@@ -365,7 +365,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     diverse, back = [], []
     if settings.target_text is not None or settings.diversify:
         directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
-        if plan.training.get("floors"):  # of test sets, of which it has none
+        if plan.training.get("floors"):  # for test sets, which this model lacks
             directions["training.floors"] = {}
         files = {"data.train": pairs[::-1], "data.validation": list(map(in_recipe, validation[::-1]))}
         yield training("reverse", directions | files)
@@ -385,7 +385,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     for number, name in enumerate(teachers := teachers_of(settings)):
         if name != "first":
             own = {"training.seed": plan.training.get("seed", 42), **dotted(settings.teacher)}
-            own["training.seed"] += number  # each teacher is to be another model
+            own["training.seed"] += number  # so that the teachers differ
             yield training(name, {"data.train": learned, **own})
     distilled = []
     # Folders of their own: both texts may have the same name.
@@ -402,13 +402,13 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
 
 
 def teachers_of(settings: ImproveSettings) -> list[str]:
-    """The names of their stages."""
+    """The names of the teachers' stages."""
     names = [f"teacher-{number}" for number in range(1, settings.teachers + 1)]
     return ["first", *names[1:]] if settings.first_teaches else names
 
 
 def _corpus_words(plan: Recipe) -> list[str]:
-    """The training text as `clean` takes it, which mends what other commands cannot read."""
+    """The training text in words for `clean`, which mends text that other commands cannot read."""
     corpus = plan.data.train
     if isinstance(corpus, Mapping):
         return [json.dumps(corpus)]
@@ -421,7 +421,7 @@ def _corpus_words(plan: Recipe) -> list[str]:
 
 
 def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Mapping[str, float], device: str) -> Path:
-    """Lets the models translate the validation set, each once, and writes down what each stage has brought."""
+    """Lets each model translate the validation set once, and writes down what each stage has gained."""
     source, target = plan.data.source_language, plan.data.target_language
     sentences, references = (list(text_lines(output / "pairs" / f"validation.{each}.gz")) for each in (source, target))
     metric, translations, rows = plan.evaluation.metrics[0], {}, []
@@ -460,7 +460,7 @@ def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Map
 def _translate(system: System, lines: Sequence[str], device: str) -> dict:
     """The translations, and the seconds that they took."""
     if system.backend == "ctranslate2" and device == "mps":
-        device = "auto"  # CTranslate2 knows no such device
+        device = "auto"  # CTranslate2 has no such device
     model, tokenizer = load_engine(system.models, system.backend, device)
     list(translate_lines(model, tokenizer, [lines[:16]]))  # the first batches of a process are slow
     begun = time.monotonic()

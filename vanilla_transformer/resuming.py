@@ -1,4 +1,4 @@
-"""Work that continues only with what it was begun with, and results that are taken only if they are whole."""
+"""Checks for resumed work: it has the inputs that it was begun with, and earlier results are undamaged."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def check_begun_with(path: Path, before: Mapping, now: Mapping) -> None:
-    """Checks that two nested records agree, except for entries named "path": what work was begun with, and what is now.
+    """Checks that nested records of work as it was begun and as it is now agree, except for entries named "path".
 
     Raises:
         ValueError: They differ; the message begins with `path`, the file that has the record, and names the entry.
@@ -37,7 +37,7 @@ def check_free(path: Path) -> None:
 
 
 def check_digest(path: Path, entry: Mapping) -> "hashlib._Hash":
-    """The running digest of what was written to a file; ValueError if the file does not begin with that.
+    """The running digest of what was written to a file; ValueError if the file is missing, or begins otherwise.
 
     Args:
         path: The file, which may have more after it.

@@ -49,7 +49,7 @@ def worker_processes(
                 process.kill()
                 process.join()
 
-    # At the interpreter's end `multiprocessing` sends SIGTERM to what is left, and waits; these ignore it once.
+    # At the interpreter's end `multiprocessing` sends SIGTERM to remaining workers, and waits; these ignore it once.
     atexit.register(kill)
     try:
         with cleared_up(kill):
@@ -91,7 +91,7 @@ def in_order(items: Iterable[Item], submit: Callable[[Item], Future], most: int)
     """Every item with its result, in order; at most `most` are under way at a time.
 
     Raises:
-        ChildProcessError: A worker has died. The message says that the command can go on.
+        ChildProcessError: A worker has died. The message says that the command can be resumed.
     """
     waiting: deque[tuple[Item, Future]] = deque()
     try:

@@ -1,4 +1,4 @@
-"""From a tokenizer's pieces to what people read: characters, words, and attention between words."""
+"""From a tokenizer's pieces to units that people read: characters, words, and attention between words."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from ..data.scripts import is_mark, is_unspaced
 from ..data.tokenizer import CONTINUATION
 
 
-_BROKEN = "�"  # what bytes decode to that are not a character
+_BROKEN = "�"  # bytes that form no character decode to this
 _LONGEST_CHAIN = 8  # pieces that may share characters: four bytes each, and a piece may end inside the next character
 _BLANK = "␣"
 
@@ -87,7 +87,7 @@ def _word_numbers(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> lis
 
 
 def _parts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], places: list[int]) -> list[list[int]]:
-    """A word's places, in a text without spaces cut where a piece begins with a letter."""
+    """A word's places; in a text without spaces, cut where a piece begins with a letter."""
     own = [ids[place] for place in places]
     if not is_unspaced(tokenizer.decode(own)):
         return [places]

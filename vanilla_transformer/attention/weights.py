@@ -146,7 +146,7 @@ class AlignmentHead:
         return weights[:, 1:] if self.reads else weights
 
 
-ALIGNMENT_HEAD = AlignmentHead()  # what `align_words` looks at by default
+ALIGNMENT_HEAD = AlignmentHead()  # the default of `align_words`
 
 
 @torch.no_grad()

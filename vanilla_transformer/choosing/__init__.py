@@ -1,8 +1,8 @@
-"""`train auto`: a recipe chosen by the text there is, the time there is, and the speed of the machine.
+"""`train auto`: a recipe chosen by the text, the time available, and the speed of the machine.
 
-    pairs -> what is known of the text -> speed of each size of model here -> choices, each with its reason -> YAML
+    pairs -> facts of the text -> speed of each size of model here -> choices, each with its reason -> YAML
 
-The rule is [`choose`]. It is fixed: nothing is tuned on the user's text. What counts is the size of the text, and
+The rule is [`choose`]. It is fixed: nothing is tuned on the user's text. It depends on the size of the text, and on
 whether its words have apostrophes. The documentation (Little text) says where the rule's numbers come from.
 """
 
@@ -23,4 +23,4 @@ __all__ = [
     "measure_speeds",
 ]
 
-AUTO = "auto"  # what `train` calls it
+AUTO = "auto"  # as in `train auto`

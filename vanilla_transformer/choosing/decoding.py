@@ -18,7 +18,7 @@ from ..translation import translate
 
 logger = logging.getLogger(__name__)
 
-AS_TYPED = "as typed"  # the reason for what the user has set
+AS_TYPED = "as typed"  # the reason for fields that the user has set
 _TRIED = "tried on the validation pairs"
 MOST_TRIED_ON = 300  # validation pairs
 _LONGER = 5  # tokens beyond the usual length: poor models do not know where to end
@@ -59,7 +59,7 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     folder = RunFolder(output)
     text = folder.chosen.read_text(encoding="utf-8")
     begin, end = text.index("\ndecoding:\n") + 1, text.index("\nevaluation:\n") + 1  # sections, not test sets
-    # It may also have been set when the run was continued, and the recipe of a run keeps that.
+    # The user may also have set it on resuming the run, and the recipe of a run keeps that.
     typed = AS_TYPED in text[begin:end] or load_recipe(folder.chosen).decoding != recipe.decoding
     if _TRIED in text or typed:
         return recipe
@@ -99,7 +99,7 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     lines = ["decoding:", *(f"  # {line}" for line in lines)]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in decoding.items()]
     chosen = replace(recipe, decoding={**recipe.decoding, **decoding})
-    # First what `train --resume` reads: killed after this, it scores by the new decoding.
+    # The recipe comes first, because `train --resume` reads it: killed after this, a run scores by the new decoding.
     write_text(folder.recipe, chosen.to_yaml())
     write_text(folder.chosen, text[:begin] + "\n".join([*lines, text[end:]]))
     return chosen

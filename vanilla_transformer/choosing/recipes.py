@@ -132,7 +132,7 @@ def chosen_recipe(
 def _recipes_to_try(
     section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
 ) -> Callable[[Mapping[str, Any], Path], Recipe]:
-    """What makes a recipe from changes to the choices, for a search."""
+    """A function that makes a recipe from changes to the choices, for a search."""
     # Each round has its own time and no end of its own, and no candidate is published.
     without = ("training.max_minutes", "training.cooldown_steps", "training.push_to_hub", "training.hub_")
     typed = {name: text for name, text in rest.items() if not name.startswith(without)}
@@ -145,7 +145,7 @@ def _recipes_to_try(
 
 
 def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:
-    """What a search is for: the command with all that was typed, and the text."""
+    """The identity of a search: the command with all options typed, and a digest of the text."""
     digest = hashlib.sha256()
     for pair in pairs:
         digest.update(repr(pair).encode())
@@ -153,7 +153,7 @@ def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tupl
 
 
 def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
-    """The pairs to train on, and what is known of them. Raises ValueError if nothing can be chosen for them."""
+    """The pairs to train on, and facts about them. Raises ValueError if no recipe can be chosen for them."""
     if data.validation == _HELD_OUT and (data.mixture or data.stream):
         raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
     if data.validation == _HELD_OUT and data.context_sentences:
@@ -214,7 +214,7 @@ def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunF
 
 
 def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: RunFolder) -> dict:
-    """Writes a part of the validation pairs, if one corpus of more is given; returns the field of `data` for it."""
+    """Writes some of the validation pairs, if one corpus of more is given; returns the field of `data` for them."""
     where, languages = section["validation"], (data.source_language, data.target_language)
     if "validation" not in data.measured or isinstance(where, Mapping) or data.context_sentences:
         return {}

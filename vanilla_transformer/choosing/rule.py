@@ -1,4 +1,4 @@
-"""The rule: what is known of a text, how fast the machine is, and what follows for a recipe."""
+"""The rule: facts of a text, the speed of the machine, and the choices for a recipe that follow."""
 
 import math
 import time

@@ -1,10 +1,10 @@
 """`train auto --search`: changes to the choices, tried on validation pairs by successive halving.
 
-    choices -> a run for each change -> the better half goes on for as long again -> ... -> choices, with one change
+    choices -> a run for each change -> the better half trains for as long again -> ... -> choices, with one change
 
-Every round takes about as long (Jamieson and Talwalkar 2016). The original choices always stay in: a change has to beat
-them after the same time. Libraries that halve (Optuna, Ray Tune) start runs and stop them. Here the runs that are left
-go on from their checkpoints, and so does the whole search after an interruption.
+All rounds take about as long (Jamieson and Talwalkar 2016). The original choices always stay in: a change has to beat
+them after the same time. Libraries that halve (Optuna, Ray Tune) start runs and stop them. Here the remaining runs
+resume from their checkpoints, and so does the whole search after an interruption.
 """
 
 import json
@@ -35,7 +35,7 @@ _RATE = 0.6  # of the one that was chosen
 
 @dataclass
 class Candidate:
-    """What is tried.
+    """A candidate of a search.
 
     Attributes:
         changes: The fields that differ from what was chosen.
@@ -54,7 +54,7 @@ class Candidate:
 
 
 def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[str, Candidate]:
-    """What a search tries, by name. Fields that the user has typed do not change."""
+    """The candidates of a search, by name. Fields that the user has typed do not change."""
     chosen = {choice.field: choice.value for choice in choices}
     dropout, pieces = chosen["model.dropout"], chosen["tokenizer.vocab_size"]
     smaller = [size for size in VOCABULARIES[1:] if size < pieces]  # the first is bytes alone
@@ -75,7 +75,7 @@ def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[
 
 
 def shares(candidates: int) -> list[tuple[int, float]]:
-    """For each round: how many take part, and the share of the whole time that each of them has had by its end.
+    """For each round: how many candidates take part, and the share of the whole time that each has had by its end.
 
     >>> shares(8)
     [(8, 0.0625), (4, 0.125), (2, 0.25)]
@@ -100,7 +100,7 @@ class Search:
 
     Args:
         folder: The run folder.
-        asked: What it is for: a search begun for something else is not continued.
+        asked: The identity of the search; one begun for something else is not resumed.
 
     Raises:
         ValueError: The folder holds a search that was begun for something else, or its file is damaged.
@@ -123,7 +123,7 @@ class Search:
             raise ValueError(f"{self.file} is damaged ({error!r}). {remedy}") from error
 
     def begin(self, choices: Sequence[Choice], typed: Mapping[str, str]) -> None:
-        """Settles what is tried. Raises ValueError if nothing is left to try."""
+        """Settles the candidates. Raises ValueError if nothing is left to try."""
         self.choices, self.candidates = list(choices), candidates_for(choices, typed)
         if len(self.candidates) == 1:
             raise ValueError("search: every field that it would change is set already: leave the search out.")
@@ -133,18 +133,18 @@ class Search:
     def run(
         self, minutes: float, recipe_of: Callable[[Mapping[str, Any], Path], Recipe], train: Callable
     ) -> list[Choice]:
-        """Tries what is not tried yet; returns the choices, with the changes of the best candidate.
+        """Tries the remaining candidates; returns the choices, with the changes of the best candidate.
 
         Args:
             minutes: The time for training all candidates together.
             recipe_of: Makes a recipe from changes to the choices, and writes it to a file.
-            train: `training.run.train`, or what calls it.
+            train: `training.run.train`, or a function that calls it.
         """
         rounds = shares(len(self.candidates))
         longest = rounds[-1][1] * minutes
         left = list(self.candidates)
         for number, (entering, share) in enumerate(rounds):
-            if number:  # else all of them take part
+            if number:  # in the first round all of them take part
                 others = sorted(left[1:], key=lambda name: -self.candidates[name].score_after(number))
                 for name in others[entering - 1 :]:
                     self._remove_checkpoints(name)
@@ -156,7 +156,7 @@ class Search:
         for name in left:
             self._remove_checkpoints(name)
         last = {name: self.candidates[name].score_after(len(rounds)) for name in left}
-        best = max(last, key=last.get)  # of equals, what was chosen
+        best = max(last, key=last.get)  # the original choices win ties
         scored = [name for name, each in self.candidates.items() if each.scores[0] is not None]
         if scored:
             logs = {name: RunFolder(self._place(name)).log_records() for name in scored}
@@ -166,7 +166,7 @@ class Search:
         return with_changes(self.choices, self.candidates[best].changes, told)
 
     def report(self) -> list[str]:
-        """What came of each candidate, a line each: its changes, and its score after each of its rounds."""
+        """A line for each candidate: its changes, and its score after each of its rounds."""
         lines = []
         for name, each in self.candidates.items():
             changes = ", ".join(f"{field} {json.dumps(value)}" for field, value in each.changes.items())
@@ -179,7 +179,7 @@ class Search:
         return self.folder.search / name.replace(" ", "_")
 
     def _try(self, name: str, minutes: float, longest: float, recipe_of: Callable, train: Callable) -> None:
-        """Trains a candidate until it has had this many minutes; `longest` is what the last ones will have."""
+        """Trains a candidate until it has had this many minutes; in the last round it will have had `longest`."""
         candidate = self.candidates[name]
         chosen = {each.field: each.value for each in self.choices} | candidate.changes
         # The warm-up is shortened with the time, and the rate rises as high as it will in the training itself.
@@ -187,7 +187,7 @@ class Search:
         shorter = min(warmup, max(50, round(warmup * longest / chosen["training.max_minutes"])))
         changes = candidate.changes | {
             "training.max_minutes": minutes,
-            "training.cooldown_steps": 0,  # the next round goes on from here
+            "training.cooldown_steps": 0,  # the next round resumes here
             "training.warmup_steps": shorter,
             "training.noam_factor": chosen["training.noam_factor"] * math.sqrt(shorter / warmup),
             "training.average_last": 1,
@@ -204,7 +204,7 @@ class Search:
             score = max((sign * value for value in found if value is not None), default=None)
             candidate.failure = _NOT_SCORED if score is None else ""
         except (FloatingPointError, ValueError) as error:
-            # A text may be too small for a vocabulary, or its pairs too long for a batch. What was chosen must do.
+            # A text may be too small for a vocabulary, or its pairs too long for a batch. The original ones must work.
             if name == AS_CHOSEN and isinstance(error, ValueError):
                 raise
             logger.warning("%s: %s", name, error)

@@ -1,12 +1,12 @@
-"""From a dirty corpus to a clean one, in steps that go on after any interruption.
+"""From a dirty corpus to a clean one, in steps that resume after any interruption.
 
     corpus -> shards of pairs
       rules     each shard by itself: mending, rules of a pair, misaligned runs; hashes       (workers)
-      repeats   all shards: pairs, targets and likenesses that came before
+      repeats   all shards: repeated pairs and targets, near duplicates
       scores    each shard by itself, with two models                                         (workers)
       files     kept pairs, dropped pairs, the report                                         (workers)
 
-Each step keeps what it has found in files in `.unfinished` in the folder. A shard's files are complete or missing. They
+Each step keeps its findings in files in `.unfinished` in the folder. A shard's files are complete or missing. They
 take as much space as the packed text, plus a hundred bytes a pair. Memory does not depend on the corpus, except for
 nine bytes a pair that the system may keep on the disk instead. The output depends only on the pairs and the settings,
 not on workers or interruptions.
@@ -88,7 +88,7 @@ def clean(
     with alone_in(output):
         report_file, unfinished = output / "report.json", output / ".unfinished"
         begun_file = unfinished / "begun.json"
-        # Either says what earlier work was begun with: the report when that is finished, the other until then.
+        # Each records what earlier work was begun with: the report once that is finished, the other until then.
         earlier = next((path for path in (report_file, begun_file) if path.exists()), None)
         begun_with = None if earlier is None else read_json(earlier, "Remove it to begin anew.").get("begun_with", {})
         stream = open_stream(
@@ -155,13 +155,13 @@ class _Work:
     def finish(
         self, stream: PairStream, shard_pairs: int, scoring: Scoring | None, report: CleaningReport
     ) -> CleaningReport:
-        """Does what is left to do."""
+        """Does the remaining work."""
         remove_leftovers(self.folder)
         try:
             pairs = self._apply_rules(stream, shard_pairs)
             if not pairs:
                 raise ValueError(f"The corpus {stream.name} is empty.")
-        except ValueError:  # once it is repaired it is another corpus
+        except ValueError:  # once repaired, it is another corpus
             shutil.rmtree(self.folder)
             raise
         verdicts = self._find_repeats(pairs)
@@ -180,7 +180,7 @@ class _Work:
         return ShardFiles.of(self.folder, number)
 
     def _apply_rules(self, stream: PairStream, shard_pairs: int) -> int:
-        """Has all shards checked, and says how many pairs there are. Units that were read to the end stay read."""
+        """Checks all shards, and returns the number of pairs. Units that were read to the end are not read again."""
         place = self.folder / "read.json"
         read = read_json(place) if place.exists() else {"units": 0, "sizes": []}
         sizes: list[int] = read["sizes"]
@@ -199,7 +199,7 @@ class _Work:
         return sum(sizes)
 
     def _unless_there(self, which: Callable[[ShardFiles], Path], submit: Callable, shard: tuple) -> Future:
-        """The future of a shard's work; it is done already if the file is there from before."""
+        """The future of a shard's work, which is done already if its file exists."""
         if not which(self._files(shard[0])).exists():
             return submit(shard[:2])
         done: Future = Future()
@@ -207,7 +207,7 @@ class _Work:
         return done
 
     def _find_repeats(self, pairs: int) -> np.ndarray:
-        """What was decided of each pair so far, `VERDICT` (pairs,), on the disk."""
+        """The verdict on each pair so far, `VERDICT` (pairs,), on the disk."""
         place = self.folder / "verdicts.npy"
         if not place.exists():
             with replaced_path(place) as path:
@@ -221,7 +221,7 @@ class _Work:
         return np.load(place, mmap_mode="r")
 
     def _score(self, scoring: Scoring, verdicts: np.ndarray) -> float:
-        """Has all remaining pairs scored, and says what score a kept one must have."""
+        """Scores all remaining pairs, and returns the least score of a kept one."""
         workers = self.workers if scoring.device == "cpu" else 1
         languages = self.settings.source_language, self.settings.target_language
         score = partial(score_shard, scoring, self.folder, languages)
@@ -236,7 +236,7 @@ class _Work:
         return least_of_best([self._files(number).scores for number in range(len(self.shards))], scoring.keep_best)
 
     def _write(self, verdicts: np.ndarray, report: CleaningReport) -> None:
-        """Writes all files of the result, into the folder of unfinished ones."""
+        """Writes all files of the result into the folder of unfinished ones."""
         write = partial(write_shard, self.folder, report.least_score)
         shards = (
             (number, before, np.array(self._slice(verdicts, number))) for number, (before, _) in enumerate(self.shards)
@@ -269,7 +269,7 @@ class _Work:
 def _shards(
     stream: PairStream, first_unit: int, number: int, shard_pairs: int
 ) -> Iterator[tuple[int, list[tuple[str, str]], int | None]]:
-    """The shards from a unit on: their numbers, their pairs, and how many units are read then, if one ends there."""
+    """The shards from a unit on: their numbers, their pairs, and the units read by then, if one ends there."""
     for unit in range(first_unit, stream.units):
         pairs = stream.read(unit)
         some = list(islice(pairs, shard_pairs))

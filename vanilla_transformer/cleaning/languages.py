@@ -81,11 +81,11 @@ def is_identified(code: str) -> bool:
 
 
 def odds_of_another(text: str, code: str) -> float:
-    """How many times likelier than this language the likeliest is; 1 if they are the same, or it is not identified."""
+    """How many times likelier the likeliest language is than this; 1 if they are the same, or it is not identified."""
     if text.isupper():
         text = text.lower()
     likeliest, best = _identifier().classify(text)
-    if likeliest == base_of(code) or not is_identified(code):  # most texts end here: to rank all takes as long again
+    if likeliest == base_of(code) or not is_identified(code):  # most texts end here: ranking all takes as long again
         return 1.0
     expected = dict(_identifier().rank(text)).get(base_of(code), 0.0)
     return float(best) / float(expected) if expected > 0 else math.inf

@@ -22,7 +22,7 @@ from ..data.scripts import LETTERS
 
 LEAST_PAIRS = 500  # fewer do not show which words go together
 _CHANGE = 4.0  # nats, to enter and again to leave: more than two unusual pairs gain, less than four mismatched ones
-_MOST_WORDS = 8  # of a side, the rarest ones: what goes together is in the content words
+_MOST_WORDS = 8  # of a side, the rarest ones: content words show which sides belong together
 
 
 def misaligned_runs(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
@@ -83,7 +83,7 @@ class _Lexicon:
         self.together = Counter((word, other) for words, others in pairs for word in words for other in others)
 
     def agreement(self, shift: int) -> list[float]:
-        """The mean Dice coefficient of each source's words with what fits best in the target `shift` after it.
+        """The mean Dice coefficient of each source's words with their best match in the target `shift` after it.
 
         A pair does not count for itself, or its rare words would always agree.
         """
@@ -104,7 +104,7 @@ class _Lexicon:
 
 
 def _rarest_words(texts: Sequence[str]) -> tuple[list[list[str]], Counter]:
-    """The rarest words of each text that come again, and how often each comes."""
+    """The rarest words of each text that occur in others too, and how many texts each occurs in."""
     words = [sorted({word.casefold() for word in LETTERS.findall(text)}) for text in texts]
     frequency = Counter(word for each in words for word in each)
     again = [[word for word in each if frequency[word] > 1] for each in words]

@@ -1,4 +1,4 @@
-"""Pairs that came before, exactly or almost, and targets that come again and again: from hashes on the disk.
+"""Finds pairs that came before, exactly or almost, and targets that recur too often, from hashes on the disk.
 
 Ten 64-bit numbers are kept for each pair: a hash of the pair, one of its target, and eight of its likeness. The eight
 are bands of a MinHash signature (Broder 1997). Let J be the Jaccard similarity of two pairs' sets of three letters in a
@@ -6,8 +6,7 @@ row. Then each value of the signature agrees with probability J, a band of 20 wi
 
     1 - (1 - J^20)^8        J = 0.7: 0.6 %    0.8: 9 %    0.9: 65 %    0.95: 97 %    1: all
 
-Each kind of number is sorted by itself, and with many pairs one part of the numbers after the other: memory does not
-grow.
+Each kind of number is sorted by itself, and for many pairs in parts, one after the other: memory does not grow.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ _SORTED_AT_A_TIME = 1 << 24  # keys; half a gigabyte
 _SHINGLE = 3  # characters
 _SEED = 42
 
-# What is decided about a pair: the number of the reason in `NUMBERED`, and the line that it repeats, from 1; 0: none.
+# The verdict on a pair: the number of the reason in `NUMBERED`, and the line that it repeats, from 1; 0: none.
 VERDICT = np.dtype([("reason", "u1"), ("first", "<i8")])
 
 
@@ -65,8 +64,8 @@ def find_repeats(shards: Sequence[Path], verdicts: np.ndarray, settings: Cleanin
 
     Args:
         shards: Files of `keys_of` pairs that follow each other.
-        verdicts: `VERDICT` (pairs,), on the pairs that other rules have dropped. It is changed.
-        settings: Says how often a target may come, and which rules are not to be used.
+        verdicts: `VERDICT` (pairs,), on the pairs that other rules have dropped; changed in place.
+        settings: Says how often a target may come, and which rules to skip.
     """
     parts = -(-len(verdicts) // _SORTED_AT_A_TIME)
     for row, reason in enumerate(_REASON_OF_ROW):

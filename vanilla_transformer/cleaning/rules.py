@@ -1,4 +1,4 @@
-"""What is wrong with a pair of texts that shows in the pair alone: the rules by name, and the mending before them."""
+"""Faults that a pair of texts shows by itself: the rules by name, and the mending before them."""
 
 import html
 import re
@@ -69,14 +69,14 @@ Test = Callable[[str, str, CleaningSettings], bool]
 # With a semicolon: `&region` in an address is not an entity, though browsers read it as one.
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
-# It begins with the first of the blanks: tried from each of them, a long run takes quadratic time.
+# A match begins at the first blank of a run: tried from each of them, a long run takes quadratic time.
 _ENDS_OF_LINES = re.compile(r"(?<!\s)\s*[\r\n\t\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
 def mend(text: str) -> str:
     """The text as it was meant, in one line and in NFC: mojibake, Windows-1252, HTML's entities, control characters.
 
-    Bytes that are not UTF-8 come as `surrogateescape` makes them. What cannot be mended stays, for a rule to find.
+    Bytes that are not UTF-8 come as `surrogateescape` makes them. Text beyond mending stays, for a rule to find.
     """
     if text.isascii() and "&" not in text and text.isprintable():
         return text.strip()
@@ -133,7 +133,7 @@ def _numbers_or_markup(source: str, target: str, settings: CleaningSettings) -> 
 
 
 def _share_of_letters(text: str) -> float:
-    """Of all characters but blanks; half the characters of markup and addresses count, as no letters."""
+    """The share of letters in all but blanks. Half the characters of markup and addresses count as non-letters."""
     rest = _without_addresses(_MARKUP.sub("", text), "")
     letters = sum(unicodedata.category(each)[0] in "LM" for each in rest)
     others = len("".join(rest.split())) - letters

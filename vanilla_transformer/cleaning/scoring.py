@@ -72,7 +72,7 @@ class Scoring:
             name: {"path": str(path), "sha256": sha256_of_model(find_model(path))}
             for name, path in (("forward", self.forward), ("backward", self.backward))
         }
-        # "least" is what records had from the beginning.
+        # Records have called this "least" from the beginning.
         limits = {"keep_best": self.keep_best, "least": self.min_score, "batch_tokens": self.batch_tokens}
         return {**models, **limits, "device": self.device}
 

@@ -22,7 +22,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """Where a shard's files are, while the work goes on.
+    """The paths of a shard's files while the work is under way.
 
     Attributes:
         pairs: Packed lines of JSON: source and target as read, then as mended, if they were.
@@ -51,7 +51,7 @@ class ShardFiles:
 
 
 def check_shard(settings: CleaningSettings, folder: Path, shard: tuple[int, list[tuple[str, str]]]) -> None:
-    """Mends and checks the pairs of a shard, and saves what was found."""
+    """Mends and checks the pairs of a shard, and saves the results."""
     number, pairs = shard
     checked = [check_pair(source, target, settings) for source, target in pairs]
     reasons = np.array([NUMBERED.index(each["reason"] or "") for each in checked], np.uint8)
@@ -81,7 +81,7 @@ def _json_line(content) -> bytes:
 
 @dataclass
 class WrittenShard:
-    """A shard's part of the files: kept sources, kept targets and dropped pairs, packed; and of the report.
+    """A shard's part of the files (kept sources, kept targets and dropped pairs, packed) and of the report.
 
     `kept` and `mended` count pairs, `dropped` does so by reason. `examples` has some of each reason, and of "mended".
     """
@@ -98,8 +98,8 @@ def write_shard(folder: Path, least_score: float | None, shard: tuple[int, int, 
 
     Args:
         folder: That of the shard's files.
-        least_score: What a kept pair's score must be; None: there are no scores.
-        shard: Its number, how many pairs are before it, and what was decided of each (`VERDICT`).
+        least_score: The least score of a kept pair; None: there are no scores.
+        shard: Its number, how many pairs are before it, and the verdict on each of its pairs (`VERDICT`).
     """
     number, before, verdicts = shard
     files = ShardFiles.of(folder, number)

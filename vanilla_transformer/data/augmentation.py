@@ -7,8 +7,8 @@ Each pair gets at most one form, form f with probability shares[f], and none wit
 OpusTrainer modifies text like this (Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838), but draws each form on
 its own, so that a pair may get several.
 
-It changes ids, so that it also works for corpora that hold nothing else. The random numbers for some pairs all come
-from a key that says where the pairs stand, so there is no state to save.
+Augmentation works on ids, so that it can also be used on corpora without text. All random numbers come from a key that
+says where the pairs stand, so there is no state to save.
 """
 
 from collections.abc import Mapping, Sequence

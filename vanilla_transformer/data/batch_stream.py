@@ -38,13 +38,13 @@ class _Place:
     row: int = 0
 
 
-# Another way to cut a pool into batches gets another number: no stream goes on with batches that it did not begin with.
+# A change in how pools are cut into batches gets a new number: a stream must resume with the same batches.
 _BATCHING = 2
 
 
 @dataclass
 class _Pool:
-    """What is between two places, in batches."""
+    """The pairs between two places, in batches."""
 
     begin: _Place
     end: _Place
@@ -147,7 +147,7 @@ class TokenBatchStream(IterableDataset):
         self.report = EncodingReport(**state["report"])
 
     def _identity(self) -> dict:
-        """What decides which batches come."""
+        """Everything that determines the batches."""
         return {
             "corpus": self.pairs.fingerprint,
             "vocabulary": self._vocabulary,

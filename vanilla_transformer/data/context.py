@@ -11,7 +11,7 @@ scored side by side. The price is that a model does not see its own earlier tran
 The separator is a token of its own, which no text can spell. The first sentences of a document have less context, or
 none. Where there is no room for all of it, the farthest sentences are left out.
 
-A tokenizer says how many sentences its model reads, so that whatever has the tokenizer translates as in training.
+A tokenizer says how many sentences its model reads, so that everything that loads it translates as in training.
 """
 
 from collections import deque
@@ -68,7 +68,7 @@ def context_settings(tokenizer: "PreTrainedTokenizerBase") -> ContextSettings:
 
 
 def set_context(tokenizer: "PreTrainedTokenizerBase", settings: ContextSettings) -> None:
-    """Makes the tokenizer say what a model reads; it is saved with it. Raises ValueError if it has no separator."""
+    """Stores in the tokenizer, and so in its saved files, what a model reads. ValueError if it has no separator."""
     tokenizer.init_kwargs.pop(_SETTING, None)
     if settings.sentences:
         if SEPARATOR not in tokenizer.get_added_vocab():
@@ -93,7 +93,7 @@ class Before:
         self._last: deque[str] = deque(maxlen=sentences)
 
     def begin(self, context: Iterable[str] = ()) -> None:
-        """Begins a document, or goes on with one after this context."""
+        """Begins a document, or continues one after this context."""
         self._last.clear()
         self._last.extend(text.strip() for text in context if text.strip())
 
@@ -173,7 +173,7 @@ def sources_in_context(
     Args:
         tokenizer: The model's tokenizer.
         sources: Ids of the sentences, as the tokenizer gives them.
-        contexts: The sentences before each; None: none. If there are more than the model reads, the nearest are taken.
+        contexts: The sentences before each; None: no context. If the model reads fewer, it gets the nearest.
         positions: How many positions the model has; None: any number.
     """
     settings = context_settings(tokenizer)
@@ -204,7 +204,7 @@ def ids_in_context(
 def texts_in_context(
     tokenizer: "PreTrainedTokenizerBase", rows: Sequence[Sequence[int]]
 ) -> tuple[list[str], list[Context]]:
-    """What the ids of sources say: the text of each, and the sentences before it, without tags."""
+    """Decodes the ids of sources: the text of each, and the sentences before it, without tags."""
     separator, parts, counts = tokenizer.get_added_vocab().get(SEPARATOR, -1), [], []  # -1 is not an id
     for ids in map(np.asarray, rows):
         of_row = [part.tolist() for part in np.split(ids, np.flatnonzero(ids == separator) + 1)]

@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs, from files and from the Hub. Their users need not know where they are.
+"""Corpora of sentence pairs, from files and from the Hub. Callers need not know where they come from.
 
 Each has a `fingerprint`, gives its text by `texts()` and its token ids by `encoded(tokenizer, limits)`:
 
@@ -274,14 +274,14 @@ def open_stream(
         patience: See [`PairStream`]; for a corpus of the Hub.
         begun: Identity of the stream that this one continues. If it comes from the same place on the Hub, its commit is
             read, whatever has been added there since.
-        errors: What becomes of bytes in text files that are not UTF-8, as for `bytes.decode`.
+        errors: How to treat bytes in text files that are not UTF-8, as for `bytes.decode`.
         context_sentences: At most this many sentences before a source in its document are read with it. A pair that is
             blank on both sides then ends a document, and is not a pair of the corpus. Another value in a column
             `document` and the end of a unit also end a document.
 
     Raises:
         FileNotFoundError: A file, a dataset or the commit to continue with is missing.
-        ValueError: There can be no such corpus.
+        ValueError: The arguments describe no valid corpus.
     """
     languages, folder = _two_languages(source_language, target_language), Path(folder)
     if isinstance(where, Mapping):
@@ -328,7 +328,7 @@ def _two_languages(source: str, target: str) -> tuple[str, str]:
 
 
 def _in_context(sentences: int, read: Callable[..., Iterator[tuple]], *arguments, **options) -> Iterator[tuple]:
-    """What is read, with the sentences before each source if they are wanted."""
+    """The rows that `read` gives, with the sentences before each source if they are wanted."""
     if not sentences:
         return read(*arguments, **options)
     return pairs_in_context(read(*arguments, **options, documents=True), sentences)
@@ -339,7 +339,7 @@ def _context_identity(sentences: int) -> dict:
 
 
 def _name_of(where) -> str:
-    """What messages call a corpus of local files."""
+    """The name of a corpus of local files in messages."""
     return " and ".join(map(str, where)) if isinstance(where, (list, tuple)) else str(where)
 
 
@@ -348,7 +348,7 @@ def _is_parquet(where, folder: Path) -> bool:
 
 
 def _local_identity(where, languages: tuple[str, str], folder: Path, digests: Mapping[Path, str]) -> dict:
-    """SHA-256 of each of a corpus's files: their names and sizes may stay as they are while the text does not."""
+    """SHA-256 of each of a corpus's files: names and sizes may stay the same when the text changes."""
     files = [digests.get(file) or sha256_of(file) for file in files_of(where, folder)]
     return {**({"files": files} if files else {"corpus": str(where)}), "languages": list(languages)}
 
@@ -405,6 +405,6 @@ def _rows_of(rows, shard: int) -> Iterator[dict]:
     try:
         yield from rows.shard(num_shards=rows.num_shards, index=shard)
     except ArrowInvalid as error:
-        # datasets reads as many rows at a time as the row group has, even if that is none.
+        # datasets takes the number of rows of a row group as its batch size, even 0.
         if "BatchSize must be greater than 0" not in str(error):
             raise

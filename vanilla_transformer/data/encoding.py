@@ -53,7 +53,7 @@ def is_within(pair: Mapping[str, Sequence[int]], most_source: int | None, most_t
 
 @dataclass
 class EncodingReport:
-    """What became of a corpus: pairs read, kept, and left out by reason; tokens of all kept sides, with `</s>`."""
+    """Counts for a corpus: pairs read, kept, and left out by reason; tokens of all kept sides, with `</s>`."""
 
     pairs: int = 0
     kept: int = 0
@@ -62,7 +62,7 @@ class EncodingReport:
     target_tokens: int = 0
 
     def __add__(self, other: "EncodingReport") -> "EncodingReport":
-        """The account of two parts of a corpus."""
+        """The report of two parts of a corpus together."""
         numbers = ("pairs", "kept", "source_tokens", "target_tokens")
         dropped = dict(Counter(self.dropped) + Counter(other.dropped))
         return EncodingReport(dropped=dropped, **{name: getattr(self, name) + getattr(other, name) for name in numbers})
@@ -113,7 +113,7 @@ def _joining(
     sources: Sequence[list[int]],
     limits: PairLimits | None,
 ) -> Callable[[tuple, list[int], int], list[int]] | None:
-    """What puts a pair's context in front of its source's ids, after this many tags; None if no pair has context.
+    """A function that puts a pair's context before its source's ids, after some tags; None if no pair has context.
 
     A sentence of context is usually the source of another pair, and so is tokenised only once.
     """
@@ -134,7 +134,7 @@ def _joining(
 
 
 def _ids(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> list[list[int]]:
-    """What `tokenizer(texts).input_ids` is, in three quarters of the time: without offsets into the text."""
+    """`tokenizer(texts).input_ids` in three quarters of the time: without offsets into the text."""
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -160,7 +160,7 @@ class Chunk:
 
 @dataclass
 class EncodedChunk:
-    """What is kept of a chunk: ids of the sources and of the targets, (tokens,), one text after another; lengths."""
+    """The kept pairs of a chunk: ids of the sources and of the targets, (tokens,), one text after another; lengths."""
 
     ids: tuple[np.ndarray, np.ndarray]
     lengths: tuple[np.ndarray, np.ndarray]
@@ -174,12 +174,12 @@ def encoded_in_workers(
     """Encodes chunks in several processes, and gives them in order; at most four per worker are under way.
 
     Raises:
-        ChildProcessError: A worker died, while the chunks are iterated over.
+        ChildProcessError: A worker died. Raised while the chunks are iterated over.
     """
     before = os.environ.get("TOKENIZERS_PARALLELISM")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers inherit this: one thread each
     try:
-        # So what the parent has loaded is not searched for garbage again and again, a tenth of the time.
+        # Objects loaded by the parent are frozen: searching them for garbage would take a tenth of the time.
         with worker_processes(partial(_encode_chunk, tokenizer, limits), workers, begin=gc.freeze) as submit:
             yield in_order(chunks, lambda chunk: submit(chunk.pairs), 4 * workers)
     finally:

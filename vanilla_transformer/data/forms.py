@@ -7,7 +7,7 @@ same: a seed gives the same text everywhere.
     both sides    upper, title, no_end_punctuation, doubled_end_punctuation, noise
     source only   lower, typos, no_diacritics: the translation should be as good as ever
 
-This module needs nothing but the standard library: help texts list the forms.
+This module needs only the standard library, because help texts list the forms.
 """
 
 import re
@@ -24,7 +24,7 @@ FORM_SEED = 12345  # of test sets in a form; sacreBLEU's number for its samples
 # A keyboard is its rows of letters; each row is half a key to the right of the one above it.
 _QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _QWERTZ = ("qwertzuiopü", "asdfghjklöä", "yxcvbnm")
-# What ends a sentence in many scripts, and what may close after it.
+# Signs that end a sentence in many scripts, and closing signs that may follow them.
 _SIGNS = ".!?…。．！？｡؟۔।॥։።"
 _CLOSING = " \t\n\u00a0\u202f\"'”’“»›)]」』"
 _FIRST_LETTER = re.compile(r"(?<![\w\u0300-\u036f])(?<![\w\u0300-\u036f]['’])[^\W\d_]")
@@ -77,7 +77,7 @@ def check_shares(shares: Any, setting: str = "augmentation", others: Sequence[st
 
     Args:
         shares: By the names of `FORMS`.
-        setting: What messages call it.
+        setting: Its name in messages.
         others: Other names that may have a share; it does not count towards the sum.
     """
     if not isinstance(shares, Mapping):
@@ -176,7 +176,7 @@ def _title(text: str, generator: Random) -> str:
 
 
 def end_of(text: str) -> tuple[str, str, str]:
-    """What stands before the signs at the end, the signs, and the quotes, brackets and blanks after them."""
+    """A text in three parts: before its end signs, these signs, and the quotes, brackets and blanks after them."""
     signed = text.rstrip(_CLOSING)
     body = signed.rstrip(_SIGNS)
     return body, signed[len(body) :], text[len(signed) :]

@@ -1,4 +1,4 @@
-"""Grows a byte-pair vocabulary by pieces that new text needs: the learning of merges goes on where it ended.
+"""Grows a byte-pair vocabulary by pieces that new text needs: learning merges resumes where it ended.
 
 The new merges rank after all old ones. So every text is first cut as before, and only then are its pieces joined into
 new ones: text without a new piece keeps its ids.
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-# A new piece has a row of numbers to learn; `auto` makes none of what comes less often than this.
+# A new piece has a row of numbers to learn, so `auto` makes no piece that occurs less often than this.
 FEWEST_OF_AUTO = 100
 
 
@@ -38,7 +38,7 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
     Args:
         folder: Where `save_pretrained` has saved it; its `tokenizer.json` is replaced.
         texts: The new text, source and target alike; read once.
-        growth: Maximum number of pieces; or `auto`: all that come at least 100 times.
+        growth: Maximum number of pieces; or `auto`: all that occur at least 100 times.
 
     Raises:
         ValueError: The vocabulary is not one of byte-pair encoding.
@@ -86,14 +86,14 @@ def _counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 def _more_merges(
     words: list[list[int]], counts: Sequence[int], names: dict[int, str], most: int, fewest: int
 ) -> Iterator[tuple[int, int]]:
-    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); of equals, the lower ids.
+    """Merges the most frequent pair of neighbours again and again (Sennrich et al. 2016); the lower ids win ties.
 
     Args:
         words: Different words as ids; changed in place.
-        counts: How often each comes.
+        counts: How often each occurs.
         names: The pieces by their ids, without gaps; the new ones are added.
         most: How many merges.
-        fewest: How often a pair must come.
+        fewest: How often a pair must occur.
     """
     known, found = set(names.values()), Counter()
     places = defaultdict(set)  # by pair: the words that have it, or had it
@@ -130,7 +130,7 @@ def _more_merges(
 
 
 def _merged(word: Sequence[int], pair: tuple[int, int], new: int) -> list[int]:
-    """The word with every such pair, from the left, as one piece."""
+    """The word with every occurrence of the pair, from the left, merged into one piece."""
     merged: list[int] = []
     place = 0
     while place < len(word):

@@ -1,8 +1,8 @@
 """The words of a training text, kept with its vocabulary: `translate` warns of words that it did not have.
 
 Any text can be spelt in pieces, so a model translates every word, but a word that it has never read mostly becomes
-nonsense. The list is made while the vocabulary is learned from the same text: a packed file, one word per line, sorted,
-with a tab and how often it came after each word.
+nonsense. The list is made while the vocabulary is learned from the same text: a packed file of sorted lines, each with
+a word, a tab, and how often the word occurred.
 """
 
 import gzip
@@ -20,15 +20,15 @@ from .tokenizer import CONTINUATION
 
 
 KNOWN_WORDS = "known_words.txt.gz"
-# For a text with more different strings between blanks no list is kept: its model has learned to compose new words.
+# No list is kept for a text with more different strings between blanks: its model has learned to compose new words.
 MOST_WORDS = 1_000_000
 MOST_BYTES = 64_000_000  # unpacked; a list may come from strangers
-RARE = 10  # a word that comes less often is rare
+RARE = 10  # a word that occurs less often is rare
 _NUMBER = "0"  # stands for all numbers, which are spelt in digits
 
 
 class WordList:
-    """The strings between blanks that have been read so far, and how often. With more than `most`, no list is kept."""
+    """Counts the strings between blanks of the texts read so far. With more than `most`, no list is kept."""
 
     def __init__(self, most: int = MOST_WORDS):
         self.most = most
@@ -81,7 +81,7 @@ def words_of(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
 
 
 def cut_words(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[str, list[tuple[str, int, int]]]:
-    """A text as the tokenizer normalizes it, and what it is cut into, each part with its begin and end."""
+    """A text as the tokenizer normalizes it, and the words it is cut into, each with its begin and end."""
     backend = tokenizer.backend_tokenizer
     normalized = backend.normalizer.normalize_str(text) if backend.normalizer else text
     words = []

@@ -67,7 +67,7 @@ def copies_of(weights: Sequence[float]) -> list[int]:
     ratios = [weight / max(weights) for weight in weights]
     parts = [Fraction(ratio).limit_denominator(MOST_COPIES) for ratio in ratios]
     most = lcm(*(part.denominator for part in parts))
-    # Less than a hundredth of the ratio, so that one too small for a number fails.
+    # The error must be below a hundredth of the ratio, so that a ratio too small for a number fails.
     near = all(abs(part - ratio) < ratio / 100 for part, ratio in zip(parts, ratios, strict=True))
     if most > MOST_COPIES or not near:
         raise ValueError(
@@ -202,7 +202,7 @@ def _files_in(corpus: Any) -> list[str]:
 
 
 def _in_units(corpus: TextCorpus) -> PairStream:
-    """Text in memory as a stream; a unit has pairs from all over it."""
+    """Text in memory as a stream; each unit has pairs from all parts of the text."""
     units, rows = -(-len(corpus.pairs) // UNIT_PAIRS), corpus.rows()
     return PairStream(corpus.name, units, lambda unit: iter(rows[unit::units]), patience=0.0, pairs=len(rows))
 

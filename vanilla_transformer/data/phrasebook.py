@@ -21,7 +21,7 @@ THIRD, THIRD_PLURAL = 2, 4  # of five persons: I, you, she, we, they
 # The order of what German puts after its verb: "Anna gibt ihm | heute | ein Buch", "wartet | heute | nicht | auf ihn".
 KNOWN, TIME, NOT, NEW = range(4)
 
-# Endings in the three cases of masculine, feminine, neuter and plural; "-" is none.
+# Endings in the three cases of masculine, feminine, neuter and plural; "-" is no ending.
 DER = {"m": "er en em", "f": "ie ie er", "n": "as as em", "p": "ie ie en"}
 STRONG = {"m": "er en em", "f": "e e er", "n": "es es em", "p": "e e en"}
 EIN = {"m": "- en em", "f": "e e er", "n": "- - em", "p": "e e en"}
@@ -91,7 +91,7 @@ class Noun:
         self.adjectives = [(english, *(german.split("/") * 2)[:2]) for english, german in fitting]
 
     def phrase(self, draw, case=NOMINATIVE, known=True, negated=False, determiner=None, plain=False):
-        """Draws determiner, adjective and number; what is not known is "ein", or in a negated clause "kein"."""
+        """Draws determiner, adjective and number; if not known, the noun gets "ein", or in a negated clause "kein"."""
         plural = bool(self.plural) and draw(range(4)) == 0
         known = known or self.kind == "relative"
         if known and not determiner:
@@ -213,7 +213,7 @@ def somebody(draw, case=NOMINATIVE, known=True):
 
 
 def clause(draw, tense="", subject=None, time=None, negated=None, asked=None):
-    """Draws what is not given; a clause with the verb ``asked`` leaves its object out."""
+    """Draws the parts that are not given; a clause with the verb ``asked`` leaves its object out."""
     verb = asked or draw([verb for verb in VERBS if not tense or tense.replace("simple", "progressive") in verb.tenses])
     subject = subject or somebody(draw, known=draw(range(6)) > 0)
     negated = draw(range(8)) == 0 if negated is None else negated

@@ -24,7 +24,7 @@ NOUNS = """
     building   house houses das Haus Häuser, castle castles das Schloss Schlösser, church churches die Kirche Kirchen
 """
 
-# English; German, with the stem for its endings after a slash where that differs; what it is said of.
+# English; German, with the stem for its endings after a slash where that differs; the nouns that it describes.
 ADJECTIVES = """
     old        alt         stranger relative teacher doctor friend animal clothing vehicle thing furniture device house
     young      jung        man woman teacher student doctor animal
@@ -58,7 +58,7 @@ PRONOUNS = """
 NAMES = {"Anna": "she", "Maria": "she", "Peter": "he", "Paul": "he"}
 
 # English base, third person, gerund, past, and what follows; German infinitive ("|" after a separable prefix), third
-# person, perfect; what the German verb governs; its objects; what is given. A verb without objects has adverbials. One
+# person, perfect; what the German verb governs; its objects; its gifts. A verb without objects has adverbials. One
 # whose gerund is "-" is never progressive, and one whose past is "-" is a state.
 VERBS = """
     read reads reading read               lesen liest hat gelesen                  acc      reading

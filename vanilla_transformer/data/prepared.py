@@ -1,4 +1,4 @@
-"""What `prepare` leaves in a folder: its record, and a corpus of token ids that training starts from in seconds."""
+"""The folder that `prepare` writes: its record, and a corpus of token ids that training starts from in seconds."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ _PACKAGES = ("vanilla-transformer", "tokenizers", "transformers", "datasets")
 
 @dataclass
 class Preparation:
-    """What `preparation.json` says: what the data are made from, and how far the work is.
+    """The content of `preparation.json`: what the data are made from, and how far the work has got.
 
     A file's entry has its name, bytes and CRC-32, and rows if it is a shard. A shard of only dropped pairs has no file.
     """
@@ -71,7 +71,7 @@ class Preparation:
 
 
 def file_entry(folder: Path, path: Path, **facts) -> dict:
-    """What the record says about a file."""
+    """The entry of a file in the record."""
     file = path.relative_to(folder).as_posix()
     return {"file": file, **facts, "bytes": path.stat().st_size, "crc32": _crc32(path)}
 
@@ -91,13 +91,13 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def corpus_begun_with(folder: str | Path) -> dict | None:
-    """Identity of the stream that `prepare` began a folder with, for `open_stream`; None if it is not begun."""
+    """Identity of the stream that `prepare` began a folder with, for `open_stream`; None without a record."""
     return Preparation.load(Path(folder)).corpus if (Path(folder) / RECORD).exists() else None
 
 
 @dataclass
 class PreparedCorpus(Corpus):
-    """What `prepare` made of a training corpus: rows of ids, mapped into memory, their tokenizer, and the record.
+    """A training corpus made by `prepare`: rows of ids, mapped into memory, their tokenizer, and the record.
 
     Its batches are bit for bit those of the same corpus read as text and held in memory. They differ from those of a
     stream: a stream can sort and shuffle only what its buffer holds, a folder all of its pairs.
@@ -118,12 +118,12 @@ class PreparedCorpus(Corpus):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what decides the rows."""
+        """SHA-256 of everything that determines the rows."""
         decisive = {name: self.record[name] for name in ("corpus", "vocabulary", "limits")}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """What the ids say: the pairs that were kept."""
+        """The kept pairs, decoded from their ids."""
         for row in self.rows:
             [source], _ = texts_in_context(self.tokenizer, [row["input_ids"]])
             yield source, self.tokenizer.decode(row["labels"], skip_special_tokens=True)

@@ -3,7 +3,7 @@
     stream -> chunks of pairs -> worker processes -> ids, in the stream's order -> data-00000.arrow, data-00001 ...
 
 The folder is laid out as by `Dataset.save_to_disk`, with the tokenizer and a record beside the data. After every
-complete shard the record says how far the corpus has been read: whatever ends the process, the next one goes on from
+complete shard the record says how far the corpus has been read: whatever ends the process, the next one resumes
 there. A shard is a fixed number of pairs of the corpus, read in its natural order, so neither the workers nor
 interruptions show in the files.
 """
@@ -58,9 +58,9 @@ def prepare(
 ) -> EncodingReport:
     """Tokenises a corpus into a folder that `load_prepared` and `datasets.load_from_disk` read.
 
-    Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and how many there
-    are, `source_length` and `target_length`. The same arguments give the same bytes. Interrupted work is continued;
-    what is complete stays as it is. Memory does not depend on the size of the corpus, except for learning a vocabulary,
+    Its rows are those of `TextCorpus.encoded`: `input_ids` and `labels`, int32 ids ending in `</s>`; and their
+    lengths, `source_length` and `target_length`. The same arguments give the same bytes. Interrupted work is resumed;
+    complete work stays as it is. Memory does not depend on the size of the corpus, except for learning a vocabulary,
     which counts all its different words.
 
     Args:
@@ -73,14 +73,14 @@ def prepare(
         on_progress: Called every few thousand pairs with "learning" or "tokenising" and the pairs read so far.
 
     Returns:
-        What became of the pairs.
+        The counts of pairs and tokens.
 
     Raises:
         FileExistsError: `output` is something else, or another process works in it.
         ValueError: `output` was begun with another corpus, vocabulary or limits, or is damaged; no pair is left; the
             corpus is malformed.
         OSError: A file cannot be written, the corpus cannot be read any more (`StreamLostError`), or a worker died
-            (`ChildProcessError`). Call again to go on after any of these.
+            (`ChildProcessError`). Call again to resume after any of these.
     """
     if workers is None:
         workers = processors()
@@ -126,7 +126,7 @@ def _begun(stream: PairStream, tokenizer, limits: PairLimits | None, shard_pairs
 
 
 def _open_folder(folder: Path, new: Preparation) -> Preparation:
-    """The record of a folder that was begun with the same things; `new` if nothing has been done in it."""
+    """The record of a folder; `new` if nothing has been done in it. ValueError if it was begun differently."""
     strangers = [path.name for path in folder.iterdir() if not re.match(rf"\.?{re.escape(RECORD)}", path.name)]
     if strangers and not (folder / RECORD).exists():
         raise FileExistsError(f"{folder} is not a prepared corpus, it holds {min(strangers)}: choose another folder.")
@@ -237,7 +237,7 @@ class _Shard:
         self.rows += len(table)
 
     def complete(self, name: str) -> dict:
-        """Gives the file its name; what the record then says about it is true even if the power fails."""
+        """Gives the file its name, and returns its entry in the record, which is true even if the power fails."""
         self.writer.finalize()
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())

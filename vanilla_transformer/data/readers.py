@@ -1,4 +1,4 @@
-"""Reads sentence pairs from files of every form."""
+"""Reads sentence pairs from files of every format."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -182,7 +182,7 @@ def parquet_pairs(
 
 
 def pair_of(row, languages: tuple[str, str], place: str, documents: bool = False) -> tuple:
-    """Source and target of a row with a `translation`, or with a column per language; with `documents` that too.
+    """Source and target of a row with a `translation`, or with a column per language; with `documents`, its document.
 
     Raises:
         ValueError: A language is missing, or its value is not text; the message begins with `place`.

@@ -1,7 +1,7 @@
 """Training pairs that are rewritten in every pass: by `Augmentation`, `TermAnnotation` and `BPEDropout` in turn.
 
 A rewriter is called with pairs of ids and a key, and returns as many pairs. All its draws come from the key. Its
-`identity` says, by the name of the training argument, what decides which ids come out.
+`identity` gives, by the name of the training argument, everything that determines the new ids.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from .batching import TokenBatchSampler
 
-_PURPOSE = 1910_13267  # first number of every key; the same as BPE-dropout's, so that runs begun with it go on in order
+_PURPOSE = 1910_13267  # first number of every key; BPE-dropout's too, so that runs begun with it keep their order
 _WINDOW_TOKENS = 131_072  # a second of work, and enough pairs for batches of similar lengths
 
 
 class Rewriter(Protocol):
-    """What rewrites pairs of ids."""
+    """Rewrites pairs of ids."""
 
     identity: dict[str, Any]
 
@@ -39,18 +39,18 @@ def rewritten_windows(
     max_tokens: int,
     start: int = 0,
 ) -> Iterator[list[dict]]:
-    """As many batches of the same pairs, rewritten: the pairs of a window are cut again by their new lengths.
+    """Rewrites batches: the pairs of a window are cut into as many batches again, by their new lengths.
 
     If batches kept their pairs, the texts of a batch would no longer have similar lengths: with BPE-dropout there would
     be 1.27 times the tokens, but 1.72 times the padded tokens. Windows of 128 batches of 1,024 tokens bring the latter
     down to 1.34 times.
 
     Args:
-        rewriters: What rewrites the pairs, one after another.
+        rewriters: Rewrite the pairs, one after another.
         batches: Batches of pairs.
         key: Whole numbers, 0 or more, that no other batches have.
         max_tokens: The budget of the batches: the smaller they are, the more of them a window has.
-        start: Number of the batch to begin with. Windows are whole all the same.
+        start: Number of the batch to begin with. It does not change the windows.
     """
     size = max(4, _WINDOW_TOKENS // max_tokens)
     number, skip = divmod(start, size)

@@ -1,4 +1,4 @@
-r"""What text is made of in all scripts: letters with their marks, and scripts without spaces between words.
+r"""The parts of text in all scripts: letters with their marks, and scripts without spaces between words.
 
 Python's own `\w` does not match combining marks: the vowels of Hindi and Thai, and the tilde of Guarani's g̃, would end
 a word.

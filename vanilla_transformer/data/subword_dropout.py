@@ -15,8 +15,8 @@ The dropout of `tokenizers` is not used, because its random numbers cannot be se
 that are no longer possible. Whenever one of those survives, merges that were left out get another chance. For a b c
 with the merges ab, abc and bc, it leaves ab c with probability 0.017 for p = 0.1, and Algorithm 1 with 0.9 p = 0.09.
 
-Ids are cut anew here, so that it also works for corpora that hold nothing else. The random numbers of a batch all come
-from a key that says where the batch stands, so there is no state to save.
+Dropout works on ids, so that it can also be used on corpora without text. All random numbers of a batch come from a
+key that says where the batch stands, so there is no state to save.
 """
 
 import json
@@ -35,7 +35,7 @@ _PURPOSE = 1910_13267  # first number of every key, so that nothing else draws f
 _MOST_SEGMENTS = 100_000  # the words of this many segments are kept, in about 500 bytes each
 _NONE = 1 << 62  # rank of two neighbours that no merge joins
 _SPACE = "Ġ"  # how byte-level BPE spells the blank
-_BROKEN = "\ufffd"  # what bytes decode to that are not a character
+_BROKEN = "\ufffd"  # bytes that form no character decode to this
 
 
 class _Word(NamedTuple):
@@ -123,11 +123,11 @@ class BPEDropout:
         return [{"input_ids": source, "labels": target} for source, target in sides]
 
     def _cut_anew(self, texts: list[Sequence[int]], generator: np.random.Generator) -> list[Sequence[int]]:
-        """What Algorithm 1 makes of each text.
+        """Applies Algorithm 1 to each text.
 
         Each merge that is considered is left out or not in an independent trial, so the number that survive before the
-        next is left out has a geometric distribution. A segment with no more merges than that stays as it is, without a
-        look at it.
+        next is left out has a geometric distribution. A segment with no more merges than that stays as it is, and is
+        not looked at.
         """
         lengths = np.array([len(text) for text in texts])
         ends = lengths.cumsum()
@@ -155,7 +155,7 @@ class BPEDropout:
         """Where segments begin that can be cut on their own: at texts, special tokens, and white space.
 
         A run of white space begins a word whatever is in front of it; where that word ends depends on what follows. So
-        a text is cut in front of a blank if what is before it is certainly not white space. A piece that ends within a
+        a text is cut at a blank if the piece before it is certainly not white space. A piece that ends within a
         character may be white space: there the text is not cut.
         """
         special = self._special[ids]
@@ -209,7 +209,7 @@ class BPEDropout:
         return ids, survivors
 
     def _words(self, segment: tuple[int, ...]) -> list[_Word]:
-        """The words of a segment; no piece goes from one into the next."""
+        """The words of a segment; no piece spans two of them."""
         if len(self._segments) >= _MOST_SEGMENTS:
             self._segments.clear()
         spelt = "".join(self._tokens[number] for number in segment)
@@ -220,7 +220,7 @@ class BPEDropout:
             pieces, _ = self._cut(_Word(characters, (), ranks), len(characters), iter(()))
             words.append(_Word(characters, tuple(pieces), ranks))
             at += len(text)
-        if tuple(chain.from_iterable(word.pieces for word in words)) != segment:  # BPE would not have cut it so
+        if tuple(chain.from_iterable(word.pieces for word in words)) != segment:  # BPE would not have cut it this way
             words = [_Word(segment, segment, ())]
         self._segments[segment] = words
         return words

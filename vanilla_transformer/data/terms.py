@@ -212,7 +212,7 @@ def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], l
     part: list[tuple[list[str], list[str]]] = []
     cells = 0
     for source, target, *_ in pairs:
-        # As they are decoded from ids, in which they will be looked for.
+        # In NFC, as text decoded from ids, in which they will be looked for.
         words = tuple(WORD.findall(unicodedata.normalize("NFC", text)) for text in (source, target))
         if all(words) and max(map(len, words)) <= _MOST_WORDS:
             part.append(words)
@@ -348,7 +348,7 @@ class TermAnnotation:
         return found
 
     def _another(self, source: str, generator: Random) -> str:
-        """What is put in place of a translation."""
+        """A replacement for a translation."""
         words = self.lexicon.target_words
         first, second = (words[int(generator.random() * len(words))] for _ in range(2))
         return (source, first, first[: (len(first) + 1) // 2] + second[len(second) // 2 :])[int(3 * generator.random())]

@@ -34,7 +34,7 @@ KINDS = ("bpe", "wordpiece")
 NORMAL_FORMS = ("nfc", "nfkc")
 LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
 
-# What transformers calls the class of `learn_tokenizer`'s result in the files that it writes; version 4 had the first.
+# Names that transformers writes for the class of `learn_tokenizer`'s result; the first is that of version 4.
 _OUR_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 # Marks a word piece that continues a word. The usual "##" would make the text "##ing" and the ending "ing" one piece;
@@ -62,7 +62,7 @@ WORD = (
     r"| ?[\p{L}\p{M}][\p{L}\p{M}\x{200C}\x{200D}]*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 )
 WORD = WORD.replace("+", f"{{1,{MAX_WORD_LENGTH}}}").replace("*", f"{{0,{MAX_WORD_LENGTH - 1}}}")
-# Text that is tokenised already: words are what is between spaces, with `<` and `>` apart as above.
+# Text that is tokenised already: words are separated by spaces, with `<` and `>` apart as above.
 SPACED_WORD = r" ?[^\s<>]+| ?[<>]+|\s+(?!\S)|\s+".replace("+", f"{{1,{MAX_WORD_LENGTH}}}")
 
 
@@ -168,7 +168,7 @@ def learn_tokenizer(
 
 
 def check_tag(tag: str) -> None:
-    """Raises ValueError for what cannot be a tag; `WORD` says why `<` and a letter or digit never make one piece."""
+    """Raises ValueError for an invalid tag; `WORD` says why `<` and a letter or digit never make one piece."""
     if not re.fullmatch(r"<[A-Za-z0-9][\w.-]{0,49}>", tag, flags=re.ASCII) or tag in SPECIAL_TOKENS:
         raise ValueError(
             f"the tag {tag!r:.100} cannot be a token: write a word between angle brackets, say <bt>, without blanks, "

@@ -6,7 +6,7 @@ from word i of m source words with probability
 
     p(i | j) t(target_j | source_i),   p(0 | j) = 0.08,   p(i | j) = 0.92 exp(-4 |i/m - j/n|) / Z_j
 
-where word 0 stands for none. Both directions are learned, and their alignments combined.
+where word 0 stands for no word. Both directions are learned, and their alignments combined.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _one_direction(sources, targets, iterations: int) -> list[Links]:
     found: list[Links] = [set() for _ in pairs]
     if not used:
         return found
-    # One cell per target word and per source word of its sentence, or none; all sentences one after another.
+    # One cell per target word and per source word (or none) of its sentence; all sentences one after another.
     shapes = {(len(pairs[i][0]), len(pairs[i][1])) for i in used}
     priors = {shape: _prior(*shape).ravel() for shape in shapes}
     cells = [np.add.outer(pairs[i][1], np.append(0, pairs[i][0]) * len(target_words)).ravel() for i in used]

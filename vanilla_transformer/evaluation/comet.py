@@ -27,9 +27,9 @@ _REMEDY = (
 class Comet:
     """The mean of COMET's score of each sentence, times 100.
 
-    It has what our scores need from a metric of sacreBLEU, whose base class would score sentences one by one. `sources`
-    must be set before it is used. COMET_MODEL names a model other than the default, by its name on the Hub or its .ckpt
-    file.
+    It has the methods that our scores need of a sacreBLEU metric, whose base class would score sentences one by one.
+    `sources` must be set before use. COMET_MODEL names a model other than the default, by its name on the Hub or its
+    .ckpt file.
 
     Raises:
         ImportError: There is no `comet-score`.
@@ -68,7 +68,7 @@ class Comet:
         return Score("COMET", 100 * float(total) / float(sentences))
 
     def get_signature(self) -> OwnSignature:
-        """What exactly is computed."""
+        """Says exactly what is computed."""
         return OwnSignature(vars(self))
 
 

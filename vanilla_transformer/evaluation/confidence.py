@@ -86,7 +86,7 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 
 
 def bins_by_chance(confidences: Sequence[float], bins: int = BINS, draws: int = 1000) -> tuple[float, np.ndarray]:
-    """What perfect calibration shows on so few sentences: outcomes are drawn from the confidences.
+    """How perfect calibration looks on so few sentences: outcomes are drawn from the confidences.
 
     The error of few sentences is never 0: compare it with this (Bröcker & Smith 2007).
 

@@ -57,7 +57,7 @@ def domain_of(
     found = Counter(chain.from_iterable(words_of(tokenizer, line) for line in sources))
     found = Counter({word: count for word, count in found.items() if any(map(str.isalpha, word))})
     unknown = Counter({word: count for word, count in found.items() if word not in counts})
-    has_numbers = any(count != RARE for count in counts.values())  # an old list has none
+    has_numbers = any(count != RARE for count in counts.values())  # an old list has no numbers
     rare = sum(count for word, count in found.items() if counts.get(word, RARE) < RARE)
     total = found.total()
     most = dict(sorted(unknown.items(), key=lambda each: (-each[1], each[0]))[:shown])

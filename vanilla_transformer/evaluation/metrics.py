@@ -1,4 +1,4 @@
-"""The table of metrics: what each is called, what it means and how it is made.
+"""The table of metrics: the name of each, what it means, and how it is made.
 
 Help texts, recipes and commands read the table, so it needs nothing but the standard library: sacreBLEU is imported
 where a metric is made.
@@ -49,7 +49,7 @@ def _multi_bleu(tokenizer: str, language: str, for_sentences: bool, lowercase: b
 
 
 def _other(home: str, name: str, language: str, for_sentences: bool, **options) -> "Metric":
-    """A metric that neither a language nor the scoring of sentences changes."""
+    """A metric that is the same for all languages, and for single sentences."""
     return getattr(import_module(home, __package__), name)(**options)
 
 
@@ -61,7 +61,7 @@ class MetricRow:
     scored: BLEU is then smoothed, and uses no longer n-grams than the sentence has.
     """
 
-    name: str  # what commands and recipes call it
+    name: str  # as in commands and recipes
     description: str
     build: Callable[[str, bool], "Metric"]
     needs_language: bool = False  # to split text into words by a language's rules

@@ -1,4 +1,4 @@
-"""What is left of a score when people write as they do: in capitals, with typos, without a full stop."""
+"""How much of a score is left when people write as they do: in capitals, with typos, without a full stop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

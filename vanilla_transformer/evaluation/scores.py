@@ -313,13 +313,13 @@ def _checked(
 
 
 def _composed(lists: Sequence[Sequence[str]]) -> tuple[list[list[str]], bool]:
-    """The texts in NFC, and whether any was not."""
+    """The texts in NFC, and whether that changed any of them."""
     found = [[unicodedata.normalize("NFC", text) for text in texts] for texts in lists]
     return found, found != [list(texts) for texts in lists]
 
 
 def _signature(metric: "Metric", samples: Mapping[str, int], composed: bool) -> str:
-    """sacreBLEU's signature, with how many samples were drawn, and what was done to texts before they were split."""
+    """sacreBLEU's signature, with the number of samples, and the changes made to texts before they were split."""
     signature = metric.get_signature()
     for kind, number in samples.items():
         signature.update(kind, number)
@@ -332,7 +332,7 @@ def _signature(metric: "Metric", samples: Mapping[str, int], composed: bool) -> 
 
 
 def _details(found) -> tuple[str, dict[str, float | list[float]]]:
-    """What a score of sacreBLEU is made of: for people, in the words of Moses' multi-bleu.perl, and for programs."""
+    """The components of a sacreBLEU score: for people, in the words of Moses' multi-bleu.perl, and for programs."""
     if not hasattr(found, "precisions"):
         return getattr(found, "_verbose", "") or "", {}
     statistics = {

@@ -26,7 +26,7 @@ _AS_LARGE = 1e-9  # differences of scores (0 to 100) this close differ only by r
 def segment_statistics(
     metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[list[float]]:
-    """What the metric counts in each segment; the score of any set of segments is a function of the sum of its rows."""
+    """The metric's counts in each segment; the score of a set of segments is a function of the sum of its rows."""
     # One row per segment, counted with all references known. sacreBLEU has no public function for this.
     return metric._extract_corpus_statistics(list(hypotheses), references)
 
@@ -40,7 +40,7 @@ def bootstrap_scores(
         metric: The metric of `statistics`.
         statistics: Those of `segment_statistics`, of shape (segments, statistics).
         samples: How many sets: the scores have the shape (samples,).
-        start: Seed of the sets; None: that of `seed`, which draws anew each time if SACREBLEU_SEED is none.
+        start: Seed of the sets; None: that of `seed`, with new sets each time if SACREBLEU_SEED is "none".
     """
     table = np.asarray(statistics, dtype=np.float64)
     segments = len(table)

@@ -17,7 +17,7 @@ _ENTITIES = re.compile("&(?:amp|lt|gt|quot|apos);")  # XML's: the text of a test
 
 @dataclass(frozen=True)
 class Text:
-    """A source, a reference, or what a system made of the source."""
+    """A source, a reference, or a system's translation."""
 
     name: str  # its name in tables and errors
     segments: list[str]  # usually sentences

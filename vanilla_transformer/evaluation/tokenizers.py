@@ -28,7 +28,7 @@ class TokenizedText(BaseTokenizer):
         return "none"
 
     def __call__(self, line: str) -> str:
-        # sacreBLEU splits at every Unicode space; multi-bleu.perl reads bytes, and takes U+00A0 for no space.
+        # sacreBLEU splits at every Unicode space; multi-bleu.perl reads bytes, and does not split at U+00A0.
         return re.sub(r"[^\S\t\n\v\f\r ]", lambda space: f"&#{ord(space[0])};", line)
 
 
@@ -71,7 +71,7 @@ class Multi30kTokenizer(_MosesTokenized):
 
 
 class PaperTokenizer(_MosesTokenized):
-    """Moses-tokenises text, case kept, and splits German compounds: what the paper's BLEU of 28.4 was counted on.
+    """Moses-tokenises text, case kept, and splits German compounds, as for the paper's BLEU of 28.4.
 
     The steps are those of tensor2tensor's `utils/get_ende_bleu.sh`: `replace-unicode-punctuation.perl`,
     `tokenizer.perl -l LANGUAGE`, and for German `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`, which makes three words of

@@ -1,4 +1,4 @@
-"""Our models as CTranslate2's (https://github.com/OpenNMT/CTranslate2), which translates without torch.
+"""Our models for CTranslate2 (https://github.com/OpenNMT/CTranslate2), which translates without torch.
 
 CTranslate2 runs Transformers from a specification: a tree of named weights and flags. This file fills it with ours.
 
@@ -37,7 +37,7 @@ QUANTIZATIONS = (
     "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16"
 )  # fmt: skip
 
-# How many sinusoids CTranslate2 gets; here they have no limit. By default it reads as many tokens of a source.
+# How many sinusoids CTranslate2 gets; here they are unlimited. By default it reads this many tokens of a source.
 POSITIONS = 1024
 
 _ACTIVATIONS = {
@@ -46,7 +46,7 @@ _ACTIVATIONS = {
     "silu": Activation.SWISH, "swish": Activation.SWISH, "tanh": Activation.Tanh,
 }  # fmt: skip
 
-# Added to the scores of what must not be generated. Not infinity, which some number formats lack.
+# Added to the scores of tokens that must not be generated. Not infinity, which some number formats lack.
 _NEVER = -1e4
 
 
@@ -121,7 +121,7 @@ def specification(
 
 
 def _check(config: VanillaTransformerConfig) -> None:
-    """Refuses what CTranslate2 cannot do, naming the field."""
+    """Raises ValueError, naming the field, for a model that CTranslate2 cannot run."""
     for heads in (config.encoder_attention_heads, config.decoder_attention_heads):
         head_dim, value_head_dim = config.head_dims(heads)
         if value_head_dim != head_dim:
@@ -146,7 +146,7 @@ def _vocabulary(config: VanillaTransformerConfig, tokenizer: PreTrainedTokenizer
 def _special_tokens(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, tokens: list[str]
 ) -> dict[str, str]:
-    """What CTranslate2's config.json says about tokens. (It adds none to sources: the tokenizer does.)"""
+    """The special tokens in CTranslate2's config.json. (It adds none to sources: the tokenizer does.)"""
     ours = {"bos_token": tokenizer.bos_token, "unk_token": tokenizer.unk_token}
     found = {name: token for name, token in ours.items() if token is not None}
     for name in ("eos_token_id", "decoder_start_token_id"):
@@ -186,7 +186,7 @@ def _filled_spec(model: VanillaTransformerForConditionalGeneration, positions: i
 
 
 def _fill_stack(spec: TransformerEncoderSpec | TransformerDecoderSpec, stack, positions: int) -> None:
-    """What encoder and decoder share, and their layers."""
+    """Fills the parts that encoder and decoder share, and their layers."""
     config = stack.config
     spec.scale_embeddings = config.scale_embedding
     if config.position_embedding_type == "learned":

@@ -34,7 +34,7 @@ OPSET = 18
 
 QUANTIZATIONS = ("float32", "int8")
 
-# Added to the score of what is hidden from attention. (With infinity, a row with nothing else would be 0 / 0.)
+# Added to the scores of positions hidden from attention. (With infinity, a row with nothing else would be 0 / 0.)
 _HIDDEN = torch.finfo(torch.float32).min
 
 
@@ -129,7 +129,7 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """From tokens, and the keys and values of earlier ones, to the scores of what follows."""
+    """From tokens, and the keys and values of earlier ones, to the scores of the tokens that follow."""
 
     lengths = {"input_ids": "target", "attention_mask": "source", "encoder": "source", "past": "past"}
 
@@ -188,7 +188,7 @@ def _weights_of(watched: dict[str, list[nn.Module]]) -> Iterator[list[list[torch
 
 
 def _source_mask(mask: torch.Tensor) -> torch.Tensor:
-    """From 1 for tokens and 0 for padding (batch, source) to what is added to scores (batch, 1, 1, source)."""
+    """From 1 for tokens and 0 for padding (batch, source) to a term added to scores (batch, 1, 1, source)."""
     return torch.where(mask == 0, _HIDDEN, 0.0)[:, None, None]
 
 

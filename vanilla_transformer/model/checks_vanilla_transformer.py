@@ -1,7 +1,7 @@
-"""Arguments that make no sense get one clear error, where looking at the values costs nothing.
+"""Invalid arguments get one clear error, where reading the values costs nothing.
 
-On a GPU, looking at values means waiting for it, and a recorded graph (compiled, exported, traced) cannot branch on
-them. There values are not checked, and an id outside the vocabulary is torch's own error. Shapes are checked
+On a GPU, reading values means waiting for the GPU, and a recorded graph (compiled, exported, traced) cannot branch on
+them. There, values are not checked, and an id outside the vocabulary raises torch's own error. Shapes are checked
 everywhere, except for the target's in compiled graphs, whose lengths the check would fix.
 """
 
@@ -16,7 +16,7 @@ from torch.fx.experimental import proxy_tensor
 from transformers.utils import GENERATION_CONFIG_NAME
 
 
-# What a generation config can ask for but no model here does, and the values that do not ask for it.
+# Features of a generation config that no model here supports, and the values that do not ask for them.
 _NOT_HERE = {
     "penalty_alpha": ("contrastive search", (None, 0)),
     "num_beam_groups": ("a beam search in groups", (None, 0, 1)),
@@ -39,7 +39,7 @@ def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = Non
     """Refuses a model's `generation_config.json`, if there is one, as [`check_decoding`] does.
 
     Raises:
-        ValueError: It is not a mapping, or a field is refused; the message names the file.
+        ValueError: It is not a JSON mapping, or a field is refused; the message names the file.
     """
     path = os.path.join(folder, GENERATION_CONFIG_NAME)
     if not os.path.isfile(path):
@@ -61,8 +61,8 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
     """Refuses fields of a generation config that would fail only during translation, or fetch code.
 
     Args:
-        fields: As its file, or a recipe, has them.
-        vocab_size: How many token ids there are, if that is known.
+        fields: By name, as in its file or in a recipe.
+        vocab_size: Number of token ids, if known.
 
     Raises:
         ValueError: A field is refused; the message begins with its name.
@@ -87,7 +87,7 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
 
 
 def check_length_penalty(alpha: float | None) -> None:
-    """Refuses an exponent with which the length penalty of a long translation would be no number, or 0.
+    """Refuses an exponent that makes the length penalty of a long translation 0 or not finite.
 
     Raises:
         ValueError: It is too large or too small.
@@ -98,7 +98,7 @@ def check_length_penalty(alpha: float | None) -> None:
 
 
 def check_token(name: str, value, vocab_size: int | None = None) -> None:
-    """Refuses anything but the id of a special token, a whole number below `vocab_size`; for ends also a list of ids.
+    """Refuses anything but a special token's id, a whole number below `vocab_size`; for `eos_token_id` also a list.
 
     Raises:
         ValueError: It is something else; the message begins with the name.
@@ -116,20 +116,20 @@ def check_token(name: str, value, vocab_size: int | None = None) -> None:
 def _short(value) -> str:
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of more digits than Python writes; lists in lists in lists
+    except (ValueError, RecursionError):  # a number with too many digits for Python to write; lists nested too deeply
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def unknown_id(ids: torch.Tensor, vocab_size: int) -> ValueError:
-    """The error for ids of any shape, one of which the embedding matrix lacks."""
+    """The error for ids, of any shape, that include one without a row in the embedding matrix."""
     lowest, highest = map(int, ids.aminmax())
     odd = lowest if lowest < 0 else highest
     return ValueError(f"Token id {odd} is not in the vocabulary, whose ids are 0 to {vocab_size - 1}.")
 
 
 def check_source_mask(mask: torch.Tensor | None, states: torch.Tensor) -> None:
-    """Checks that a mask of one number per token fits the source's states (batch, source, d_model) and leaves some.
+    """Checks that a mask per token fits the source's states (batch, source, d_model) and does not hide every token.
 
     Raises:
         ValueError: The mask has another shape, or hides every token of every source.
@@ -165,5 +165,5 @@ def check_target(mask: torch.Tensor | None, embeddings: torch.Tensor, encoder_st
 
 
 def is_recorded() -> bool:
-    """Whether torch.compile, torch.export, torch.jit.trace or make_fx makes a graph of this call, for other values."""
+    """Whether torch.compile, torch.export, torch.jit.trace or make_fx is recording this call, for other values."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or proxy_tensor.get_proxy_mode() is not None

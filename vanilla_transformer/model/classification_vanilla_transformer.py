@@ -111,7 +111,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
             padding = (attention_mask == 0)[..., None]  # (batch, source, 1)
             largest = states.masked_fill(padding, -torch.inf).amax(dim=1)
             return largest.masked_fill(padding.all(dim=1), 0.0)
-        real = (attention_mask != 0).long()  # half precision could not tell places apart
+        real = (attention_mask != 0).long()  # half precision could not tell positions apart
         rank = torch.arange(states.shape[1], device=states.device)
         if self.config.classifier_pooling == "first":
             rank = rank.flip(0)

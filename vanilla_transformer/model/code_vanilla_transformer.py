@@ -1,4 +1,4 @@
-"""The code that travels with a saved model, so that `trust_remote_code=True` loads it where we are not installed.
+"""The code that travels with a saved model: `trust_remote_code=True` loads it where this package is not installed.
 
 The configuration's `save_pretrained` lays this folder's files beside `config.json` and names our classes in it.
 Everything that saves or uploads a model goes through it, in the main process alone: `model.save_pretrained`, also with
@@ -19,8 +19,8 @@ from transformers.utils import CONFIG_NAME, TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 
 if TYPE_CHECKING:
-    # transformers fetches a file and those that its text names in lines like these. With them each file leads to all
-    # others: a model loaded that way has all of the code to hand on, whichever class was asked for.
+    # transformers fetches a file and the files that it imports in lines like these. Through them each file leads to
+    # all others: a model loaded that way can pass on all of the code, whichever class was asked for.
     from .checks_vanilla_transformer import check_token  # noqa: F401
     from .classification_vanilla_transformer import VanillaTransformerForSequenceClassification  # noqa: F401
     from .confidence_vanilla_transformer import Calibration  # noqa: F401
@@ -94,7 +94,7 @@ def without_code(fields: dict) -> dict:
 
 
 class TranslationTasks(dict):
-    """The pipelines that come with a model, and `translation_xx_to_yy` for `translation`.
+    """The pipelines that come with a model, with `translation_xx_to_yy` as an alias of `translation`.
 
     An entry is handed out as a copy: transformers writes classes into it, and a configuration with classes in it cannot
     be saved.

@@ -1,4 +1,4 @@
-"""How sure a model is of a translation: the log-probabilities of its tokens, and what a calibration makes of them.
+"""How sure a model is of a translation: the log-probabilities of its tokens, and a calibrated probability from them.
 
 A calibration is fitted on translations whose references are known (`vanilla-transformer calibrate`) and lies beside the
 weights as `confidence.json`.
@@ -19,7 +19,7 @@ import torch
 
 CONFIDENCE = "confidence.json"
 
-# What a translation is judged by, in nats per token. Each signal is computed from the log-probabilities of the tokens
+# The signals that judge a translation, in nats per token. Each is computed from the log-probabilities of the tokens
 # and, under dropout, from those of the whole translation. A surprisal is -log P.
 SIGNALS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean_surprisal": lambda tokens, samples: -math.fsum(tokens) / len(tokens),
@@ -137,7 +137,7 @@ def token_log_probabilities(model, inputs: dict[str, torch.Tensor], labels: torc
     Returns:
         float32 (batch, target), 0 at padding.
     """
-    # Without labels: given those, a model in training mode may return no logits, or those of two passes.
+    # Without labels: with them, a model in training mode may return no logits, or those of two passes.
     decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
     logits = model(**inputs, decoder_input_ids=decoder_input_ids, use_cache=False).logits  # (batch, target, vocabulary)
     scores = logits.float().log_softmax(dim=-1)
@@ -170,8 +170,8 @@ def dropout_log_probabilities(
 
 
 def forked_generators(device: torch.device):
-    """A block whose random draws leave torch's generators, the CPU's and the device's, as they were."""
-    devices, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)  # of no devices any kind will do
+    """A context whose random draws leave torch's generators (the CPU's and the device's) unchanged."""
+    devices, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)  # no devices: any type will do
     return torch.random.fork_rng(devices, device_type=kind)
 
 

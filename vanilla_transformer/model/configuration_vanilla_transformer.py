@@ -28,7 +28,7 @@ _SIZES = (
 )
 
 
-# The rows of Table 3, the big model, and the small one of Wu et al. (2021), by what differs from the base model. Rows
+# The rows of Table 3, the big model, and the small one of Wu et al. (2021): differences from the base model. Rows
 # D3 and D4 change label smoothing, which belongs to training: their models are the base model.
 _VARIANTS = {
     "base": {},
@@ -55,7 +55,7 @@ _VARIANTS = {
 }
 _BOTH_SIDES = ("layers", "attention_heads", "ffn_dim")
 
-# Probabilities, and a share of one: from 0 to below 1.
+# Probabilities, and the share that label smoothing spreads: from 0 to below 1.
 _SHARES = (
     "dropout",
     "attention_dropout",
@@ -288,7 +288,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
 
 def _worked_out(name: str, place: int) -> property:
-    """A field whose given value the object keeps and saves, while whoever reads it gets a number."""
+    """A field that keeps and saves the value it was given, but always reads as a number."""
 
     def read(config: VanillaTransformerConfig) -> int:
         return config.head_dims(config.encoder_attention_heads)[place]

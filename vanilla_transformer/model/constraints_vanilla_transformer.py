@@ -1,9 +1,9 @@
 """Beam search for translations that must contain given phrases (lexical constraints).
 
-Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119): beside the best tokens overall, each
+Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119): besides the best tokens overall, each
 step considers the tokens that advance a hypothesis in a phrase, and each hypothesis's best token. Candidates that lack
 the same number of tokens of their phrases form a bank, and the banks share the beams. A hypothesis may end when it
-lacks nothing. It pursues all phrases at once, as with the multi-state tries of Hu et al. (2019,
+lacks no phrase. It pursues all phrases at once, as with the multi-state tries of Hu et al. (2019,
 https://aclanthology.org/N19-1090).
 """
 
@@ -28,12 +28,12 @@ Constraint = tuple[Phrase, ...]  # alternatives, one of which must be in the tra
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a hypothesis has come with the phrases of its sentence: a state of [`PhraseAutomaton`]."""
+    """The progress of a hypothesis through the phrases of its sentence: a state of [`PhraseAutomaton`]."""
 
     under_way: int  # bits of the tokens that phrases have reached
     left: tuple[int, ...]  # how many more times each constraint must be met
     pursued: int  # bits of the constraints that are left
-    missing: int  # tokens that are still needed, by the shortest way
+    missing: int  # fewest tokens that are still needed
     wanted: frozenset[int]  # tokens that advance it
 
 
@@ -62,7 +62,7 @@ class PhraseAutomaton:
 
     def __init__(self, constraints: Sequence[Constraint]):
         times = Counter(tuple(sorted(set(alternatives))) for alternatives in constraints)
-        self.phrase_tokens: list[_PhraseToken] = []  # of all phrases; each has the bit of its place here
+        self.phrase_tokens: list[_PhraseToken] = []  # of all phrases; a token's index here is its bit
         self.places, self.masks = {}, []  # bits of each token, and of each constraint
         self.starts = self.ends = 0
         for number, alternatives in enumerate(times):
@@ -88,7 +88,7 @@ class PhraseAutomaton:
         for number, mask in enumerate(self.masks):
             if bits & self.ends & mask:
                 left[number] -= 1
-                bits &= ~mask  # the next time begins after this one
+                bits &= ~mask  # the next occurrence begins after this one
         return self._state(bits, tuple(left))
 
     def _state(self, bits: int, left: tuple[int, ...]) -> Progress:
@@ -96,7 +96,7 @@ class PhraseAutomaton:
             pursued, missing, first = self._what_is_left(left)
             under_way = _bits_of(bits)
             reached = [self.phrase_tokens[place] for place in under_way]
-            # A token counts for one phrase only: two that have it in common may part at the next.
+            # A token counts for one phrase only: two phrases that share it may differ in the next.
             gains = [self.shortest[each.constraint] - each.rest for each in reached]
             wanted = first.union(self.phrase_tokens[place + 1].token for place in under_way)
             self._states[bits, left] = Progress(bits, left, pursued, missing - max([0, *gains]), wanted)
@@ -127,7 +127,7 @@ class ConstrainedSentence(Sentence):
     progress: list[Progress] = field(default_factory=list)  # of each open hypothesis
 
     def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
-        """As for any sentence, but the banks share the beams, and a hypothesis must have all phrases to end."""
+        """As for any sentence, but the banks share the beams, and a hypothesis may end only with all phrases."""
         banks: dict[int, list] = {}  # by the number of missing tokens: (log-probability, hypothesis, token), best first
         states = {}
         for candidate in sorted(set(candidates), reverse=True):
@@ -150,11 +150,11 @@ class ConstrainedSentence(Sentence):
 
 
 def shared_out(banks: dict[int, list], beams: int) -> list:
-    """The candidates that go on: the banks take turns, the one that lacks the fewest tokens first.
+    """The candidates that stay in the beams: the banks take turns, the one that lacks the fewest tokens first.
 
     Args:
         banks: Candidates by the number of tokens that they lack, best first.
-        beams: How many go on, at most.
+        beams: How many stay, at most.
     """
     turns = zip_longest(*(islice(banks[missing], beams) for missing in sorted(banks)))
     return [each for turn in turns for each in turn if each is not None][:beams]
@@ -163,14 +163,14 @@ def shared_out(banks: dict[int, list], beams: int) -> list:
 class LexicalConstraints(StoppingCriteria):
     """The constraints of a call of `generate`.
 
-    They go through `generate` as a stopping criterion that stops nothing. A search that does not know them asks it
-    like any other, and fails.
+    They pass through `generate` as a stopping criterion that never stops anything. A search that does not know them
+    calls it like any other criterion, and fails.
 
     Args:
         for_all: Constraints of every sentence (`force_words_ids`): each a phrase, which is a list of token ids, or a
             list of phrases, one of which is enough.
         for_each: A list of such constraints for each sentence of the batch (`constraints`).
-        vocabulary: How many tokens there are.
+        vocabulary: Number of tokens in the vocabulary.
 
     Raises:
         ValueError: They are malformed.
@@ -193,10 +193,10 @@ class LexicalConstraints(StoppingCriteria):
         )
 
     def put_on(self, sentences: list[Sentence], prefix: torch.LongTensor, eos_ids: set[int]) -> list[Sentence]:
-        """The sentences of a batch, those that have constraints as [`ConstrainedSentence`].
+        """The sentences of a batch; those with unmet constraints become [`ConstrainedSentence`].
 
         Args:
-            sentences: At their beginning.
+            sentences: Before the first step.
             prefix: (batch, length) tokens that their translations begin with; phrases in it count.
             eos_ids: Tokens that end a translation.
         """
@@ -220,13 +220,13 @@ class LexicalConstraints(StoppingCriteria):
         return found
 
     def candidates(self, sentences: list[Sentence], scores: torch.Tensor, length: int, rules: Rules) -> list:
-        """What constrained sentences must consider beside the best candidates overall.
+        """The candidates that constrained sentences must consider besides the best ones overall.
 
         Args:
             sentences: Those in the batch.
-            scores: (batch, beams, vocabulary) log-probabilities of the longer hypotheses. Those of an end that comes
-                too early become minus infinity.
-            length: How many tokens the longer hypotheses have.
+            scores: (batch, beams, vocabulary) log-probabilities of the extended hypotheses. Those of ends that
+                come too early become minus infinity.
+            length: How many tokens the extended hypotheses have.
             rules: Those of the search.
 
         Returns:
@@ -240,7 +240,7 @@ class LexicalConstraints(StoppingCriteria):
         too_early = [(i, beam, token) for i, beam, state in states if state.missing for token in rules.eos_ids]
         if too_early:
             scores[_index(too_early, scores)] = -math.inf
-        # One more than there are ends, so that each can go on; at the limit, as many as there can be results.
+        # One more than there are end tokens, so that each can continue; at the limit, as many as there can be results.
         last = {i for i in rows if length == sentences[i].limit}
         count = 1 + len(rules.eos_ids)
         best = exact_top_k(scores[rows].flatten(0, 1), min(max(count, bool(last) * rules.beams), scores.shape[2]))[1]
@@ -280,7 +280,7 @@ def _alternatives(given: Sequence) -> Constraint:
 
 @dataclass
 class ConstrainedOutput(GenerateBeamEncoderDecoderOutput):
-    """What a constrained beam search returns with `return_dict_in_generate`.
+    """The output of a constrained beam search with `return_dict_in_generate`.
 
     `constraints_met` (batch * translations of a sentence,) says which translations contain all of their phrases.
     """

@@ -1,4 +1,4 @@
-"""Marian (OPUS-MT) models as ours, and ours as Marian's: the same function in another form.
+"""Converts Marian (OPUS-MT) models to ours and back: the same function in another form.
 
 Marian is the paper's Transformer with three options: biases in attention and output, all sines before all cosines in
 the positions, and usually another activation. Its modules have the same names as ours.
@@ -36,7 +36,7 @@ _SHARED_FIELDS = (
     "eos_token_id",
     "decoder_start_token_id",
 )
-# What a Marian model has beside our parameters: tables of sinusoids, which we compute, and a buffer for the bias.
+# Tensors that only a Marian model has: tables of sinusoids, which we compute, and a buffer for the bias.
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _BIAS = "final_logits_bias"
 

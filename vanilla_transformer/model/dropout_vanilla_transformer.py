@@ -9,8 +9,8 @@ from .checks_vanilla_transformer import is_recorded
 def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """Zeroes each element with probability `p` and divides the others by 1 - p; the identity unless `training`.
 
-    `torch.nn.functional.dropout`, except that on a CPU an element is decided by 16 bits of torch's generator instead of
-    a Bernoulli sample: `p` is rounded to a multiple of 2^-16, and the mask depends on `torch.manual_seed` as usual.
+    Like `torch.nn.functional.dropout`, but on a CPU 16 bits of torch's generator decide on an element instead of a
+    Bernoulli sample: `p` is rounded to a multiple of 2^-16, and the mask depends on `torch.manual_seed` as usual.
 
     Args:
         states: Any shape.
@@ -39,15 +39,15 @@ def add_dropout(residual: torch.Tensor, states: torch.Tensor, p: float, training
 
 
 def word_dropout(embeddings: torch.Tensor, p: float, training: bool, first: int = 0) -> torch.Tensor:
-    """Drops whole tokens: e_t <- m_t e_t / (1 - p) with m_t ~ Bernoulli(1 - p), one m_t for all of a row of E.
+    """Drops whole tokens: e_t <- m_t e_t / (1 - p) with m_t ~ Bernoulli(1 - p), one m_t for each row of E.
 
     Gal & Ghahramani (2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks"), which
     Sennrich & Zhang (2019, "Revisiting Low-Resource Neural Machine Translation") use to train on little text. As in
     Nematus, the toolkit of the latter, each token is drawn separately, even if it occurs several times in the sentence.
-    What is kept is divided by 1 - p, which preserves its mean. Padding is drawn for too, which has no effect.
+    Dividing the kept embeddings by 1 - p preserves the mean. Padding may be dropped too, which has no effect.
 
     Args:
-        embeddings: (batch, length, d_model), without positions: where a token was dropped is still known.
+        embeddings: (batch, length, d_model), without positions: a dropped token keeps its position.
         p: From 0 to below 1.
         training: Whether to drop at all.
         first: This many tokens at the beginning of each row are neither dropped nor rescaled.
@@ -113,7 +113,7 @@ class _AddDropout(torch.autograd.Function):
 
 
 def _draw(shape: torch.Size, p: float) -> tuple[torch.Tensor, float]:
-    """1 for what is kept and 0 for what is dropped, as int16: torch turns that into floats eight times as fast as bool.
+    """1 for kept and 0 for dropped elements, as int16: torch turns that into floats eight times as fast as bool.
 
     Returns:
         The mask, and the factor for the kept elements.

@@ -33,7 +33,7 @@ logger = logging.get_logger(__name__)
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
 MAX_LENGTH_OFFSET = 50
 
-# Our fields of the generation config, and what they are when a config lacks them.
+# Our fields of the generation config, and their values when a config lacks them.
 OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
 
 
@@ -89,7 +89,7 @@ def _check_ours(length_penalty_type: str, max_length_offset: int | None):
 
 
 def length_penalty(length, alpha: float, kind: str):
-    """What a log-probability is divided by: ((5 + |Y|) / 6)^alpha ("gnmt", section 6.1) or |Y|^alpha ("length")."""
+    """The divisor of a log-probability: ((5 + |Y|) / 6)^alpha ("gnmt", section 6.1) or |Y|^alpha ("length")."""
     return ((5 + length) / 6) ** alpha if kind == "gnmt" else length**alpha
 
 
@@ -131,7 +131,7 @@ class PaperGeneration:
     """
 
     takes_constraints = True
-    scores_without_steps = True  # TranslationPipeline need not ask for the scores of every step to get the results'
+    scores_without_steps = True  # TranslationPipeline gets the results' scores without those of every step
 
     @torch.no_grad()
     def generate(
@@ -147,19 +147,19 @@ class PaperGeneration:
             inputs: (batch, source) token ids, as `input_ids`.
             generation_config: Instead of the model's.
             logits_processor: As in transformers, like `stopping_criteria`.
-            *args: What follows in transformers.
+            *args: The further arguments of transformers.
             **kwargs: Fields of the generation config to change, `length_penalty_type` ("gnmt" or "length") and
                 `max_length_offset` (a number of tokens, or None) among them, and inputs of the model.
                 `force_words_ids`, as in transformers 4: phrases that every translation of a beam search must contain,
                 each a list of token ids, or a list of such lists, one of which is enough. `constraints`: a list of the
                 same form for each sentence of the batch. A phrase that is given twice must be there twice. If no
-                translation within the limit has them all, the sentence is translated without, with a warning; with
-                `return_dict_in_generate`, `constraints_met` says so instead.
+                translation within the limit has them all, the sentence is translated without them and a warning is
+                logged; with `return_dict_in_generate`, `constraints_met` says so instead.
 
         Raises:
-            ValueError: If one of our two fields has a value that it cannot have, the length penalty of a beam search is
-                beyond 50, or constraints are malformed, are not for this batch, or are given to a search that is not a
-                plain beam search.
+            ValueError: If one of our two fields has an invalid value, the length penalty of a beam search is beyond
+                50, or constraints are malformed, do not match this batch, or are given to a search that is not a plain
+                beam search.
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
         _check_ours(**ours)
@@ -181,14 +181,14 @@ class PaperGeneration:
         return super().generate(inputs, generation_config, logits_processor, stopping_criteria, *args, **kwargs)
 
     def _constraints(self, kwargs: dict) -> LexicalConstraints | None:
-        """Takes the constraints out of a call's arguments, unless they are for a search of the caller's."""
+        """Takes the constraints out of a call's arguments, unless the caller brings its own search."""
         if kwargs.get("custom_generate") is not None:
             return None
         given = [kwargs.pop(name, None) for name in ("force_words_ids", "constraints")]
         return LexicalConstraints(*given, self.config.vocab_size)
 
     def _our_field(self, name: str, kwargs: dict, generation_config: GenerationConfig | None):
-        """The value of a field of ours: the call's, else its config's, else the model's, else transformers' way."""
+        """The value of a field of ours: the call's, else its config's, else the model's, else the default."""
         for given in (kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)):
             if name in given:
                 return given[name]
@@ -232,7 +232,7 @@ class PaperGeneration:
     ):
         settings = generation_config
         special = settings.do_sample or settings.output_scores or settings.output_logits or len(logits_processor)
-        special = special or synced_gpus or settings.low_memory  # which transformers refuses
+        special = special or synced_gpus or settings.low_memory  # transformers refuses low_memory
         constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
         others = [each for each in stopping_criteria if each is not constraints]
         if special or not self._is_plain(input_ids, others, settings, model_kwargs):
@@ -277,7 +277,7 @@ class PaperGeneration:
         wants_scores = settings.output_scores
         if getattr(settings, "length_penalty_type", "length") == "gnmt":
             settings.length_penalty = GnmtExponent(settings.length_penalty)
-        # The scores of results come with those of every step or not at all.
+        # transformers returns the scores of results only with those of every step.
         settings.output_scores = settings.return_dict_in_generate
         output = super()._beam_search(input_ids, logits_processor, stopping_criteria, settings, **options)
         if settings.return_dict_in_generate and not wants_scores:
@@ -325,14 +325,14 @@ class PaperGeneration:
         return (
             not self.training
             and self._takes_plain_steps()
-            and (mask is None or bool(mask.any(dim=1).all()))  # sdpa has its own way with a wholly hidden source
+            and (mask is None or bool(mask.any(dim=1).all()))  # sdpa treats a fully hidden source differently
             and settings.use_cache
             and not settings.output_attentions
             and not settings.output_hidden_states
             and type(cache) is EncoderDecoderCache
             and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
             and cache.get_seq_length() == 0
-            and not getattr(cache, "_is_user_defined", False)  # `generate` marks a cache that it was given to fill
+            and not getattr(cache, "_is_user_defined", False)  # `generate` marks a cache that the caller passed in
             and all(
                 type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria
             )
@@ -346,8 +346,8 @@ class PaperGeneration:
     def _takes_plain_steps(self) -> bool:
         """Whether a step of the model needs no more than tokens, masks and a cache.
 
-        PEFT, where it puts a prompt before them, gives the object its own method while it generates. Masks of ancestors
-        need attention functions that take any mask.
+        PEFT, if it adds a prompt in front, replaces the object's method during generation. Masks of ancestors need
+        attention functions that take any mask.
         """
         prepares = getattr(self.prepare_inputs_for_generation, "__func__", None)
         plain = prepares is GenerationMixin.prepare_inputs_for_generation
@@ -359,7 +359,7 @@ class PaperGeneration:
     def _stepwise(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict):
         """Decoder, prefix (batch, length), a limit for each sentence and the end tokens, for a search of ours.
 
-        `input_ids` and what the encoder returned come repeated for every hypothesis.
+        `input_ids` and the encoder's output come repeated for every hypothesis.
         """
         beams = max(settings.num_beams, settings.num_return_sequences)
         states = model_kwargs["encoder_outputs"][0][::beams]

@@ -14,7 +14,7 @@ from .checks_vanilla_transformer import is_recorded
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether calling a module may do more, or other things, than its class says."""
+    """Whether calling a module may do more than its class says, or something else."""
     hooks = (
         module._forward_pre_hooks,
         module._forward_hooks,
@@ -31,8 +31,8 @@ def is_hooked(module: nn.Module) -> bool:
 def is_its_weights(layer: nn.Module) -> bool:
     """Whether a layer does no more than its matrix says, so that the matrix may be used without calling the layer.
 
-    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers have another type; quantised
-    matrices are parameters of another type; and there are hooks. All of these layers must be called.
+    Adapters (LoRA and its kin), quantised layers, subclasses and parametrised layers have another type. Quantised
+    matrices are parameters of another type. All of these layers, and those with hooks, must be called.
     """
     parameters = (parameter for parameter in layer._parameters.values() if parameter is not None)
     return type(layer) is nn.Linear and not is_hooked(layer) and all(type(each) is nn.Parameter for each in parameters)
@@ -53,7 +53,7 @@ def _joined(parameters: list[nn.Parameter]) -> torch.Tensor:
 
 
 def type_of_products(states: torch.Tensor) -> torch.dtype:
-    """What matrix products of these states are computed in: autocast's type, where it is on."""
+    """The type in which matrix products of these states are computed: autocast's, where it is on."""
     device = states.device.type
     # Autocast does not know meta. `torch.amp.is_autocast_available` would say so, but breaks a graph in torch 2.11.
     casts = device != "meta" and torch.is_autocast_enabled(device)
@@ -61,10 +61,10 @@ def type_of_products(states: torch.Tensor) -> torch.dtype:
 
 
 def _linear(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """F.linear. In 16 bits on a CPU, rows of zeros fill the states up to one of few sizes.
+    """F.linear. In 16 bits on a CPU, rows of zeros pad the states to one of a few sizes.
 
     oneDNN compiles code for each number of rows, which takes longer than a small product itself; it keeps the code of
-    about a thousand shapes, and batches have more. What a step gains is in docs/explanation/fast.md.
+    about a thousand shapes, and batches have more. For the gain see docs/explanation/fast.md.
     """
     dtype = type_of_products(states)
     # Autocast leaves float64 as it is.

@@ -1,6 +1,6 @@
 """The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece.
 
-And R-Drop, which adds how far apart two passes of the same pairs with different dropout are.
+Also R-Drop, which adds the divergence between two passes of the same pairs with different dropout.
 """
 
 import math
@@ -14,22 +14,22 @@ from .linear_vanilla_transformer import type_of_products
 
 # Logits held at one time. Every chunk adds to the gradient of the whole output matrix, so small ones are slow.
 LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
-# The most rows of a chunk in 16 bits on a CPU. Its caches hold more of a small chunk, and the products of a chunk get
-# code of their own from oneDNN: there should be few sizes. What a step gains is in docs/explanation/fast.md.
+# The most rows of a chunk in 16 bits on a CPU. The CPU's caches hold more of a small chunk, and oneDNN compiles code
+# for each size of chunk, so there should be few sizes. For the gain see docs/explanation/fast.md.
 _ROWS_OF_CPU_CHUNK = 512
-# The logarithm of a probability below this is not to be trusted: float32 soon runs out of smaller numbers.
+# The logarithm of a probability below this is unreliable: float32 soon runs out of smaller numbers.
 _SMALL = 1e-30
 
 
 def twice(inputs: dict, batch: int) -> dict:
-    """What R-Drop gives a model in place of a batch x: [x; x], which dropout turns into two different passes.
+    """R-Drop's input in place of a batch x: [x; x], which dropout turns into two different passes.
 
     Args:
         inputs: Arguments of a forward pass. Tensors with `batch` rows are repeated, in tuples and outputs too.
         batch: Number of pairs.
 
     Raises:
-        ValueError: There is a cache among them.
+        ValueError: The inputs include a cache.
     """
     if inputs.get("past_key_values") is not None:
         raise ValueError("A training pass with r_drop_alpha takes no past_key_values: set config.r_drop_alpha to 0.")
@@ -48,7 +48,7 @@ def twice(inputs: dict, batch: int) -> dict:
 def cross_entropy(
     logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0, r_drop_alpha: float = 0.0
 ) -> torch.Tensor:
-    """The sum of [`linear_cross_entropy`], from logits that exist as a whole.
+    """The sum that [`linear_cross_entropy`] returns, from logits that are held in full.
 
     Args:
         logits: (..., vocabulary); with R-Drop the first half is the first pass, the second half the second.
@@ -62,7 +62,7 @@ def cross_entropy(
         return loss
     log_p, log_q = logits.log_softmax(dim=1).chunk(2)
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1)  # KL(p || q) + KL(q || p) of each token
-    weights = r_drop_alpha / 4 * (labels.chunk(2)[0] != -100)  # no factor of the sum: torch.func would make it float64
+    weights = r_drop_alpha / 4 * (labels.chunk(2)[0] != -100)  # not a factor of the sum: torch.func makes it float64
     return loss / 2 + (weights * divergence).sum()
 
 
@@ -82,10 +82,10 @@ def linear_cross_entropy(
 
     The same value and gradients as `cross_entropy(states @ weight.T, labels, label_smoothing=eps, reduction="sum")`,
     but the (tokens, vocabulary) matrix never exists as a whole: a chunk of rows is projected, its loss and its
-    gradients are taken at once, and the chunk is forgotten.
+    gradients are computed at once, and the chunk is discarded.
 
     R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks") passes every pair twice. Dropout makes
-    two distributions p and q of each token. With the above loss of each, CE(p) and CE(q), this returns
+    two distributions p and q for each token. With the above loss of each, CE(p) and CE(q), this returns
 
         loss = 1/2 (CE(p) + CE(q)) + alpha/2 * 1/2 (KL(p || q) + KL(q || p))
 
@@ -106,7 +106,7 @@ def linear_cross_entropy(
     Returns:
         A float32 scalar, in nats. It has first derivatives only.
     """
-    if not torch.is_grad_enabled():  # or the function below, which cannot see that, would make gradients
+    if not torch.is_grad_enabled():  # otherwise the function below, which cannot see that, would compute gradients
         states, weight = states.detach(), weight.detach()
     return _LinearCrossEntropy.apply(states, weight, labels, label_smoothing, r_drop_alpha, padded)
 
@@ -184,7 +184,7 @@ def _differentiate(
     label_smoothing: float,
     r_drop_alpha: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What the logits of a chunk add to the loss. Their gradient, except for the smoothing's share, replaces them.
+    """The terms that a chunk's logits add to the loss. Their gradient, without the smoothing's share, replaces them.
 
     Args:
         logits: (passes, rows, vocabulary) x w^T.
@@ -199,7 +199,7 @@ def _differentiate(
         KL(p || q) + KL(q || p) (1, rows, 1), else zeros.
     """
     passes = len(logits)
-    z = [each.float() for each in logits]  # float32 logits themselves, which softmax overwrites; copies of others
+    z = [each.float() for each in logits]  # softmax overwrites these: the logits themselves in float32, else copies
     difference = z[0] - z[1] if passes == 2 else None
     of_label = torch.stack([each.gather(1, ids) for each, ids in zip(z, label, strict=True)])
     log_sum_exp = torch.stack([_softmax_(*each, w) for each in zip(z, x, label, of_label, strict=True)])
@@ -244,7 +244,7 @@ def _add_divergence_(p, q, difference, alpha) -> torch.Tensor:
         difference: (rows, vocabulary) d; it is overwritten.
         alpha: Weight of R-Drop.
     """
-    # Not as products of vectors, which autocast would take in 16 bits.
+    # Not as dot products, which autocast would compute in 16 bits.
     mean_p, mean_q = ((each * difference).sum(dim=1, keepdim=True) for each in (p, q))  # (rows, 1)
     quarter = alpha / 4
     difference *= quarter

@@ -21,7 +21,7 @@ logger = logging.get_logger(__name__)
 
 # Attention functions that broadcast a mask, and make a decoder's mask (`is_causal`) from None.
 _BROADCASTING = ("eager", "sdpa")
-# Up to this many query-key pairs per head, the plain formula holds little for the backward pass.
+# Up to this many query-key pairs per head, the plain formula keeps little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
 
 
@@ -31,17 +31,17 @@ def padding_mask(
     attention_mask: torch.Tensor | None,
     encoder_states: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
-    """What attention from `states` (batch, length, d_model) to the source must not see.
+    """The mask for attention from `states` (batch, length, d_model) to the source.
 
     Args:
-        config: Says which attention function it is for.
+        config: Names the attention function that the mask is for.
         states: The queries' embeddings.
         attention_mask: (batch, source), 1 for tokens and 0 for padding; or a prepared mask of four dimensions.
         encoder_states: (batch, source, d_model), if the source is not `states` itself.
 
     Returns:
-        (batch, 1, 1, source), True for tokens; None if there is no mask; for attention functions from elsewhere, what
-        transformers makes for them.
+        (batch, 1, 1, source), True for tokens; None if there is no mask; for attention functions from elsewhere, the
+        mask that transformers makes.
     """
     if config._attn_implementation not in _BROADCASTING:
         return create_bidirectional_mask(
@@ -55,10 +55,10 @@ def padding_mask(
 def causal_mask(
     config: VanillaTransformerConfig, states: torch.Tensor, attention_mask: torch.Tensor | None, cache: Cache | None
 ) -> torch.Tensor | None:
-    """What the target's self-attention must not see: what comes after (section 3.2.3), and padding.
+    """The mask for the target's self-attention, which hides later positions (section 3.2.3) and padding.
 
     Returns:
-        None if there is no `attention_mask` and nothing is cached; else what transformers makes of its arguments.
+        None if there is no `attention_mask` and nothing is cached; else the mask that transformers makes.
     """
     if config._attn_implementation in _BROADCASTING:
         if attention_mask is None and cache is None:
@@ -69,10 +69,10 @@ def causal_mask(
 
 
 def additive_mask(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A mask to be added to scores: the lowest number of `dtype` for what must not be seen, never infinity.
+    """A mask to add to scores: the lowest number of `dtype` at hidden positions, never infinity.
 
     Args:
-        mask: Any shape; True for what may be seen, or already a number to add.
+        mask: Any shape; True at visible positions, or already numbers to add.
         dtype: That of the scores.
     """
     lowest = torch.finfo(dtype).min
@@ -84,10 +84,10 @@ def additive_mask(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Whether to take the plain formula where sdpa is asked for: in 16 bits on a CPU, for all but long sentences.
+    """Whether to use the plain formula when sdpa is asked for: in 16 bits on a CPU, for all but long sentences.
 
     torch 2.13 has a slow kernel there: with the plain formula a training step in bfloat16 is 1.8 times as fast on the
-    size "tiny" and 1.3 times on "base" (one core of an AMD EPYC with AVX512-BF16). In float32 they are alike.
+    size "tiny" and 1.3 times on "base" (one core of an AMD EPYC with AVX512-BF16). In float32 they are equally fast.
 
     Args:
         query: (batch, heads, target, head_dim).
@@ -105,7 +105,7 @@ def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
 
 
 class _WithoutCuDNN(AbstractContextManager):
-    """Turns cuDNN's attention off, in all threads, until the last of those within has left."""
+    """Turns cuDNN's attention off, in all threads, until the last user of this context has left it."""
 
     def __init__(self):
         self.lock, self.within, self.turned_off = Lock(), 0, False
@@ -114,7 +114,7 @@ class _WithoutCuDNN(AbstractContextManager):
         with self.lock:
             if not self.within:
                 backends = torch.backends.cuda
-                # torch's default is everything. What the user has chosen instead (`sdpa_kernel`) stays.
+                # torch's default is all kernels. If the user has chosen some (`sdpa_kernel`), they stay.
                 self.turned_off = (
                     backends.cudnn_sdp_enabled()
                     and backends.flash_sdp_enabled()
@@ -136,7 +136,7 @@ _NOTHING, _WITHOUT_CUDNN = nullcontext(), _WithoutCuDNN()
 
 
 def without_cudnn(query: torch.Tensor) -> AbstractContextManager:
-    """A context in which sdpa takes another kernel than cuDNN's, which is compiled anew for every shape of a batch.
+    """A context in which sdpa avoids cuDNN's kernel, which is compiled anew for every shape of a batch.
 
     In bfloat16 torch 2.11 prefers cuDNN's on an H200. There a training step on a new shape took 339 ms with it, and 36
     ms without. Translating, known shapes were about as fast either way (`scripts/benchmarks/new_shapes.py`).

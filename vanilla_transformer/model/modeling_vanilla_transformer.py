@@ -202,7 +202,7 @@ class VanillaTransformerAttention(nn.Module):
 
 
 class VanillaTransformerLayer(GradientCheckpointingLayer):
-    """What the layers of both stacks share: the feed-forward network and the way a sub-layer joins its residual."""
+    """The common part of both stacks' layers: the feed-forward network and the residual connection of a sub-layer."""
 
     def __init__(self, config: VanillaTransformerConfig, ffn_dim: int):
         super().__init__()
@@ -307,7 +307,7 @@ class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
             super()._init_weights(module)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args, **kwargs) -> nn.Embedding:
-        """As in transformers; without tying, the decoder's own matrix follows."""
+        """As in transformers; without tying, the decoder's own matrix is resized too."""
         embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and not self.config.tie_word_embeddings:
@@ -322,11 +322,11 @@ class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
 
 
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
-    """What encoder and decoder share: embeddings, positions, dropout on their sum, and the layers that follow."""
+    """The common part of encoder and decoder: embeddings, positions, dropout on their sum, and the layers."""
 
     word_dropout: float
     layerdrop: float
-    start_tokens: int  # at the beginning of every row, which word dropout leaves alone
+    start_tokens: int  # tokens at the start of a row that word dropout leaves alone
 
     def __init__(self, config: VanillaTransformerConfig, layers: list[VanillaTransformerLayer]):
         super().__init__(config)
@@ -352,7 +352,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             return inputs_embeds
         try:
             return self.embed_tokens(input_ids)
-        except IndexError as error:  # says "index out of range in self"; on a GPU it is torch's own error
+        except IndexError as error:  # torch's own says "index out of range in self"; on a GPU it stays
             raise unknown_id(input_ids, self.config.vocab_size) from error
 
     def embed(
@@ -361,12 +361,12 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         past_length: int | torch.Tensor = 0,
         position_ids: torch.LongTensor | None = None,
     ) -> torch.Tensor:
-        """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4); of E, word dropout may zero whole rows.
+        """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4); word dropout may zero whole rows of E.
 
         Args:
             embeddings: (batch, length, d_model), rows of the embedding matrix.
             past_length: The position of the first of them.
-            position_ids: (batch or 1, length or 1) positions, if they do not just follow each other.
+            position_ids: (batch or 1, length or 1) positions, if they are not consecutive.
         """
         positions = position_ids
         if positions is None:
@@ -378,11 +378,11 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     def layers_of_this_pass(self) -> Sequence[nn.Module]:
         """All layers; in training x <- x in place of x <- Layer(x) with probability `layerdrop` (Fan et al. 2020).
 
-        "Reducing Transformer Depth on Demand with Structured Dropout": every layer is drawn on its own.
+        "Reducing Transformer Depth on Demand with Structured Dropout": each layer is drawn independently.
         """
         if not self.training or self.layerdrop == 0:
             return self.layers
-        draws = torch.rand(len(self.layers), device="cpu").tolist()  # on a GPU nothing waits for these
+        draws = torch.rand(len(self.layers), device="cpu").tolist()  # so that nothing waits for a GPU
         return [layer for layer, draw in zip(self.layers, draws, strict=True) if draw >= self.layerdrop]
 
 
@@ -457,12 +457,12 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         position_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """Decodes a batch of targets, each position seeing only itself and what stands before it.
+        """Decodes a batch of targets; each position sees only itself and those before it.
 
         Args:
             input_ids: (batch, target) token ids, beginning with the decoder's start token or after the cached ones.
             attention_mask: (batch, cached + target), 1 for tokens and 0 for padding; None if nothing is padded.
-            encoder_hidden_states: (batch, source, d_model), what the encoder returned.
+            encoder_hidden_states: (batch, source, d_model), the encoder's output.
             encoder_attention_mask: (batch, source), 1 for tokens and 0 for padding.
             past_key_values: Keys and values of the positions before `input_ids`.
             inputs_embeds: (batch, target, d_model) instead of `input_ids`.
@@ -486,7 +486,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         encoder_mask = padding_mask(self.config, embeddings, encoder_attention_mask, encoder_hidden_states)
         past_length = 0 if self_cache is None else self_cache.get_seq_length()
         hidden_states = self.embed(embeddings, past_length, position_ids)
-        # A cache has keys and values of every layer, or of none.
+        # With a cache, which must have keys and values of every layer, no layer is skipped.
         for layer in self.layers if past_key_values is not None else self.layers_of_this_pass():
             hidden_states = layer(
                 hidden_states,
@@ -726,7 +726,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
 
     def _loss_without_logits(self, hidden_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The same sum as `_loss`, faster and without the largest tensor of all."""
-        padded = hidden_states.device.type != "cpu"  # to take padding out, the host would have to wait for the device
+        padded = hidden_states.device.type != "cpu"  # removing padding would make the host wait for the device
         real = ... if padded else labels != -100  # (batch, target)
         states, labels = hidden_states[real].flatten(0, -2), labels[real].flatten()
         head = self.lm_head

@@ -183,7 +183,7 @@ class TranslationPipeline(Pipeline):
         return [tags[tag]]
 
     def _constraints(self, text: str, glossary) -> dict:
-        """What `generate` must keep to, in a dictionary, so that one text's can be told from those of a batch."""
+        """The constraints for `generate`, in a dictionary, so that one text's can be told from those of a batch."""
         if not getattr(self.model, "takes_constraints", False):
             raise ValueError(f"The search of {type(self.model).__name__} cannot keep to a glossary.")
         return {"constraints": glossary.constraints(text, self.tokenizer)}
@@ -194,7 +194,7 @@ class TranslationPipeline(Pipeline):
         name = self.model.name_or_path
         try:
             return load_calibration(Path(cached_file(name, CONFIDENCE)).parent)
-        except OSError:  # whose message does not mention calibrations
+        except OSError:  # its message does not mention calibrations
             return load_calibration(name)
 
     def _forward(
@@ -227,7 +227,7 @@ class TranslationPipeline(Pipeline):
         return {"output_ids": ids.view(batch, -1, ids.shape[1]), "scores": output.sequences_scores.view(batch, -1)}
 
     def _confidence(self, source: torch.LongTensor, ids: torch.LongTensor, calibration: Calibration) -> float:
-        """The confidence in one translation, from token ids of the source (source,) and of what was generated."""
+        """The confidence in one translation, from token ids of the source (source,) and of the output."""
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         target = torch.tensor(self.tokenizer(text_target=text).input_ids, device=source.device)
         [tokens] = token_log_probabilities(self.model, {"input_ids": source[None]}, target[None]).tolist()
@@ -257,9 +257,9 @@ class TranslationPipeline(Pipeline):
 
 
 def _languages_of(model) -> list[list[str]] | None:
-    """Source and target languages of a model's recipe, as the package writes it; None where there are none."""
+    """Source and target languages of a model's recipe, as the package writes it; None if it names no languages."""
     revision = getattr(model.config, "_commit_hash", None)
-    with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or no text
+    with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or not text
         text = Path(cached_file(model.name_or_path, "recipe.yaml", revision=revision)).read_text(encoding="utf-8")
         found = [re.findall(rf"^ +{side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
         return found if all(found) else None
@@ -267,7 +267,7 @@ def _languages_of(model) -> list[list[str]] | None:
 
 
 def _is_among(language: str, languages: list[str]) -> bool:
-    """Whether it is one of them, whatever their regions: pt is pt_BR."""
+    """Whether a language is one of several, ignoring regions: pt matches pt_BR."""
     return _without_region(language) in map(_without_region, languages)
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `values.topk(count)` returns for (rows, columns), several times faster on a CPU when the columns are many.
+    """The same as `values.topk(count)` for (rows, columns), several times faster on a CPU when there are many columns.
 
     Columns are dealt out to groups. The best `count` values lie in the `count` groups with the best maxima, and maxima
     are cheap: only those groups are sorted.
     """
     columns = values.shape[1]
-    groups = 2 ** round(math.log2(math.sqrt(count * columns)))  # about as many as each of the groups chosen has members
+    groups = 2 ** round(math.log2(math.sqrt(count * columns)))  # about as many as the chosen groups have members
     if columns < 4 * groups or len(values) == 1:
         return tuple(values.topk(count, dim=1))
     whole = columns - columns % groups
@@ -66,7 +66,7 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for all sentences of a beam search: see [`beam_search`]."""
+    """The settings for all sentences of a beam search: see [`beam_search`]."""
 
     beams: int
     eos_ids: set[int]
@@ -75,7 +75,7 @@ class Rules:
 
     @property
     def looks_ahead(self) -> bool:
-        """Where the penalty grows with the length, an open hypothesis reaches its best possible score at its limit."""
+        """Whether to judge an open hypothesis at its limit, where it scores best if the penalty grows with length."""
         return self.early_stopping == "never" and self.penalty(2) > self.penalty(1)
 
 
@@ -89,11 +89,11 @@ class Sentence:
     done: bool = False
 
     def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
-        """Takes the next tokens: ends hypotheses, goes on with the best others, and sees whether the sentence is done.
+        """Takes the next tokens: ends hypotheses, continues the best others, and checks whether the sentence is done.
 
         Args:
             candidates: (log-probability, number of the hypothesis continued, token), best first.
-            length: How many tokens the hypotheses have with them.
+            length: How many tokens the hypotheses have, with these.
             rules: Those of the search.
 
         Returns:
@@ -106,13 +106,13 @@ class Sentence:
                 break
             if token not in rules.eos_ids and length < self.limit:
                 going_on.append((log_probability, beam, token))
-            elif rank < rules.beams and not enough:  # the later ones are there for the open hypotheses only
+            elif rank < rules.beams and not enough:  # later ones only provide open hypotheses
                 self.finished.append((log_probability / rules.penalty(length), OpenHypothesis(self.open[beam], token)))
         self.go_on_with(going_on, length, rules)
         return going_on
 
     def go_on_with(self, going_on: list[tuple[float, int, int]], length: int, rules: Rules) -> None:
-        """Makes these candidates its open hypotheses, best first, and sees whether the sentence is done."""
+        """Makes these candidates its open hypotheses, best first, and checks whether the sentence is done."""
         self.finished.sort(key=lambda each: -each[0])
         del self.finished[rules.beams :]
         self.open = [OpenHypothesis(self.open[beam], token) for _, beam, token in going_on]
@@ -135,7 +135,7 @@ class _Sample:
 
 
 def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torch.device) -> Iterator[slice]:
-    """Parts of a batch of `count` sentences, which may choose their next tokens one part after another.
+    """Slices of a batch of `count` sentences, whose next tokens can be chosen one slice after another.
 
     On a CPU the scores of a part stay in its cache until the best are found. With 256 sentences, 5 hypotheses each and
     8,000 tokens, scores and best tokens take half the time. Smaller parts would only read the output layer's weights
@@ -147,7 +147,7 @@ def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torc
 
 
 def _on_host(scores: torch.Tensor, places: torch.LongTensor) -> tuple[list, list]:
-    """Both as lists. As one tensor of float64, which holds both exactly, they make the host wait once for CUDA.
+    """Both as lists. One float64 tensor holds both exactly, so that the host waits only once for CUDA.
 
     Apple's GPUs have no float64.
     """
@@ -158,14 +158,14 @@ def _on_host(scores: torch.Tensor, places: torch.LongTensor) -> tuple[list, list
 
 
 def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Moves a tensor of the host without waiting for a GPU, which reads pinned memory when it comes to it."""
+    """Moves a tensor of the host without waiting for a GPU, which reads pinned memory when it gets there."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _move_together(decoder: StepwiseDecoder | EnsembleDecoder, sentences: list, *tensors: torch.Tensor) -> tuple:
-    """Takes finished sentences out of the batch, as soon as an eighth of it is finished.
+    """Removes finished sentences from the batch, as soon as an eighth of it is finished.
 
-    Moving everything together for each one would cost more than a few rows too many.
+    Compacting the batch after each one would cost more than a few superfluous rows.
     """
     stay = [i for i, sentence in enumerate(sentences) if not sentence.done]
     if not stay or 8 * (len(sentences) - len(stay)) < len(sentences):
@@ -189,12 +189,12 @@ def beam_search(
     """The best translations of each sentence that a search with `decoder.beams` hypotheses finds (section 6.1).
 
     Args:
-        decoder: Fresh, over the sentences.
+        decoder: A new one for the sentences.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
         limits: How many tokens a translation of each sentence may have after the prefix; one that is cut there counts
             as finished.
         eos_ids: Tokens that end a translation.
-        penalty: From a number of tokens to what the log-probability of such a translation is divided by.
+        penalty: From a number of tokens to the divisor of the log-probability of such a translation.
         early_stopping: When a sentence is done, as in transformers: True as soon as it has enough finished
             hypotheses; False when the best open one, ended now, could not enter them; "never" when it could not
             however long it grew.
@@ -209,13 +209,13 @@ def beam_search(
     """
     rules = Rules(decoder.beams, eos_ids, penalty, early_stopping)
     beams = rules.beams
-    # As many as can end, and as many again to go on with.
+    # Enough that `beams` of them can continue, however many end.
     candidates = max(2, 1 + len(eos_ids)) * beams
     everything = sentences = [Sentence(limit, [OpenHypothesis()] * beams) for limit in limits]
     if constraints is not None:
         everything = sentences = constraints.put_on(sentences, prefix, eos_ids)
     so_far = torch.full((len(prefix), beams), -torch.inf, device=prefix.device)
-    so_far[:, 0] = 0  # all hypotheses are the same to begin with
+    so_far[:, 0] = 0  # all hypotheses start out the same
     for position in range(prefix.shape[1] - 1):
         decoder.states(prefix[:, position, None].expand(-1, beams))
     tokens, length = prefix[:, -1, None].expand(-1, beams), 0
@@ -233,7 +233,7 @@ def beam_search(
             values, places = _on_host(*exact_top_k(scores.flatten(1), min(candidates, beams * vocabulary)))
             for sentence, value, place, more in zip(part, values, places, further, strict=True):
                 going_on = []
-                if not sentence.done:  # else it is only still in the batch
+                if not sentence.done:  # a finished one may still be in the batch
                     found = [(each, *divmod(number, vocabulary)) for each, number in zip(value, place, strict=True)]
                     going_on = sentence.advance([*found, *more], length, rules)
                 chosen.append(going_on + [(-math.inf, 0, 0)] * (beams - len(going_on)))
@@ -257,7 +257,7 @@ def sample(
     """Translations that grow by one chosen token at a time: greedy search, or samples.
 
     Args:
-        decoder: Fresh, over the sentences; its hypotheses grow independently of each other.
+        decoder: A new one for the sentences; its hypotheses grow independently of each other.
         prefix: (batch, length) tokens that every translation begins with, the start token first.
         limits: How many tokens a translation of each sentence may have after the prefix.
         eos_ids: Tokens that end a translation.

@@ -19,7 +19,7 @@ from .masks_vanilla_transformer import additive_mask, is_better_plain, without_c
 
 
 class StepwiseDecoder:
-    """A model for one more token of every hypothesis at a time.
+    """Runs a model on one more token of every hypothesis at a time.
 
     Args:
         model: A [`VanillaTransformerForConditionalGeneration`] in evaluation mode.
@@ -48,15 +48,15 @@ class StepwiseDecoder:
             self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
         position = tokens.new_full((1, 1), self.length)
         self.length += 1
-        ancestors = self.ancestors if self.beams > 1 else None  # a hypothesis alone sees all there is
+        ancestors = self.ancestors if self.beams > 1 else None  # a single hypothesis sees all positions
         return self.steps.states(tokens, position, ancestors, self.source_mask)
 
     def scores_of(self, states: torch.Tensor, sentences: slice = slice(None)) -> torch.Tensor:
-        """float32 scores (sentences, beams, vocabulary) of what follows, from `states`; good until the next call."""
+        """float32 scores (sentences, beams, vocabulary) of the next token from `states`; valid until the next call."""
         return self.steps.scores_of(states[sentences]).float()
 
     def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """float32 scores (batch, beams, vocabulary) of what follows (batch, beams) tokens more, good until the next."""
+        """float32 scores (batch, beams, vocabulary) after (batch, beams) more tokens; valid until the next call."""
         return self.scores_of(self.states(tokens))
 
     def continue_from(self, parents: torch.LongTensor):
@@ -86,16 +86,16 @@ class EnsembleDecoder:
         self.members, self.beams, self.vocab_size = members, members[0].beams, members[0].vocab_size
 
     def states(self, tokens: torch.LongTensor) -> list[torch.Tensor]:
-        """As a [`StepwiseDecoder`]'s, those of each member."""
+        """The states of each member, as a [`StepwiseDecoder`] returns them."""
         return [member.states(tokens) for member in self.members]
 
     def scores_of(self, states: list[torch.Tensor], sentences: slice = slice(None)) -> torch.Tensor:
-        """Averaged log-probabilities (sentences, beams, vocabulary) of what follows, from `states`."""
+        """Averaged log-probabilities (sentences, beams, vocabulary) of the next token, from `states`."""
         scores = [member.scores_of(own, sentences) for member, own in zip(self.members, states, strict=True)]
         return mean_log_probabilities(scores)
 
     def scores(self, tokens: torch.LongTensor) -> torch.Tensor:
-        """Averaged log-probabilities (batch, beams, vocabulary) of what follows these (batch, beams) tokens."""
+        """Averaged log-probabilities (batch, beams, vocabulary) after these (batch, beams) tokens."""
         return self.scores_of(self.states(tokens))
 
     def continue_from(self, parents: torch.LongTensor):
@@ -150,7 +150,7 @@ class GrowingLayer(DynamicLayer):
 
 
 class _WholePasses:
-    """Calls the model itself, whatever was changed about it: hooks, other classes."""
+    """Calls the model itself, with whatever was changed in it: hooks, other classes."""
 
     def __init__(self, model, encoder_states: torch.Tensor):
         self.model, self.encoder_states = model, encoder_states
@@ -185,8 +185,8 @@ class _WholePasses:
 class _LayerSteps:
     """Goes through the layers of a model as it was built, and calls only their matrices, norms and activations.
 
-    What the model's own forward pass does for all its callers takes longer than the products of one sentence: without
-    it, a single sentence is translated in half the time.
+    The overhead of the model's own forward pass takes longer than the products of one sentence: without it, a single
+    sentence is translated in half the time.
     """
 
     def __init__(self, model, encoder_states: torch.Tensor):
@@ -228,7 +228,7 @@ class _LayerStep:
         self.project = _together(own.q_proj, own.k_proj, own.v_proj)
         self.own_out, self.query, self.cross_out = _called(own.out_proj), _called(cross.q_proj), _called(cross.out_proj)
         self.fc1, self.fc2 = _called(layer.fc1), _called(layer.fc2)
-        # Products of heads want each head's rows one after another.
+        # Products of heads want each head's rows contiguous.
         self.keys, self.values = (each.contiguous() for each in cross.keys_and_values(encoder_states))
 
     def __call__(
@@ -262,7 +262,7 @@ class _LayerStep:
 
 
 class _OutputLayer:
-    """The output layer for one token after another: on a CPU, new scores take the place of the last ones.
+    """The output layer for one token after another: on a CPU, new scores overwrite the last ones.
 
     Scores are by far the largest tensor of a step, and memory that is in the cache, or at least mapped, is there at
     once.
@@ -272,7 +272,7 @@ class _OutputLayer:
         self.head, self.is_weights, self.room = head, is_its_weights(head), None
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
-        """(batch, beams, vocabulary), good until the next call."""
+        """(batch, beams, vocabulary), valid until the next call."""
         rows, head = states.flatten(0, 1), self.head
         is_plain = self.is_weights or (_is_packed(head) and head.takes_plain_product(len(rows)))
         if not is_plain or states.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

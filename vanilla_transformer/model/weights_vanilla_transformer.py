@@ -1,4 +1,4 @@
-"""What a model's folder may ask for: weights from files of tensors, attention from torch.
+"""Limits what a model's folder can load: weights from files of tensors, attention from torch.
 
 A pickle can run any code on the machine that opens it, and so can an attention kernel that is fetched from the Hub.
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 
-# What torch itself computes. transformers takes any other name from the Hub, or from a package if it is installed.
+# Attention of torch itself. transformers fetches any other from the Hub, or takes it from an installed package.
 _ATTENTION_OF_TORCH = (None, "eager", "sdpa", "flex_attention")
 _FILE_OF_TENSORS = re.compile(r"[^/\\:\0]+\.safetensors")
 # Options that say where on the Hub, or in which cache, a file is.
@@ -56,11 +56,11 @@ class SafetensorsOnly:
 
 
 def check_configuration(fields: Mapping, asked: Mapping) -> None:
-    """Refuses a `config.json` that would have code fetched, or weights read from elsewhere.
+    """Refuses a `config.json` that would fetch code, or read weights from elsewhere.
 
     Args:
-        fields: What the file says.
-        asked: What the user asked for. That may be more, and takes precedence over the file.
+        fields: The content of the file.
+        asked: The user's own options. They may ask for more, and override the file.
 
     Raises:
         ValueError: It would do so; the message names the field.
@@ -77,10 +77,10 @@ def check_configuration(fields: Mapping, asked: Mapping) -> None:
 
 
 def check_weights(path, options: Mapping) -> None:
-    """Refuses a file that is not one of tensors, and an index that leads to such a file.
+    """Refuses a file other than safetensors, and an index that is damaged or leads to such a file.
 
     Args:
-        path: What `from_pretrained` is given: a folder, a file, or a repository of the Hub.
+        path: The argument of `from_pretrained`: a folder, a file, or a repository of the Hub.
         options: The other arguments, which say where on the Hub to look.
 
     Raises:
@@ -94,7 +94,7 @@ def check_weights(path, options: Mapping) -> None:
         return
     place = {name: options[name] for name in _PLACE if options.get(name) is not None}
     names = [_of_variant(name, variant) for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)]
-    for name in names:  # where there is one file of all weights, an index beside it is not read
+    for name in names:  # if one file has all weights, an index beside it is not read
         file = cached_file(path, name, **place, _raise_exceptions_for_missing_entries=False)
         if file is not None:
             break

@@ -15,7 +15,7 @@ from .trees import Tree, read_trees
 
 
 class Status(IntEnum):
-    """What became of a sentence, numbered as in EVALB's column `Stat.`: only `SCORED` ones count in a summary."""
+    """The outcome for a sentence, numbered as in EVALB's column `Stat.`: only `SCORED` ones count in a summary."""
 
     SCORED = 0
     ERROR = 1
@@ -29,7 +29,7 @@ def _percentage(part: int, whole: int) -> float:
 
 
 class _Percentages:
-    """What is computed from the counts of a sentence or of many; 0 where there is nothing to count."""
+    """Percentages from the counts of one or more sentences; 0 where there is nothing to count."""
 
     matched: int
     gold: int

@@ -1,4 +1,4 @@
-"""What EVALB's parameter files (`COLLINS.prm` and others) say: which labels count, and which are the same."""
+"""EVALB's parameter files (`COLLINS.prm` and others): which labels count, and which are the same."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -8,7 +8,7 @@ from ..files import text_lines
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """What is counted. `_SETS` and `_NUMBERS` give the keyword that sets each attribute in a parameter file.
+    """EVALB's parameters. `_SETS` and `_NUMBERS` give the keyword that sets each attribute in a parameter file.
 
     `quote_labels` are tags that quotation marks and apostrophes (`'`, `"`, `/`) may have by mistake. If gold tree and
     parse have different numbers of words only because a tag in `delete_labels` meets another of these, such words are
@@ -26,7 +26,7 @@ class EvalbParameters:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "EvalbParameters":
-        """Reads a parameter file; what it does not set is as in EVALB without a file: nothing is deleted.
+        """Reads a parameter file; attributes that it does not set are as in EVALB without a file: nothing is deleted.
 
         Raises:
             FileNotFoundError, IsADirectoryError: There is no such file.

@@ -69,7 +69,7 @@ def linearise(tree: Tree, with_words: bool = False) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether a sequence has words in it: then half of what is not a bracket is tags with a slash, else nothing is."""
+    """Whether a sequence has words: then half of all symbols but brackets are tags with a slash, else none are."""
     others = [symbol for symbol in _symbols(text) if _OTHER.fullmatch(symbol)]
     # A quarter is enough, since a model may have written the sequence.
     return 0 < len(others) <= 4 * sum(map(bool, map(_TAG_AFTER_WORD.fullmatch, others)))

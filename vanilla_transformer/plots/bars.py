@@ -1,4 +1,4 @@
-"""Bars: the score of a test set in each form of writing; what stages have gained; counts by kind."""
+"""Bars: the score of a test set in each form of writing; the gains of stages; counts by kind."""
 
 import os
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ def plot_counts(
 
 
 def _plain(axes) -> None:
-    """What all axes of horizontal bars have: a faint grid across, no frame."""
+    """Gives axes of horizontal bars a faint grid across, and two open sides."""
     axes.set_axisbelow(True)
     axes.grid(alpha=0.3, axis="x")
     axes.spines[["top", "right"]].set_visible(False)

@@ -27,7 +27,7 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
     """Draws the losses of a training run and, if the log has it, the validation BLEU.
 
     Up to three panels: training and validation loss against updates, with a cross wherever updates were skipped; BLEU
-    against updates; BLEU against minutes of training. What the log lacks is left out.
+    against updates; BLEU against minutes of training. Curves that the log lacks are left out.
 
     Args:
         log: Records as in transformers' `TrainerState.log_history`. Those of training have "step" and "loss", those of
@@ -64,7 +64,8 @@ def plot_learning_curve(log: Sequence[Mapping[str, float]], path: str | os.PathL
 def plot_runs(runs: Mapping[str, Sequence[Mapping[str, float]]], path: str | os.PathLike) -> None:
     """Draws the curves of several runs in one picture: loss, perplexity and BLEU, against updates and minutes.
 
-    The validation loss is a thick line, the training loss a thin one in the same colour. What no log has is left out.
+    The validation loss is a thick line, the training loss a thin one in the same colour. Curves that no log has are
+    left out.
 
     Args:
         runs: For each name in the legend, log records as for `plot_learning_curve`; "eval_perplexity" is drawn too.

@@ -1,4 +1,4 @@
-"""What all pictures share: paper, ink, axes, legends and files."""
+"""Shared by all pictures: paper, ink, axes, legends and files."""
 
 import bisect
 import functools
@@ -116,14 +116,14 @@ def printable(text: str, longest: int | None = _LONGEST_TOKEN) -> str:
     ends = list(itertools.accumulate(map(len, visible)))
     if not ends or longest is None or ends[-1] <= longest:
         return "".join(visible)
-    whole = bisect.bisect_right(ends, longest - 1)  # the text for a character is not cut
+    whole = bisect.bisect_right(ends, longest - 1)  # a character's text is not cut
     while whole and is_mark(text[whole]):  # nor are its marks
         whole -= 1
     return "".join(visible[:whole]) + "…"
 
 
 def _set_fonts(figure) -> None:
-    """Gives every text of a figure the fonts that it needs, and warns once of what cannot be drawn as written."""
+    """Gives every text of a figure the fonts that it needs, and warns once of text that cannot be drawn as written."""
     import matplotlib
     from matplotlib.text import Text
 
@@ -175,7 +175,7 @@ def save(figure, path: str | os.PathLike) -> None:
     metadata = {"Date": None} if form == "svg" else {}
     _set_fonts(figure)
     with replaced_path(Path(path)) as unfinished, warnings.catch_warnings():
-        # For a control character in a title, or what `_set_fonts` has warned of.
+        # For a control character in a title, or characters that `_set_fonts` has warned of.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         figure.savefig(unfinished, format=form, dpi=_DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)

@@ -1,4 +1,4 @@
-"""What a folder of ours held when it was written, and whether it still does: the size and SHA-256 of every file."""
+"""Records the size and SHA-256 of every file in a folder of ours, and checks the files against them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from ..files import flush, read_json, sha256_of, write_json
 
 
 DIGESTS = "digests.json"
-# All that decides how a model translates.
+# The files that determine how a model translates.
 _DECISIVE = ("*.safetensors", "config.json", "generation_config.json", "token*.json", "vocab.json", "*.spm")
 
 
@@ -17,7 +17,7 @@ class DamagedError(ValueError):
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> None:
-    """Syncs files of a folder, all if none are named, to disk and lists them, with facts on it, in `digests.json`."""
+    """Syncs the named files of a folder (default: all) to disk, and lists them and the facts in `digests.json`."""
     found = sorted(path.name for path in folder.iterdir() if path.is_file()) if names is None else sorted(names)
     files = {}
     for path in (folder / name for name in found if name != DIGESTS):
@@ -27,7 +27,7 @@ def write_digests(folder: Path, names: Iterable[str] | None = None, **facts) -> 
 
 
 def read_digests(folder: Path) -> dict | None:
-    """What `write_digests` wrote: `files`, and the facts. None if there is no list; DamagedError if it is not one."""
+    """The record of `write_digests`: `files`, and the facts. None without a record; DamagedError if it is damaged."""
     path = folder / DIGESTS
     if not path.is_file():
         return None
@@ -49,9 +49,9 @@ def read_digests(folder: Path) -> dict | None:
 
 
 def check_digests(folder: Path, names: Iterable[str] | None = None, *, contents: bool = True) -> None:
-    """Compares files of a folder, all if none are named, with its list; files that are not on it are the user's.
+    """Compares the named files of a folder (default: all) with its list; unlisted files are the user's.
 
-    Without `contents` only sizes are compared, for which no file is read. DamagedError if one is missing or differs.
+    Without `contents` only sizes are compared, and no file is read. DamagedError if one is missing or differs.
     """
     record = read_digests(folder)
     files = {} if record is None else record["files"]

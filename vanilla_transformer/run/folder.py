@@ -47,13 +47,13 @@ class RunFolder:
         self.chosen = self.path / "chosen.yaml"
         self.text = self.path / "text"
         self.search = self.path / "search"
-        # All but folders that there may be before the first checkpoint; an evaluation may have drawn a curve.
+        # All files that may exist before the first checkpoint; an evaluation may have drawn a curve.
         records = (self.recipe, self.environment, self.data, self.log)
         self.files_of_a_start = (*records, self.learning_curve, self.not_finite)
 
     @property
     def names(self) -> list[str]:
-        """Names of all that a run writes side by side, beside its model."""
+        """Names of everything that a run writes into its folder, besides its model."""
         return [path.name for path in vars(self).values() if isinstance(path, Path) and path != self.path]
 
     def check_places(self) -> None:
@@ -71,9 +71,9 @@ class RunFolder:
                 raise IsADirectoryError(f"{path} is a folder, where a run has a file: move it elsewhere.")
 
     def log_records(self) -> list[dict]:
-        """What was logged so far. A last line that has no end yet is left out: it is being written, or was cut.
+        """The records logged so far. An unfinished last line is left out: it is being written, or was cut.
 
-        Raises FileNotFoundError if nothing was, and ValueError, with file and line, for what is not a record.
+        Raises FileNotFoundError if there is no log, and ValueError, with file and line, for a malformed record.
         """
         if not self.log.is_file():
             raise FileNotFoundError(f"There is no training log {self.log}: give the folder of a run.")
@@ -83,7 +83,7 @@ class RunFolder:
             try:
                 records.append(record := json.loads(line))
                 for name in _LOGGED_NUMBERS & record.keys():
-                    if record[name] is not None:  # where it was not finite
+                    if record[name] is not None:  # null: it was not finite
                         math.isfinite(record[name])
             except (ValueError, AttributeError, TypeError, OverflowError) as error:
                 raise ValueError(f"{self.log}, line {number}: no record of a training log ({error}).") from error
@@ -92,7 +92,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------- records
 
     def began(self) -> dict:
-        """What the run wrote down about itself when it began; empty if it has not; ValueError if that is damaged."""
+        """The record that the run wrote when it began; empty if it has not; ValueError if the record is damaged."""
         if not self.environment.exists():
             return {}
         record = read_json(self.environment, "Restore it, or choose another output folder: a run needs what it says.")
@@ -102,7 +102,7 @@ class RunFolder:
         return record
 
     def data_record(self) -> dict[str, dict]:
-        """The account of the run's text by the names of its sets; empty if there is none; ValueError if damaged."""
+        """The record of the run's text by the names of its sets; empty if it is missing; ValueError if damaged."""
         remedy = "Restore it, or remove it: then the text is not compared with what the run began with."
         record = read_json(self.data, remedy) if self.data.exists() else {}
         kinds = {"fingerprint": str, "corpus": dict}
@@ -126,7 +126,7 @@ class RunFolder:
     # --------------------------------------------------------------------------------------------- checkpoints
 
     def checkpoint_folders(self) -> list[Path]:
-        """What has the name of a checkpoint, whole or not, by number of updates."""
+        """The folders named like checkpoints, complete or not, by number of updates."""
         return checkpoints_in(self.checkpoints)
 
     def good_checkpoints(self) -> list[Path]:
@@ -134,9 +134,9 @@ class RunFolder:
         return [folder for folder in self.checkpoint_folders() if self.fault_of(folder, contents=False) is None]
 
     def fault_of(self, checkpoint: Path, *, contents: bool = True) -> str | None:
-        """What is wrong with a checkpoint of this run, in a sentence; None if nothing is.
+        """The fault of a checkpoint of this run, in a sentence; None if it is sound.
 
-        With `contents` all of its files are read and digests compared. OSError if one cannot be, which is not damage.
+        With `contents` all files are read and digests compared. An unreadable file is not damage: it raises OSError.
         """
         try:
             record = read_digests(checkpoint)
@@ -154,7 +154,7 @@ class RunFolder:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """What has the name of a checkpoint, by number of updates. (`checkpoint-40-copy` is the user's.)"""
+    """The folders named like checkpoints, by number of updates. (`checkpoint-40-copy` is the user's.)"""
     found = {}
     for path in folder.iterdir() if folder.is_dir() else ():
         if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name):
@@ -166,9 +166,9 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def _fault_without_digests(checkpoint: Path) -> str | None:
-    """What shows without digests: truncated states of optimiser, schedule and random numbers, truncated weights."""
+    """The fault that shows without digests: truncated states of optimiser, schedule and random numbers, or weights."""
     state = checkpoint / "trainer_state.json"
-    if not state.is_file():  # which the trainer writes last
+    if not state.is_file():  # the trainer writes it last
         return "its save was cut short"
     try:
         if type(read_json(state).get("global_step")) is not int:
@@ -180,7 +180,7 @@ def _fault_without_digests(checkpoint: Path) -> str | None:
         return str(error).rstrip(".")
     for pattern in ("optimizer.*", "scheduler.pt", "scaler.pt", "rng_state*.pth"):
         for path in checkpoint.glob(pattern):
-            with path.open("rb") as file:  # given a name, is_zipfile says no to what it may not read
+            with path.open("rb") as file:  # given a name, is_zipfile returns False if it may not read
                 if not zipfile.is_zipfile(file):  # as torch.save writes it
                     return f"{path} is damaged"
     return None
@@ -193,7 +193,7 @@ def list_recipes() -> dict[str, str]:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe that comes with the package, or of that path. FileNotFoundError names those there are."""
+    """The file of a recipe that comes with the package, or of that path. FileNotFoundError names those available."""
     shipped = [_RECIPES / f"{name_or_path}.yaml"] if Path(name_or_path).name == name_or_path else []
     for path in (*shipped, Path(name_or_path)):
         if path.is_file():

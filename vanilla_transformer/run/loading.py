@@ -52,13 +52,13 @@ def chosen_device(name: str | torch.device = "auto") -> torch.device:
 
 
 def find_model(path: str | Path) -> Path:
-    """The folder to load a model from: `path` itself, be it a run folder or that of any model.
+    """The folder to load a model from: `path` itself, whether of a run or of any model.
 
-    A run of version 0.1.0 has no model of its own: then it is the averaged one, else the best.
+    A run of version 0.1.0 has no model of its own: its averaged model is taken, else the best.
 
     Args:
-        path: A folder; or USER/NAME, or USER/NAME@REVISION, of a model of the Hub, where there is no folder USER. What
-            is needed is fetched, unless it is in the cache already; code never is.
+        path: A folder; or USER/NAME, or USER/NAME@REVISION, of a model of the Hub, where there is no folder USER. The
+            files needed are fetched, unless they are in the cache already; code never is.
 
     Raises:
         FileNotFoundError: There is no model at `path`.
@@ -96,8 +96,8 @@ def load_model(
 
     Raises:
         FileNotFoundError: There is no model at `path`.
-        ValueError: There is no tokenizer beside it, some of its weights are missing, its configurations ask for what
-            does not exist, it is for CTranslate2, or there is no such device.
+        ValueError: There is no tokenizer beside it, some of its weights are missing, its configurations ask for
+            something that does not exist, it is for CTranslate2, or there is no such device.
     """
     place = chosen_device(device)
     found = find_model(path)
@@ -125,7 +125,7 @@ def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def load_ensemble(
     paths: Sequence[str | Path], device: str | torch.device = "auto"
 ) -> tuple[VanillaTransformerForConditionalGeneration | EnsembleForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Loads a model as `load_model` does, or several of one vocabulary as an ensemble; else ValueError."""
+    """Loads a model as `load_model` does, or several as an ensemble; ValueError if vocabularies differ."""
     models, tokenizers = zip(*(load_model(path, device) for path in paths), strict=True)
     for path, tokenizer in zip(paths, tokenizers, strict=True):
         if tokenizer.get_vocab() != tokenizers[0].get_vocab():
@@ -160,7 +160,7 @@ def load_engine(
 
 
 def word_counts_of(paths: Sequence[str | Path]) -> dict[str, int] | None:
-    """How often each word comes in the training text of several models, in the one that has it most.
+    """How often each word occurs in the training texts of several models: the highest of their counts.
 
     None if a model came without a list, or with a damaged one. Damage only causes a warning: translation still works.
     """
@@ -176,8 +176,8 @@ def calibration_of(paths: Sequence[str | Path]) -> Calibration:
     """The calibration of a model.
 
     Raises:
-        FileNotFoundError: It has none; the message says how to make it.
-        ValueError: It is damaged or of other weights, or there are several models: an ensemble has none.
+        FileNotFoundError: The model has no calibration; the message says how to make one.
+        ValueError: The calibration is damaged or for other weights, or there are several models (an ensemble).
     """
     if len(paths) > 1:
         raise ValueError("A calibration is of one model: an ensemble has no confidence.")

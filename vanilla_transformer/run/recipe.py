@@ -95,7 +95,7 @@ class DataSettings:
                     "number in quotes)"
                 )
 
-        _ = self.measured  # which says what is wrong with a set
+        _ = self.measured  # raises if a set is invalid
         if self.mixture:
             copies_of([each.weight for each in self.mixture])
             for number, each in enumerate(self.mixture):
@@ -318,12 +318,12 @@ def load_recipe_with(
 
 
 def recipe_of(overrides: Mapping[str, str]) -> Recipe:
-    """The recipe that overrides alone make. Raises ValueError as `load_recipe` does."""
+    """Makes a recipe from overrides alone. Raises ValueError as `load_recipe` does."""
     return recipe_with({}, overrides)[0]
 
 
 def recipe_with(content: dict, overrides: Mapping[str, str] | None = None, **sections: type) -> tuple[Recipe, ...]:
-    """What `load_recipe_with` returns, from the content of a file, which the overrides change."""
+    """As `load_recipe_with`, from the content of a file, which the overrides change in place."""
     for name, text in (overrides or {}).items():
         if sections or name.partition(".")[0] not in SECTIONS_APART:
             override(content, name, text)
@@ -334,9 +334,9 @@ def recipe_with(content: dict, overrides: Mapping[str, str] | None = None, **sec
     return _checked("", content, Recipe), *found
 
 
-SECTIONS_APART = ("improve",)  # of the command of that name; others may be given the same file
+SECTIONS_APART = ("improve",)  # for the command of that name; others may be given the same file
 
-# Recipes come from strangers too, with a model of the Hub: none may take long to read, or much room in a message.
+# Recipes may come from strangers, with a model of the Hub: none may take long to read, or much room in a message.
 _MOST_BYTES = 1_000_000
 _MOST_DIGITS = 400
 _MOST_SHOWN = 200
@@ -350,23 +350,23 @@ def _loaded(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value as messages have it: not all of it, if it is long."""
+    """A value as messages show it: shortened if it is long."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of more digits than Python writes; lists in lists in lists
+    except (ValueError, RecursionError):  # a number with too many digits for Python to write; lists nested too deeply
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _plain(name: Any) -> str:
-    """The name of a field as messages have it."""
+    """The name of a field as messages show it."""
     return name[:_MOST_SHOWN] if isinstance(name, str) else _shown(name)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a field may stand only once: plain YAML keeps the last one and says nothing.
+    """YAML without duplicate fields, of which plain YAML silently keeps the last.
 
-    Nor are there aliases, by which a file of one kilobyte can have a thousand million values.
+    Aliases are not read either: with them a file of one kilobyte can have a thousand million values.
     """
 
     def compose_node(self, parent, index):
@@ -381,7 +381,7 @@ class _Loader(yaml.SafeLoader):
         for key in [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]:
             name = self.construct_object(key, deep=True)
             if not isinstance(name, Hashable):
-                break  # the error is plain YAML's
+                break  # plain YAML raises the error
             if name in seen:
                 raise ValueError(f"{_plain(name)} stands twice in one section (near line {node.start_mark.line + 1})")
             seen.add(name)
@@ -399,7 +399,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 def override(content: dict, name: str, text: str) -> None:
     """Sets a field of the content of a recipe, by its dotted name, to a value as it is typed.
 
-    Raises ValueError if that is no YAML value, or if the name leads through what is no section.
+    Raises ValueError if that is not a YAML value, or if the name leads through something other than a section.
     """
     try:
         value = _loaded(text)
@@ -421,8 +421,7 @@ def by_field(typed: Mapping[str, str]) -> dict[str, str]:
     """Overrides with each section that is typed as a whole taken apart: `{"training": "{max_tokens: 512}"}` becomes
     `{"training.max_tokens": "512"}`.
 
-    So it changes those fields alone, and does not take the place of the whole section. Raises ValueError as `override`
-    does.
+    So it changes those fields alone, and does not replace the whole section. Raises ValueError as `override` does.
     """
     found: dict[str, str] = {}
     for name, text in typed.items():
@@ -446,7 +445,7 @@ def as_typed(overrides: Mapping[str, Any]) -> dict[str, str]:
 def differing_fields(before: Mapping, now: Mapping, sections: Iterable[str]) -> Iterator[tuple[str, Any, Any]]:
     """The dotted name and both values of each field in which these sections of two recipes, as mappings, differ.
 
-    What is no mapping, such as `initial_model`, is a field of its own.
+    An entry that is not a mapping, such as `initial_model`, is a field of its own.
     """
     for section in sections:
         old, new = (each[section] if isinstance(each[section], dict) else {"": each[section]} for each in (before, now))
@@ -517,7 +516,7 @@ def _model_fields() -> dict[str, Any]:
 
 
 def _training_fields() -> dict[str, Any]:
-    # Not `field.type`: whoever makes an HfArgumentParser of these arguments changes it in place.
+    # Not `field.type`: an HfArgumentParser of these arguments changes it in place.
     hints = typing.get_type_hints(VanillaTransformerTrainingArguments)
     known = {f.name: hints[f.name] for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
     del known["output_dir"]  # the run folder says where
@@ -533,7 +532,7 @@ _OPEN_SECTIONS = {
 
 
 def check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
-    """Raises ValueError, with a hint, if this is none of the names that may stand behind the prefix."""
+    """Raises ValueError, with a hint, unless this is one of the names that may follow the prefix."""
     if name in known:
         return
     name = _plain(name)
@@ -552,7 +551,7 @@ def check_known(name: str, known: typing.Iterable[str], prefix: str) -> None:
 
 
 def of_type(name: str, value: Any, hint: Any) -> Any:
-    """Checks plain values; what else transformers' arguments take is left to transformers."""
+    """Checks plain values; other kinds that transformers' arguments take are left to transformers."""
     hints = _plain_types(hint)
     if not hints <= {bool, int, float, str, list, dict, type(None)}:
         hints = {type(value)}
@@ -584,9 +583,9 @@ def _plain_types(hint: Any) -> set[type]:
 
 
 def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """`make(fields)`. If that fails, ValueError names the section and the field without which it would not.
+    """`make(fields)`. If that fails, ValueError names the section and the field without which it would not fail.
 
-    What checks a field may not know its name, and name a missing package, a file or a key instead.
+    The check of a field may not know its name, and may name a missing package, a file or a key instead.
     """
 
     def fails_without(left_out: str) -> str | None:
@@ -602,12 +601,12 @@ def naming_the_field(section: str, fields: Mapping[str, Any], make: Callable[[Ma
         said = _said(error)
         without = {name: fails_without(name) for name in fields}
         mended = [name for name in fields if without[name] is None]
-        # With two mistakes, leaving out one mends nothing; and another error may come just because fields belong
-        # together.
+        # With two mistakes, leaving out one fixes nothing; and leaving out a field may cause another error, because
+        # fields belong together.
         other = [name for name in fields if without[name] != said and (name in said or str(fields[name]) in said)]
         if not mended and not other:
             raise ValueError(f"{section}: {said}") from error
-        # Of several it is the one that the message names, if it names one: it may come after another in the file.
+        # Of several, take the one that the message names, if it names one: it may come later in the file.
         name = min(mended or other, key=lambda name: said.find(name) if name in said else len(said))
         if said.startswith(name):
             raise ValueError(f"{section}.{said}") from error

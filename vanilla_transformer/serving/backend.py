@@ -1,4 +1,4 @@
-"""What answers the server's texts: a model, and a thread that gives it the texts of several requests in one batch."""
+"""Answers the server's texts: a model, and a thread that gives it the texts of several requests in one batch."""
 
 import logging
 import queue
@@ -26,9 +26,8 @@ LONGEST = 512  # tokens that are translated in one piece, as in `vanilla-transfo
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request asks for besides translations: following a glossary, with hard or soft terms; confidence; keeping
-    the markup or the capitals of the texts; correcting mistyped words; adding missing full stops; and one of several
-    target languages.
+    """The options of a request: following a glossary, with hard or soft terms; confidence; keeping the markup or the
+    capitals of the texts; correcting mistyped words; adding missing full stops; and one of several target languages.
     """
 
     glossary: Glossary | None = None
@@ -147,7 +146,7 @@ class Batcher:
 
     def __init__(self, backend: Backend, texts: int, tokens: int, seconds: float):
         self.backend, self.texts, self.tokens, self.seconds = backend, texts, tokens, seconds
-        # None: no more will come.
+        # None: no more texts will come.
         self._waiting: queue.Queue[_Text | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
         self._thread.start()
@@ -159,7 +158,7 @@ class Batcher:
         return waiting.answer
 
     def close(self) -> None:
-        """Returns when all that was submitted is answered."""
+        """Returns when every submitted text is answered."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -174,7 +173,7 @@ class Batcher:
         try:
             found = self.backend.translate([each.text for each in batch], wish, [each.context for each in batch])
             answered = list(zip(batch, found, strict=True))
-        except Exception as error:  # the server lives on, and tells those who asked
+        except Exception as error:  # the server keeps running, and the requests get the error
             for each in batch:
                 each.answer.set_exception(error)
         else:

@@ -73,7 +73,7 @@ def listen(app, host: str, port: int, bounds: Bounds) -> None:
     except (OSError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error).partition(" (")[0]
         raise OSError(f"Cannot listen at {host}, port {port} ({why}): choose another --port or --host.") from error
-    # uvicorn's log, which no client can fill. asyncio, too, reports there what goes wrong with connections.
+    # uvicorn's log, which no client can fill. asyncio's errors with connections go there too.
     log = deepcopy(LOGGING_CONFIG)
     log["filters"] = {"sparing": {"()": SparingFilter}}
     log["handlers"]["default"]["filters"] = ["sparing"]
@@ -89,8 +89,8 @@ def listen(app, host: str, port: int, bounds: Bounds) -> None:
 class BoundedConnection(H11Protocol):
     """A connection that is closed if its client takes too long, sends too much or does not read.
 
-    It counts as waiting until a whole request has arrived, from its beginning or its last answer on. One connection too
-    many takes the place of the one that has been waiting longest.
+    From its beginning, or from its last answer, it counts as waiting until a whole request has arrived. One connection
+    too many takes the place of the one that has been waiting longest.
     """
 
     def __init__(self, bounds: Bounds, *arguments, **options):
@@ -214,7 +214,7 @@ class BoundedConnection(H11Protocol):
 
 
 class _BoundedHead(h11.Connection):
-    """h11's, which checks the size of a request's head before it parses it."""
+    """An h11 connection that checks the size of a request's head before parsing it."""
 
     refusal: tuple[int, str] | None = None
 

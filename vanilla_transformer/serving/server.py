@@ -1,7 +1,7 @@
 """Translates over HTTP, texts of several requests together in one batch.
 
-Each translation is the one that `vanilla-transformer translate` makes. GET /docs says how to use the service, and what
-is refused with which status. How it deals with clients that hold connections is in `connections.py`.
+Each translation is the one that `vanilla-transformer translate` makes. GET /docs says how to use the service, and
+which status a refused request gets. `connections.py` deals with clients that hold connections.
 
 One model, and one thread that runs it: for more, start several behind a load balancer. There is no TLS and no
 authentication: put a proxy in front of it for these.
@@ -184,7 +184,7 @@ async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str,
 
 
 async def _gone(request: Request) -> None:
-    """Returns when the client has left. (Before that there may come an empty rest of the body.)"""
+    """Returns when the client has left. (An empty rest of the body may come before that.)"""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -211,7 +211,7 @@ async def _body_of(request: Request, limits: Limits) -> bytes:
 
 
 def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
-    """A request. HTTPException says with a status which rule its texts break."""
+    """The request in a body. Raises HTTPException with a status, and the rule that its texts break."""
     try:
         asked = TranslationRequest.model_validate_json(body)
     except ValidationError as error:
@@ -238,7 +238,7 @@ def _request_of(body: bytes, limits: Limits) -> TranslationRequest:
 
 
 def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wish:
-    """What a request wants beside translations. HTTPException says with a status which rule that breaks."""
+    """The options of a request. Raises HTTPException with a status, and the rule that they break."""
     if asked.confidence and not backend.is_calibrated:
         raise HTTPException(422, "The model is not calibrated, so it has no confidence: leave confidence out.")
     if asked.markup and not backend.has_alignments:

@@ -1,4 +1,4 @@
-"""What cards have in common: what the model is and how to use it, and text made safe for Markdown."""
+"""Sections that cards share: what the model is and how to use it, and text made safe for Markdown."""
 
 import json
 import re

@@ -34,7 +34,7 @@ _OF_A_MODEL = (*_ALL_HAVE, *_TRANSLATORS_HAVE, *_OUR_TOKENIZER, *_MARIANS_TOKENI
 
 @dataclass(frozen=True)
 class Publication:
-    """What was published, or would be."""
+    """The result of publishing, or of a dry run."""
 
     repository: str
     files: dict[str, int]  # sizes in bytes by path in the repository
@@ -123,7 +123,7 @@ def _check_complete(model: Path) -> None:
 
 
 def _is_of_a_model(name: str) -> bool:
-    """Whether a file in the repository belongs to the model that was there before: a new one may have none of it."""
+    """Whether a file in the repository belongs to the model that was there before: a new one may lack it."""
     return name in (*_OF_A_MODEL, *_RECORDS) or re.fullmatch(r"translations/[^/]+\.jsonl", name) is not None
 
 

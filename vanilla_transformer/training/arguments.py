@@ -1,4 +1,4 @@
-"""What the paper trains with (section 5): Seq2SeqTrainingArguments with the paper's values, and its learning rate."""
+"""The paper's training settings (section 5): Seq2SeqTrainingArguments with its values, and its learning rate."""
 
 import math
 from collections.abc import Callable
@@ -43,7 +43,7 @@ _WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_o
 FLOORED_BLEU = "floored_bleu"
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
 
-# What fields of `fsdp_config` must be if they are given, and why.
+# The only value that each field of `fsdp_config` may have, and why.
 _ONLY_FSDP = {
     "version": (2, "the first one is on its way out of torch"),
     "state_dict_type": ("FULL_STATE_DICT", "one process can load every checkpoint"),
@@ -244,7 +244,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
 
     def _settle_schedule(self):
-        """Completes the schedule and, with `max_minutes`, when to validate and save; raises ValueError for a misfit."""
+        """Completes the schedule and, with `max_minutes`, when to validate and save; ValueError for bad values."""
         if self.max_minutes is not None:
             if not 0 < self.max_minutes < math.inf:
                 raise ValueError(f"max_minutes must be above 0, or null for no limit, not {self.max_minutes}.")
@@ -276,10 +276,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                     f"learning_rate {self.learning_rate} has no effect under the Noam schedule: set noam_factor "
                     "instead, or noam_factor: null to use learning_rate and lr_scheduler_type."
                 )
-            self.learning_rate = 1.0  # what the schedule multiplies
+            self.learning_rate = 1.0  # the schedule multiplies it
 
     def _settle_what_is_kept(self):
-        """Completes how checkpoints are chosen, averaged and kept; raises ValueError if that does not fit together."""
+        """Completes how checkpoints are chosen, averaged and kept; raises ValueError for bad values."""
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
         if self.ema_decay and (self.fsdp or self.deepspeed):
@@ -338,7 +338,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         return self.seed if self.data_seed is None else self.data_seed
 
     def _check_room_to_fall(self):
-        """Raises ValueError if a schedule of transformers that falls to the run's end has no updates to fall in."""
+        """Raises ValueError if a schedule of transformers that decays to the run's end has no updates to decay in."""
         name, options = SchedulerType(self.lr_scheduler_type).value, self.lr_scheduler_kwargs or {}
         if name == "warmup_stable_decay" and "num_decay_steps" not in options:
             raise ValueError(f"lr_scheduler_type {name} needs lr_scheduler_kwargs: {{num_decay_steps: UPDATES}}.")
@@ -365,10 +365,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
 
 def chosen_by(metric: str, generates: bool = True) -> tuple[str, bool]:
-    """What the best checkpoint goes by where `metric_for_best_model` is this metric.
+    """The metric that chooses the best checkpoint where `metric_for_best_model` is this metric.
 
     Args:
-        metric: With `eval_` before its name, or without.
+        metric: With or without the prefix `eval_`.
         generates: Whether validation translates (`predict_with_generate`). If it does not, the loss takes the place of
             BLEU and chrF.
 
@@ -416,7 +416,7 @@ def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
     """Factor of an update's learning rate: min(1, (max_steps + 1 - step) / cooldown_steps).
 
     It is 1 up to the first of the last `cooldown_steps` updates and falls in a straight line, to 1 / cooldown_steps at
-    the last update. Only the next one would have 0, so that no update is lost. (The linear cooldown of Hägele et al.
+    the last update. Only the next one would have 0, so that no update is wasted. (The linear cooldown of Hägele et al.
     2024, https://arxiv.org/abs/2405.18392, counted as transformers counts in its schedules.)
 
     Args:
@@ -462,10 +462,10 @@ def _rate_after(updates: int, sizes: dict, end: dict, cooldown_now: Callable[[],
 
 
 def rate_factors(args: VanillaTransformerTrainingArguments, max_steps: int, updates: int) -> list[float]:
-    """What the rates of the first updates are multiplied by, as far as that depends on the run's `max_steps`.
+    """Factors of the first updates' rates, as far as they depend on the run's `max_steps`.
 
-    Under the Noam schedule it is the cooldown's factor, else the whole of transformers' schedule. A schedule that goes
-    by measurements has none.
+    Under the Noam schedule they are the cooldown's, else the whole of transformers' schedule. A schedule that follows
+    measurements has no factors.
     """
     if args.noam_factor is not None:
         return [cooldown(step, max_steps, args.get_cooldown_steps(max_steps)) for step in range(1, updates + 1)]

@@ -16,7 +16,7 @@ from ..run.folder import WEIGHTS
 from .low_rank import merged
 
 
-# What makes a checkpoint a model that can be loaded; the rest of its folder is the trainer's.
+# With its weights, these files make a checkpoint a loadable model; the rest of its folder is the trainer's.
 _COMPANIONS = (
     "config.json",
     "*_vanilla_transformer.py",  # the code that the configuration names
@@ -73,7 +73,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
 
 
 def copy_model(model: Path, output: Path) -> None:
-    """Makes a second folder of a model or checkpoint; its weights take no room where the disk has hard links."""
+    """Copies a model or checkpoint to a second folder; its weights take no space where the disk has hard links."""
     output.mkdir(parents=True)
     try:
         os.link(model / WEIGHTS, output / WEIGHTS)

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which there should be, and what becomes of those that are damaged or no longer needed."""
+"""The checkpoints of a run: which ones to keep, and how to handle damaged and superfluous ones."""
 
 import itertools
 import logging
@@ -20,12 +20,12 @@ from .ema import EMA_WEIGHTS
 
 logger = logging.getLogger(__name__)
 
-# What a trainer writes into a checkpoint. Whatever else lies there is the user's.
+# The files that a trainer writes into a checkpoint. Any others are the user's.
 _WRITTEN = (
     "*_vanilla_transformer.py", "*config.json", "model*.safetensors*", "optimizer.*", "pytorch_model_fsdp.bin",
     "recipe.yaml", "rng_state*.pth", "scaler.pt", "scheduler.pt", "stream_*.json", "token*.json",
     "special_tokens_map.json", "trainer_state.json", "training_args.bin", KNOWN_WORDS, EMA_WEIGHTS, DIGESTS,
-    ".tmp??????",  # what safetensors 0.8 writes weights to, and renames
+    ".tmp??????",  # safetensors 0.8 writes weights there, then renames the file
 )  # fmt: skip
 
 
@@ -35,17 +35,17 @@ def step_of(checkpoint: Path) -> int:
 
 
 def is_regular(checkpoint: Path, args: TrainingArguments) -> bool:
-    """Whether the run would have saved it without being stopped. Where the clock asks for checkpoints, any may be."""
+    """Whether the run would have saved it without being stopped. With `max_minutes` the answer is always yes."""
     return args.max_minutes is not None or step_of(checkpoint) % args.save_steps == 0
 
 
 def trainer_state(checkpoint: Path) -> dict:
-    """What the trainer keeps of its progress in a checkpoint."""
+    """The trainer's progress, as saved in a checkpoint."""
     return read_json(checkpoint / "trainer_state.json")
 
 
 def best_of(checkpoint: Path) -> str | None:
-    """Name of the best checkpoint as far as this one knows. (The path that it gives is where the run was then.)"""
+    """Name of the best checkpoint as far as this one knows. (The path that it records is where the run was then.)"""
     best = trainer_state(checkpoint).get("best_model_checkpoint")
     return Path(best).name if best else None
 
@@ -55,11 +55,11 @@ def best_of(checkpoint: Path) -> str | None:
 
 @contextmanager
 def saving(checkpoint: Path) -> Iterator[None]:
-    """Removes a checkpoint that could not be saved as a whole, and raises OSError, say because the disk is full."""
+    """Removes a checkpoint that could not be saved completely, say on a full disk, and raises OSError."""
     try:
         yield
     except Exception as error:  # torch, safetensors and tokenizers raise their own errors for a full disk
-        if (checkpoint / DIGESTS).exists():  # which is written last: what failed came after it, say sending to the Hub
+        if (checkpoint / DIGESTS).exists():  # it is written last: a later step failed, say sending to the Hub
             raise
         with suppress(OSError):  # another process of the run has done it, or nothing was made
             remove_checkpoint(checkpoint)
@@ -70,21 +70,21 @@ def saving(checkpoint: Path) -> Iterator[None]:
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    """Removes what the trainer wrote. If there is something else, it stays, in a folder of another name."""
+    """Removes the trainer's files. Any others are kept, in a folder of another name."""
     hidden = place_beside(checkpoint)
-    checkpoint.rename(hidden)  # at once, so that a kill leaves no half of a checkpoint
+    checkpoint.rename(hidden)  # at once, so that a kill leaves no half checkpoint
     _remove_hidden(hidden)
 
 
 def finish_removals(folder: Path) -> None:
-    """Removes the rest of checkpoints whose removal was killed."""
+    """Finishes removing the checkpoints whose removal was killed."""
     for path in list(folder.iterdir()) if folder.is_dir() else ():
         if is_removed_checkpoint(path):
             _remove_hidden(path)
 
 
 def is_removed_checkpoint(path: Path) -> bool:
-    """Whether this is the rest of a checkpoint whose removal was killed."""
+    """Whether this is the leftover of a checkpoint whose removal was killed."""
     found = re.match(r"\.(checkpoint-\d+)\.", path.name)
     return found is not None and is_leftover(path, found[1]) and path.is_dir() and not path.is_symlink()
 
@@ -119,7 +119,7 @@ def written_by_trainer(checkpoint: Path) -> list[Path]:
 
 
 def was_cut_short(checkpoint: Path) -> bool:
-    """Whether this is what a kill left of a save: the beginning of a checkpoint, and nothing else."""
+    """Whether this is the leftover of a killed save: the beginning of a checkpoint, and nothing else."""
     ours = written_by_trainer(checkpoint) if not (checkpoint / DIGESTS).exists() else []
     return len(ours) == len(list(checkpoint.iterdir()))
 
@@ -127,10 +127,10 @@ def was_cut_short(checkpoint: Path) -> bool:
 def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None) -> None:
     """Keeps `save_total_limit` checkpoints, among them the newest and the best. Their order is the number of updates.
 
-    (transformers goes by their file times, which a clock that is set back reverses.)
+    (transformers orders them by file time, which a clock that is set back reverses.)
 
-    A checkpoint that was saved on request is an extra one: it displaces none of the others, and goes itself once a
-    regular one follows, so that the same ones are averaged as without the request.
+    A checkpoint that was saved on request is an extra one: it displaces no other, and is removed once a regular one
+    follows, so that the same ones are averaged as without the request.
     """
     checkpoints = checkpoints_in(folder)
     if not checkpoints or not args.save_total_limit:
@@ -150,14 +150,14 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
 
 
 def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> None:
-    """Brings the checkpoints of a run into the state in which the next save would have found them.
+    """Restores the checkpoints of a run to the state in which the next save would have found them.
 
-    What a kill left of a save is removed. A damaged checkpoint is moved aside. If the end of the run needs it, for
-    averaging or as the best, those after it are moved too: training goes on from the one before it and makes them
+    The leftover of a killed save is removed. A damaged checkpoint is moved aside. If the end of the run needs it, for
+    averaging or as the best, those after it are moved too: training resumes from the one before it and makes them
     again.
 
-    Before it changes anything, it raises ValueError if there are checkpoints and none is whole, and OSError if a file
-    cannot be read or something is in the way.
+    Before it changes anything, it raises ValueError if there are checkpoints but all are incomplete or damaged, and
+    OSError if a file cannot be read or something is in the way.
     """
     found = folder.checkpoint_folders()
     faults = {path: fault for path in found if (fault := folder.fault_of(path)) is not None}
@@ -174,7 +174,7 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
         else:
             logger.warning("%s was moved to %s: %s.", path, set_aside(path, f"{path.name}.damaged").name, fault)
     if found[-1] in faults:
-        folder.finished.unlink(missing_ok=True)  # after updates that are to be done again
+        folder.finished.unlink(missing_ok=True)  # written after updates that will be repeated
     trained = step_of(whole[-1])
     needed = _needed_at_the_end(trained, best, args)
     if lost := sorted(step_of(path) for path in faults if path.name in needed and step_of(path) < trained):
@@ -195,7 +195,7 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
 def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerTrainingArguments) -> set[str | None]:
     """Names of the checkpoints that the end of the run averages, as far as one can tell now, and of the best one.
 
-    `trained` is after how many updates the last whole checkpoint was saved.
+    `trained` is the number of updates before the last complete checkpoint.
     """
     every = int(args.save_steps)
     end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
@@ -205,7 +205,7 @@ def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerT
 
 
 def none_is_whole(faults: dict[Path, str | None]) -> ValueError:
-    """The error where there is nothing to go on from and nothing was changed."""
+    """The error if no checkpoint can be resumed from; nothing was changed."""
     told = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
     return ValueError(
         f"There is no whole checkpoint to go on from ({told}). Nothing was changed: restore one, or choose another "
@@ -214,13 +214,13 @@ def none_is_whole(faults: dict[Path, str | None]) -> ValueError:
 
 
 def check_state(checkpoint: Path, trainer: Trainer) -> None:
-    """Raises ValueError if a checkpoint lacks what training needs to go on as it was: Trainer would make it up."""
+    """Raises ValueError if a checkpoint lacks state (Trainer would make it up) or has weights that are not finite."""
     rng = f"rng_state_{trainer.args.process_index}.pth" if trainer.args.world_size > 1 else "rng_state.pth"
     for name in ("optimizer.bin" if trainer.is_fsdp_enabled else "optimizer.pt", "scheduler.pt", rng):
         if not (checkpoint / name).exists():
             raise ValueError(f"{checkpoint} has no {name}: training cannot go on from it as it was.")
     if trainer.is_fsdp_enabled:
-        return  # that is in torch's format, and torch is strict
+        return  # the rest is in torch's format, and torch is strict
     model = trainer.accelerator.unwrap_model(trainer.model)
     with safe_open(checkpoint / WEIGHTS, framework="pt") as file:
         names = set(file.keys())

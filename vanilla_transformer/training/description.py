@@ -1,4 +1,4 @@
-"""What a run says before it begins: its updates, how it chooses a checkpoint, the memory and disk it takes."""
+"""Describes a run before it begins: its updates, how it chooses a checkpoint, the memory and disk it takes."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 _FLOAT = 4  # bytes
 _BYTES_OF_A_LOGIT = 8  # with its gradient
-# More than what is kept for the backward pass: temporary results, gradients, memory that is free but not given back.
+# Factor on the tensors kept for the backward pass: temporary results, gradients, memory freed but not given back.
 _OVERHEAD = 1.3
-_PRODUCTS = 150_000_000  # bytes: what oneDNN keeps for the shapes of the last products
-LONG_PAIR = 64  # tokens of a side, for a text whose lengths are not known before
+_PRODUCTS = 150_000_000  # bytes: oneDNN's cache for the shapes of the last products
+LONG_PAIR = 64  # tokens of a side, for a text whose lengths are not known in advance
 
 
 def activation_bytes(config, source: tuple[int, int], target: tuple[int, int]) -> int:
@@ -49,7 +49,7 @@ def activation_bytes(config, source: tuple[int, int], target: tuple[int, int]) -
 def training_bytes(
     model: PreTrainedModel, arguments: VanillaTransformerTrainingArguments, source_length: int, target_length: int
 ) -> int:
-    """About how many bytes more than the weights a training takes at its peak, on a CPU.
+    """About how many bytes training takes at its peak beyond the weights, on a CPU.
 
     Args:
         model: The one to be trained.
@@ -60,16 +60,16 @@ def training_bytes(
     learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
     pairs = max(1, arguments.max_tokens // max(source_length, target_length))
     kept = activation_bytes(model.config, (pairs, source_length), (pairs, target_length))
-    if arguments.gradient_checkpointing:  # of every layer its input, and one layer as a whole
+    if arguments.gradient_checkpointing:  # every layer's input, and all of one layer
         layers = model.config.encoder_layers + model.config.decoder_layers
         kept = kept // layers + _FLOAT * pairs * (source_length + target_length) * layers * model.config.d_model
     logits = min(LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
-    averages = 3 + bool(arguments.ema_decay)  # for each parameter the gradient, Adam's two, and perhaps a moving one
+    averages = 3 + bool(arguments.ema_decay)  # per parameter: the gradient, Adam's two averages, perhaps the EMA
     return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
 
 
 def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
-    """About how much memory and disk a run takes, in a sentence or two. Warns where that is more than is free."""
+    """About how much memory and disk a run takes, in a sentence or two. Warns if that is more than is free."""
     model, arguments, batches = trainer.model, trainer.args, trainer.train_batches
     lengths = LONG_PAIR, LONG_PAIR
     if batches is not None:
@@ -96,7 +96,7 @@ def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
 
 
 def describe_updates(trainer: "VanillaTransformerTrainer") -> str:
-    """What an update and an epoch consist of, in a sentence or two."""
+    """Describes an update and an epoch, in a sentence or two."""
     args, batches = trainer.args, trainer.train_batches
     tokens = args.max_tokens * args.world_size * args.gradient_accumulation_steps
     update = f"An update has up to {tokens:,} source and target tokens"
@@ -111,7 +111,7 @@ def describe_updates(trainer: "VanillaTransformerTrainer") -> str:
 
 
 def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
-    """What the best checkpoint is chosen by, in a sentence or two."""
+    """Describes how the best checkpoint is chosen, in a sentence or two."""
     name = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
     patience = arguments.early_stopping_patience
     stopping = (

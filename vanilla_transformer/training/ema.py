@@ -14,7 +14,7 @@ from .safety import UpdateGuard
 EMA_WEIGHTS = "ema.safetensors"
 """The file of a checkpoint with the averaged weights, under the names that they have in `model.safetensors`."""
 
-_UPDATES = "updates"  # how many the file averages: in its metadata, so that the two cannot come apart
+_UPDATES = "updates"  # how many the file averages: in its own metadata, so that the two stay together
 
 
 def warmed_up_decay(update: int, decay: float) -> float:
@@ -39,7 +39,7 @@ class WeightAverage(TrainerCallback):
     average nor t. Every process keeps the same average, on the model's device.
 
     Args:
-        decay: What d_t is after its warm-up.
+        decay: d_t after its warm-up.
         guard: Knows whether the last update was skipped.
 
     Attributes:
@@ -52,7 +52,7 @@ class WeightAverage(TrainerCallback):
         self.begin()
 
     def begin(self, checkpoint: str | Path | None = None) -> None:
-        """Training is about to begin, or to go on from a checkpoint with its average."""
+        """Prepares for training that begins, or that resumes from a checkpoint with its average."""
         self.checkpoint = checkpoint
         self.weights: dict[str, torch.Tensor] = {}
         self.updates = 0
@@ -63,7 +63,7 @@ class WeightAverage(TrainerCallback):
             self._load(Path(self.checkpoint) / EMA_WEIGHTS)
 
     def on_step_end(self, args, state, control, *, model, optimizer, **kwargs):
-        # The guard skips what is not finite; with fp16 the gradient scaler does.
+        # The guard skips updates that are not finite; with fp16 the gradient scaler does.
         if self.guard.in_a_row or getattr(optimizer, "step_was_skipped", False):
             return
         self.updates += 1

@@ -67,7 +67,7 @@ class FinetuningArguments:
 
 
 def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
-    """transformers' training arguments, of words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`."""
+    """transformers' training arguments, from words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`."""
     parser = HfArgumentParser(Seq2SeqTrainingArguments, exit_on_error=False, allow_abbrev=False)
     try:
         parsed, unknown = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)
@@ -145,9 +145,9 @@ def _check_options(args: FinetuningArguments, training_args: Seq2SeqTrainingArgu
 
 
 def _checkpoint_to_go_on_from(training_args: Seq2SeqTrainingArguments) -> str | None:
-    """That of `--resume_from_checkpoint`, if it is given.
+    """The checkpoint of `--resume_from_checkpoint`, if it is given.
 
-    Raises ValueError if the output folder has no such checkpoint, or has some and training is to begin anew.
+    Raises ValueError if the output folder has no such checkpoint, or has some although training starts anew.
     """
     output, resume = training_args.output_dir, training_args.resume_from_checkpoint
     last = get_last_checkpoint(output) if Path(output).is_dir() else None
@@ -188,12 +188,12 @@ def _load_model(args: FinetuningArguments) -> tuple[PreTrainedModel, PreTrainedT
 
 
 def with_adapters(model: PreTrainedModel, args: FinetuningArguments, new_ids: list[int]) -> PreTrainedModel:
-    """The model with LoRA adapters, beside which only the rows of new tokens learn. Needs PEFT."""
+    """The model with LoRA adapters; besides them, only the rows of new tokens learn. Needs PEFT."""
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise ImportError("--lora_rank needs PEFT: pip install 'vanilla-transformer[finetune]'") from error
-    rows = new_ids  # of the only matrix, where there is just one
+    rows = new_ids  # of the one matrix, if embeddings are tied
     if not model.config.tie_word_embeddings:
         embeddings = model.get_input_embeddings(), model.get_decoder().get_input_embeddings()
         matrices = (*embeddings, model.get_output_embeddings())
@@ -227,7 +227,7 @@ class Pairs:
         self.signatures: dict[str, str] = {}
 
     def for_training(self) -> Dataset:
-        """The pairs whose sides are neither blank nor too long; says how many others there are."""
+        """The pairs whose sides are neither blank nor too long; logs how many others there are."""
         args = self.args
         encoded = self._encoded(self._read("train", args.train_file, args.max_train_samples))
 
@@ -245,7 +245,7 @@ class Pairs:
         return kept
 
     def for_validation(self) -> Dataset:
-        """All pairs, of whatever length: a score is one of the whole set."""
+        """All pairs, of whatever length: a score covers the whole set."""
         pairs = self._read("validation", self.args.validation_file, self.args.max_eval_samples)
         encoded = self._encoded(pairs)
         for row, ids in zip(pairs, encoded["labels"], strict=True):

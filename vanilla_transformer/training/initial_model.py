@@ -24,12 +24,12 @@ from ..run.loading import find_model, load_model
 
 logger = logging.getLogger(__name__)
 
-# Fields that may differ, beside those of dropout: the meaning of the weights does not depend on them.
+# Fields that may differ, besides those of dropout: the meaning of the weights does not depend on them.
 _OF_TRAINING = {"label_smoothing", "r_drop_alpha", "use_cache", "classifier_pooling"}
 
 
 GROWN_FROM = "grown_from"  # in tokenizer_config.json: how many pieces it had before
-# What has a row for each piece, by the ends of the names.
+# Suffixes of the parameters that have a row for each piece.
 ROWS_OF_PIECES = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "lm_head.bias")
 
 
@@ -39,10 +39,10 @@ def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokeniz
     Args:
         model: The new model.
         path: The other one.
-        tokenizer: The vocabulary of the new model: that of the other one, or what `grow_tokenizer` has made of it.
+        tokenizer: The vocabulary of the new model: the other one's, or the one that `grow_tokenizer` made of it.
 
     Raises:
-        ValueError: That is a model of another shape; the message names a field that differs.
+        ValueError: The other model has another shape; the message names a field that differs.
         FileNotFoundError: There is no model at `path`.
     """
     initial, old = load_model(path, "cpu")
@@ -64,7 +64,7 @@ def with_new_rows(weights: Mapping[str, torch.Tensor], parts: Sequence[Sequence[
     """The weights of a model with one more row for each new piece: the mean of the rows of its parts.
 
     Args:
-        weights: By their names; what has rows for pieces is (pieces, d_model), or (pieces,) for a bias.
+        weights: By name; those with a row for each piece are (pieces, d_model), or (pieces,) for a bias.
         parts: For each new piece, the ids of the old ones that it is made of.
     """
     if not parts:
@@ -78,9 +78,9 @@ def with_new_rows(weights: Mapping[str, torch.Tensor], parts: Sequence[Sequence[
 
 
 def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | str = 0) -> None:
-    """Copies the vocabulary of the model at `path`. The words that it knows and those of the corpus become one list.
+    """Copies the vocabulary of the model at `path`, and joins its list of known words with the words of the corpus.
 
-    With `growth`, see `grow_tokenizer`, it gets pieces of the corpus too.
+    With `growth` (see `grow_tokenizer`), the vocabulary gets pieces of the corpus too.
 
     Raises:
         ValueError: Its tokenizer is not one that a run can use, or the corpus was prepared with another.

@@ -19,7 +19,7 @@ _BASE, _A, _B = ".base_layer.weight", ".lora_A.default.weight", ".lora_B.default
 
 
 def add_adapters(model: PreTrainedModel, rank: int, old_pieces: int) -> None:
-    """Puts adapters into the model. Only they learn, and the new rows of matrices with a row for each piece.
+    """Puts adapters into the model. Only they and the new rows of matrices with a row for each piece learn.
 
     Raises:
         ImportError: PEFT is not installed.

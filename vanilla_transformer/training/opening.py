@@ -1,4 +1,4 @@
-"""Makes a folder ready to train in: for a new run, or for one that goes on and must be the same."""
+"""Prepares a folder for training: for a new run, or for a resumed one, which must be the same run."""
 
 import contextlib
 import dataclasses
@@ -32,8 +32,8 @@ from .run_results import MADE_MODEL
 
 logger = logging.getLogger(__name__)
 
-# What may change between the sessions of one run without making it another run, beside decoding and evaluation. (Where
-# the text lies may change because its fingerprint may not; for max_steps see check_same_rates.)
+# Fields that may change between the sessions of one run, besides those of decoding and evaluation. (The text may move,
+# because its fingerprint may not change; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "max_minutes", "average_last", "save_total_limit")),
     *(f"training.{name}" for name in ("max_skipped_updates", "push_to_hub")),
@@ -49,7 +49,7 @@ def open_folder(
     arguments: VanillaTransformerTrainingArguments,
     command: str | None,
 ) -> None:
-    """Makes a folder ready to train in. All checks come before the first change."""
+    """Prepares a folder for training. All checks come before the first change."""
     if folder.checkpoint_folders() and not resume:
         raise FileExistsError(f"{folder.path} holds a run already: add --resume to go on, or choose another folder.")
     folder.check_places()
@@ -58,7 +58,7 @@ def open_folder(
             raise FileNotFoundError(
                 f"{folder.recipe} is missing: every checkpoint of the run has a copy, restore that."
             )
-        folder.finished_after()  # it says so where it is damaged
+        folder.finished_after()  # raises if the file is damaged
         for begun in filter(None, (folder.recipe, _newest_copy(checkpoints, "recipe.yaml"))):
             _check_same_recipe(load_recipe(begun), recipe, begun)
         if folder.tokenizer.exists():  # if it is gone, the same one is learned again
@@ -97,7 +97,7 @@ def _newest_copy(checkpoints: list[Path], name: str) -> Path | None:
 
 
 def check_start(folder: RunFolder) -> list[Path]:
-    """Raises what a new run in this folder would, and changes nothing; returns the half-written save of a kill."""
+    """Raises the errors of a new run in this folder, and changes nothing; returns the leftover of a killed save."""
     found = folder.checkpoint_folders()
     if len(found) > 1 or not all(map(was_cut_short, found)):
         raise none_is_whole({path: folder.fault_of(path) for path in found})
@@ -119,18 +119,18 @@ def _clear_failed_start(folder: RunFolder) -> None:
     finish_removals(folder.checkpoints)
     for path in found:  # there may be one checkpoint, left half-written by a kill
         logger.warning("Beginning anew: the save of %s was cut short.", path)
-        if (path / "trainer_state.json").exists():  # or nearly all of it
+        if (path / "trainer_state.json").exists():  # it is nearly complete
             set_aside(path, f"{path.name}.damaged")
         else:
             remove_checkpoint(path)
     for path in folder.files_of_a_start:
-        if path != folder.environment:  # which makes it a run folder, should this be killed; the new start replaces it
+        if path != folder.environment:  # it marks a run folder, should this be killed; the new start replaces it
             path.unlink(missing_ok=True)
     shutil.rmtree(folder.tokenizer, ignore_errors=True)
 
 
 def _not_of_a_start(folder: RunFolder) -> list[Path]:
-    """What shows that a folder is not one in which a run has begun and saved no checkpoint."""
+    """Paths that a run without a checkpoint does not have: if there are any, the folder is something else."""
     found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
     found = [path for path in found if path not in (folder.chosen, folder.text, folder.search)]
     try:
@@ -164,7 +164,7 @@ def _not_of_a_start(folder: RunFolder) -> list[Path]:
 
 
 def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
-    """Compares with a recipe that the run has, its own or a checkpoint's."""
+    """Raises ValueError if a recipe differs from one that the run has, its own or a checkpoint's."""
     path, sections = begun.parent, ("data", "tokenizer", "model", "training", "initial_model", "grow_vocabulary")
     for field, old, new in differing_fields(dataclasses.asdict(before), dataclasses.asdict(now), sections):
         if field in _MAY_CHANGE:

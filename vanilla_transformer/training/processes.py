@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from .arguments import VanillaTransformerTrainingArguments
 
 
-# What a backend says when the other end of a connection is gone; all that it raises is RuntimeError.
+# Messages of a backend when the other end of a connection is gone; it raises only RuntimeError.
 _GONE = ("connection reset", "connection closed", "connection refused", "broken pipe", "timed out", "remote error")
 
 
@@ -23,11 +23,11 @@ class ProcessLostError(OSError):
 
 
 def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
-    """The first process does something, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
+    """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
     if arguments.world_size == 1:
         action()
         return
-    # Its own group, with its own patience: that of the run is for processes that all do the same.
+    # A separate group with its own timeout: the run's is for processes that all do the same.
     group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
     failed = torch.zeros(())
     if arguments.process_index == 0:
@@ -44,7 +44,7 @@ def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable
 
 @contextmanager
 def others_named_in_errors(arguments: VanillaTransformerTrainingArguments) -> Iterator[None]:
-    """Raises ProcessLostError where the backend says that a connection is gone: another process has ended."""
+    """Raises ProcessLostError if the backend says that a connection is gone: another process has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -59,24 +59,24 @@ def others_named_in_errors(arguments: VanillaTransformerTrainingArguments) -> It
 
 # ------------------------------------------------------------------------------------------------------------- sharding
 #
-# Fully sharded training (FSDP): every process keeps its part of each matrix, its gradient and what Adam keeps of it.
-# accelerate would do it when training begins: each layer by itself, and input and output embedding. Here encoder,
-# decoder and output share one matrix, which torch lets only one group of modules have; so this is done before.
+# Fully sharded training (FSDP): every process keeps its part of each matrix, its gradient and its Adam state.
+# accelerate would shard when training begins: each layer by itself, and input and output embedding. Here encoder,
+# decoder and output share one matrix, which torch allows in only one group of modules, so `shard` does it earlier.
 
 
 def turn_on_without_gpus(accelerator: Accelerator, plugin_arguments: dict) -> None:
-    """accelerate 1.15 shards between GPUs only; processes without any would train unsharded, and not say so."""
+    """accelerate 1.15 shards between GPUs only; processes without any would silently train unsharded."""
     state = accelerator.state
     if state.distributed_type == DistributedType.MULTI_CPU:
         state.fsdp_plugin = FullyShardedDataParallelPlugin(**plugin_arguments)
-        # Every new view of the one state begins with what PartialState says.
+        # Every new view of the shared state starts from PartialState.
         state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
 
 
 def shard(model: PreTrainedModel, plugin: FullyShardedDataParallelPlugin) -> None:
     """Leaves this process its part of every parameter; a layer's parameters are gathered when it is its turn.
 
-    Parameters are gathered and gradients summed in their own type, so that the same comes out as without sharding.
+    Parameters are gathered and gradients summed in their own type, so that the results are as without sharding.
     """
     if isinstance(model, FSDPModule):
         return

@@ -22,7 +22,7 @@ from ..signals import first_signal
 
 logger = logging.getLogger(__name__)
 
-# What the bar shows of the log, under which name and how.
+# The fields of the log that the bar shows, with name and format.
 _SHOWN = {
     "loss": ("loss", "{:.3g}"),
     "learning_rate": ("rate", "{:.2e}"),
@@ -36,7 +36,7 @@ _SHOWN = {
 
 
 class ProgressBar(TrainerCallback):
-    """One line on the terminal: updates done and to do, the time it takes, and the latest of what is logged."""
+    """One line on the terminal: updates done and to do, the time it takes, and the latest logged values."""
 
     def __init__(self):
         self.bar: tqdm | None = None
@@ -47,7 +47,7 @@ class ProgressBar(TrainerCallback):
         options = {"initial": state.global_step, "unit": "update", "dynamic_ncols": True, "smoothing": 0}
         if args.max_minutes is None:
             self.bar = tqdm(total=state.max_steps, **options)
-        else:  # the clock ends it, nobody knows where
+        else:  # the clock ends it, at an unknown update
             self.bar = tqdm(desc=f"{args.max_minutes:g} minutes", **options)
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -76,10 +76,10 @@ class ProgressBar(TrainerCallback):
 
 
 class LearningCurve(TrainerCallback):
-    """Draws the learning curve after an evaluation, at most every so many seconds; if that fails, training goes on.
+    """Draws the learning curve after an evaluation, at most every `every` seconds; if it fails, training continues.
 
-    It takes half a second, so a run of small evaluations would otherwise spend more time on it than on them. A run that
-    is stopped gets its curve at the end; that of a finished one is drawn by whoever finishes it.
+    Drawing takes half a second, so a run of small evaluations would otherwise spend more time on it than on them. A
+    stopped run gets its curve at the end; whoever finishes a run draws its final curve.
     """
 
     def __init__(self, path: Path, every: float = 60.0):
@@ -124,7 +124,7 @@ class LogFile(TrainerCallback):
 
 
 def _json_line(record: dict) -> str:
-    """JSON has no infinity and no NaN, which a diverging loss has: they become null."""
+    """JSON has no infinity and no NaN, unlike a diverging loss: they become null."""
     plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     return json.dumps(plain, allow_nan=False) + "\n"
 
@@ -161,7 +161,7 @@ class StopOnRequest(TrainerCallback):
             yield
 
     def on_step_end(self, args, state, control, **kwargs):
-        if args.world_size > 1:  # all stop after the same update: one that went on alone would wait for ever
+        if args.world_size > 1:  # all stop after the same update: one that continued alone would wait forever
             asking = torch.tensor(float(self.requested), device=args.device)
             torch.distributed.all_reduce(asking, torch.distributed.ReduceOp.MAX)
             self.requested = bool(asking)
@@ -172,7 +172,7 @@ class StopOnRequest(TrainerCallback):
 class TimeBudget(TrainerCallback, ExportableState):
     """Ends training after `max_minutes`; saves `PARTS` times in them, and evaluates as often or less.
 
-    Every checkpoint has the seconds spent before it, so that a resumed run gets what is left.
+    Every checkpoint has the seconds spent before it, so that a resumed run gets the rest.
     """
 
     PARTS = 20
@@ -241,7 +241,7 @@ class TokenCounter:
         self.real = real if self.real is None else self.real + real
 
     def record(self, seconds: float) -> dict[str, float]:
-        """Speed and `real_share` (tokens per cell of both sides) of all processes in this many seconds; counts anew."""
+        """Speed and `real_share` (tokens per cell of both sides) of all processes in this time; resets the counts."""
         cells, real = self.cells, self.real
         self.__init__()
         if real is None or seconds <= 0:
@@ -274,7 +274,7 @@ class Clock:
         return self.before + (time.perf_counter() - self.since if self.since is not None else 0.0)
 
     def lap(self) -> float:
-        """Seconds since this was asked last, or since this session began."""
+        """Seconds since the last call, or since this session began."""
         lapped, self.lapped = self.lapped, self.seconds()
         return self.lapped - lapped
 

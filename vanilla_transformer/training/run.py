@@ -43,11 +43,11 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):  # noqa: N818  (not an error: the user asked for it)
-    """Training was stopped on request; the message says where it goes on from."""
+    """Training was stopped on request; the message says where to resume."""
 
     def __init__(self, message: str, number: int | None = None):
         super().__init__(message)
-        self.exit_status = 128 + (number or signal.SIGINT)  # as shells count the signal that asked
+        self.exit_status = 128 + (number or signal.SIGINT)  # as shells report the signal that asked
 
 
 def train(
@@ -67,22 +67,22 @@ def train(
     Args:
         recipe: What to do.
         output: The run folder.
-        resume: Go on from the last complete checkpoint of `output`; begin anew if none was ever saved.
+        resume: Resume from the last complete checkpoint of `output`; start anew if none was ever saved.
         show_progress: Whether to draw progress bars on the terminal.
-        command: What was typed to begin the run: its card says so.
-        command_to_resume: What to type to go on with it: messages say so.
+        command: The command line that began the run, for its card.
+        command_to_resume: The command line that resumes it, for messages.
         device: Where to train, as for `chosen_device`.
-        publish: What a run with `training.push_to_hub` ends with: `sharing.publishing.publish`, or something called in
-            the same way.
+        publish: Called at the end of a run with `training.push_to_hub`: `sharing.publishing.publish`, or something
+            called in the same way.
         finish: Whether to average, score, translate and draw as well when training has ended.
 
     Raises:
         FileExistsError: `output` holds a run and `resume` is false, it is not a run folder, or another process trains
             in it.
-        ValueError: The recipe or the data are not those that `output` was begun with, the data are bad, or what the run
-            is to go on from is damaged.
-        FloatingPointError: Too many updates in a row were not finite, and a checkpoint was saved; or the weights that
-            the run ended with are not.
+        ValueError: The recipe or the data are not those that `output` was begun with, the data are bad, or the state
+            to resume from is damaged.
+        FloatingPointError: Too many updates in a row were not finite, and a checkpoint was saved; or the final
+            weights or the last validation loss are not.
         Interrupted: SIGINT or SIGTERM came; a checkpoint was saved.
         OSError: A checkpoint could not be saved, or the stream or another process is lost; the checkpoints before it
             are whole. Or a file of the run cannot be read; nothing was changed.
@@ -122,12 +122,12 @@ def train(
 
 
 def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") -> VanillaTransformerTrainingArguments:
-    """The arguments for training. What cannot work here raises ValueError or ImportError now, not after training."""
-    # Processes wait for one that waits for its stream; after half an hour more it counts as gone.
+    """The arguments for training. Unusable ones raise ValueError or ImportError now, not after training."""
+    # Processes wait for one that waits for its stream; after half an hour more it counts as lost.
     timeout = 1800 + (2 * int(recipe.data.patience) if recipe.data.stream else 0)
     on_cpu = {"use_cpu": chosen_device(device).type == "cpu"}
     training = {"disable_tqdm": True, "ddp_timeout": timeout, **on_cpu, **recipe.training}
-    training |= on_cpu if device != "auto" else {}  # what is typed comes before the recipe's `use_cpu`
+    training |= on_cpu if device != "auto" else {}  # `device` overrides the recipe's `use_cpu`
     if not training["use_cpu"] and training.get("ddp_backend") in (None, "nccl"):
         _check_gpus()
     begun_in = folder.began().get("precision") if folder.good_checkpoints() else None
@@ -144,7 +144,7 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
 
 
 def _check_gpus() -> None:
-    """Raises ValueError if this process has no GPU of its own, which NCCL says at length and late."""
+    """Raises ValueError if this process has no GPU of its own: NCCL's error is long and late."""
     gpus = torch.cuda.device_count()
     if 0 < gpus <= int(os.environ.get("LOCAL_RANK", "0")):
         raise ValueError(
@@ -205,7 +205,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
         for stale in (folder.finished, folder.scores, folder.published):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()
-    if trainer.stream is not None and trainer.args.world_size == 1:  # alone it can save without another update
+    if trainer.stream is not None and trainer.args.world_size == 1:  # a single process can save without another update
         stop.on_request = trainer.stream.pairs.stop.set  # stopping does not wait for a broken stream to come back
     for callback in (stop, LearningCurve(folder.learning_curve)):
         trainer.add_callback(callback)
@@ -238,7 +238,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
 
 
 def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
-    """Whether there is nothing left to train: all updates are done, or time or patience is up."""
+    """Whether there is nothing left to train: all updates are done, or time or patience is used up."""
     callbacks = state["stateful_callbacks"]
     budget, stopping = callbacks.get("TimeBudget"), callbacks.get("EarlyStoppingCallback")
     time_is_up = args.max_minutes is not None and budget is not None and is_over(budget, args.max_minutes)
@@ -251,7 +251,7 @@ def _ended(state: dict, args: VanillaTransformerTrainingArguments) -> bool:
 
 
 def _check_last_loss(folder: RunFolder) -> None:
-    """Raises FloatingPointError if the last validation loss is not finite. (The weights may be, and too large.)"""
+    """Raises FloatingPointError if the last validation loss is not finite. (Finite weights can be too large.)"""
     validations = [record for record in folder.log_records() if "eval_loss" in record]
     if validations and validations[-1]["eval_loss"] is None:
         raise FloatingPointError(

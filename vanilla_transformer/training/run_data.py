@@ -1,4 +1,4 @@
-"""The text of a run: what is trained on and measured on, the vocabulary, and the account of both."""
+"""The text of a run: corpora to train on and to measure on, the vocabulary, and the record of both."""
 
 import dataclasses
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RunData:
-    """The corpora of a run: what is trained on, and validation and test sets by name."""
+    """The corpora of a run: the training corpus, and validation and test sets by name."""
 
     recipe: Recipe
     train: Corpus
@@ -40,9 +40,9 @@ class RunData:
 
     @classmethod
     def open(cls, recipe: Recipe, folder: RunFolder, arguments: VanillaTransformerTrainingArguments) -> "RunData":
-        """Opens all text of a run, test sets too: what is wrong with them shows before training, not after it.
+        """Opens all text of a run, test sets too: their errors show before training, not after it.
 
-        Of a repository on the Hub, which may change any time, a run reads one commit in all sessions and processes.
+        A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it.
         """
         if arguments.process_index > 0:
             identities, failure = broadcast_object_list([None, None])
@@ -96,11 +96,11 @@ class RunData:
 
     @property
     def corpora(self) -> dict[str, Corpus]:
-        """All of them by name."""
+        """All corpora by name."""
         return {"train": self.train, **self.measured}
 
     def check_same(self, folder: RunFolder) -> None:
-        """Raises ValueError if the text is not what the run was begun with, or the account of that is damaged."""
+        """Raises ValueError if the text is not the one that the run began with, or the record of it is damaged."""
         before = folder.data_record()
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint
@@ -120,7 +120,7 @@ class RunData:
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
         """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one.
 
-        For soft terms their lexicon is beside it. The vocabulary says how many sentences before a source are read.
+        The lexicon of soft terms is beside it. The vocabulary says how many sentences before a source are read.
         """
         if folder.tokenizer.exists():
             check_digests(folder.tokenizer)
@@ -131,7 +131,7 @@ class RunData:
             else:
                 save_its_tokenizer(self.recipe.initial_model, beside, self.train, self.recipe.grow_vocabulary)
             if self.recipe.term_markers:
-                marker_ids(load_tokenizer(beside))  # another's may have none
+                marker_ids(load_tokenizer(beside))  # raises if another model's vocabulary lacks them
                 if not (beside / TERM_LEXICON).is_file():
                     learn_lexicon(self.train.texts()).save(beside)
             tokenizer, data = load_tokenizer(beside), self.recipe.data
@@ -144,10 +144,10 @@ class RunData:
     def encode(
         self, folder: RunFolder, arguments: VanillaTransformerTrainingArguments
     ) -> tuple[PreTrainedTokenizerFast, Dataset | TokenBatchStream, dict[str, Dataset]]:
-        """The tokenizer, and as ids the training pairs and the measured sets; the account goes into the folder."""
+        """The tokenizer, and the training pairs and measured sets as ids; the record goes into the folder."""
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
-        # A pair that is too long may come after days.
+        # In a stream, a pair that is too long may come only after days.
         if isinstance(self.train, PairStream) and longest > arguments.max_tokens:
             raise ValueError(
                 f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
@@ -166,7 +166,7 @@ class RunData:
             collate=TranslationCollator(),
         )
         encoded, reports = {}, {"train": report}
-        for name, corpus in self.measured.items():  # nothing is left out of what is measured
+        for name, corpus in self.measured.items():  # measured sets keep all pairs
             encoded[name], reports[name] = corpus.encoded(tokenizer)
         # Checkpoints are chosen by all validation sets together.
         parts = [encoded[name] for name in self.measured if name not in data.test]

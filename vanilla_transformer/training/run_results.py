@@ -1,4 +1,4 @@
-"""What a run ends with: models to use, scores, translations, pictures."""
+"""The results of a run: models to use, scores, translations, pictures."""
 
 import dataclasses
 import filecmp
@@ -34,7 +34,7 @@ from .ema import EMA_WEIGHTS
 
 
 logger = logging.getLogger(__name__)
-MADE_MODEL = "model"  # beside which that of the run is made
+MADE_MODEL = "model"  # the run's model is made in a folder beside this name
 
 
 def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, recipe: Recipe) -> None:
@@ -55,7 +55,7 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
     models = (([best], folder.best, WEIGHTS), (last, folder.averaged, WEIGHTS), (ema, folder.ema, EMA_WEIGHTS))
     for sources, output, weights in models:
         others = _others_in(output)
-        if not sources:  # the run is to have no such model any longer
+        if not sources:  # the run no longer has such a model
             for path in output.iterdir() if output.is_dir() else ():
                 if path not in others:
                     path.unlink()
@@ -90,7 +90,7 @@ def _others_in(folder: Path) -> list[Path]:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files that a model was made of, if their list can be read."""
+    """The files on a model's list; empty if it cannot be read."""
     try:
         return set((read_digests(folder) or {"files": ()})["files"])
     except DamagedError:
@@ -165,11 +165,11 @@ def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) ->
 
 
 def _make_model_of_the_run(folder: RunFolder, model: Path, recipe: Recipe) -> None:
-    """Gives the run folder the files of one of its models, so that whatever loads a model loads the run's.
+    """Gives the run folder the files of one of its models, so that the run loads like any model.
 
-    A model is known by its `config.json`: this is removed first and comes last, so a kill leaves no mixture. The list
-    of files comes first. A file with one of their names that was not on the list before is the user's, and gets another
-    name.
+    A model is known by its `config.json`: this is removed first and written last, so a kill leaves no mixture. The
+    list of files is written first. A file with one of these names that was not on the list before is the user's, and
+    is renamed.
     """
     config = folder.path / CONFIG_NAME
     made = place_beside(folder.path / MADE_MODEL)
@@ -191,7 +191,7 @@ def _make_model_of_the_run(folder: RunFolder, model: Path, recipe: Recipe) -> No
 
 
 def draw_attention(folder: RunFolder, recipe: Recipe, device="auto") -> None:
-    """Draws what the model looks at while it translates the recipe's first example."""
+    """Draws the model's attention while it translates the recipe's first example."""
     examples = recipe.evaluation.examples
     if examples:
         model, tokenizer = load_model(folder.path, device)

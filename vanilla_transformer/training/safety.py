@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class UpdateGuard(TrainerCallback):
-    """Skips updates that would make parameters infinite or NaN, and stops a run that has nothing but such updates.
+    """Skips updates that would make parameters infinite or NaN, and stops a run after too many of them in a row.
 
-    A skipped update changes no parameter and nothing that the optimizer keeps; the schedule and the count of updates go
-    on. With several processes all decide the same. With a gradient scaler (fp16) overflows are expected and skipping
+    A skipped update changes no parameter and no state of the optimizer; the schedule and the count of updates advance.
+    With several processes all decide the same. With a gradient scaler (fp16) overflows are expected and skipping
     them is the scaler's job: they are neither counted nor skipped here.
 
     The norm is the 2-norm, so gradients whose squares overflow are not finite either: Adam, which keeps squares, would
@@ -38,7 +38,7 @@ class UpdateGuard(TrainerCallback):
         self.begin()
 
     def begin(self) -> None:
-        """Forgets all that was before: training begins or goes on."""
+        """Resets the guard: training begins or resumes."""
         self.error: str | None = None  # what to tell the user once training has stopped
         self.in_a_row = self.skipped = 0
         self.grad_norm: torch.Tensor | float | None = None  # of this update; None: the guard computes it
@@ -47,7 +47,7 @@ class UpdateGuard(TrainerCallback):
         self.window, self.session = [], []  # losses since the last record, and of all updates; None: it was skipped
 
     def saw(self, batch: Mapping[str, torch.Tensor], loss: torch.Tensor) -> torch.Tensor:
-        """Takes note of a batch of this update; returns its loss, or 0 if that is not finite: Trainer sums it up."""
+        """Records a batch of this update; returns its loss, or 0 if that is not finite: Trainer sums the losses."""
         self.batches.append(batch)
         self.loss = self.loss + loss
         return loss.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -65,7 +65,7 @@ class UpdateGuard(TrainerCallback):
         if finite:
             self.in_a_row = 0
             return
-        model.zero_grad(set_to_none=True)  # every optimizer leaves alone what has no gradient
+        model.zero_grad(set_to_none=True)  # optimizers skip parameters without a gradient
         self.in_a_row += 1
         self.skipped += 1
         if state.is_world_process_zero:
@@ -102,7 +102,7 @@ class UpdateGuard(TrainerCallback):
         return loss, norm
 
     def record(self, logs: Mapping[str, float]) -> dict[str, float]:
-        """What to add to a log record: updates skipped since the last one, and the loss of those that were not."""
+        """The fields to add to a log record: updates skipped since the last record, and the loss of the others."""
         if "loss" in logs:
             losses, skipped = self.window, self.skipped
             self.window, self.skipped = [], 0

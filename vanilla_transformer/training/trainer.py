@@ -118,7 +118,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             self.rewriters = self._make_rewriters(limits if self.stream is None else self.stream.limits, term_lexicon)
         if self.stream is not None:
             self.stream.rewriters = self.rewriters
-            args.ignore_data_skip = True  # it begins where it is to go on
+            args.ignore_data_skip = True  # the stream itself resumes at its place
             self.stream_place = _StreamPlace(self.stream)
             self.add_callback(self.stream_place)
         elif train_dataset is not None:
@@ -150,8 +150,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         if self.stream is not None:
-            # Each process has its own stream, which accelerate would take for one to deal out.
-            # A loader draws a seed when it begins: not from dropout's generator, or a resumed run has another.
+            # Each process has its own stream, which accelerate would divide among processes.
+            # A loader draws a seed when it begins. Drawn from dropout's generator, it would change a resumed run.
             own = torch.Generator()
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
@@ -172,7 +172,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         longest = (places, places) if limits is None else (limits.max_source_length, limits.max_target_length)
         source, target = (min(places, each) for each in longest)
         room = {"max_source_length": source, "max_target_length": target}
-        # By argument: whether it is on, and what then makes its rewriter. Text comes first, then its pieces.
+        # For each argument: whether it is on, and a function that makes its rewriter. Text first, then its pieces.
         table = {
             "augmentation": (forms, lambda tokenizer: Augmentation(tokenizer, self.args.augmentation, **room)),
             f"augmentation.{TERMS}": (terms, lambda tokenizer: TermAnnotation(tokenizer, lexicon, terms, **room)),
@@ -203,7 +203,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         )
         loader = self.accelerator.prepare(loader)
         # Trainer (5.17 to 5.23) tells the first two samplers which epoch it is. With several processes ours is behind
-        # one that shares batches out; in the epoch in which a resumed run begins, behind one more, that skips some.
+        # one that distributes batches; in the first epoch of a resumed run, behind another that skips some.
         loader.batch_sampler.set_epoch = batches.set_epoch
         return loader
 
@@ -245,7 +245,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         try:
             return super().compute_loss(model, inputs, return_outputs, **kwargs)
         finally:
-            config.r_drop_alpha = alpha  # which every checkpoint has
+            config.r_drop_alpha = alpha  # every checkpoint stores it
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(model, inputs, *args, **kwargs)
@@ -253,7 +253,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return self.guard.saw(inputs, loss)
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: torch.Tensor | None = None):
-        """transformers 5.17 to 5.23 asks here for each update's norm, to log it: the guard needs no second one."""
+        """transformers 5.17 to 5.23 gets each update's norm here, to log it; the guard uses the same one."""
         self.guard.grad_norm = super()._get_grad_norm(model, grad_norm)
         return self.guard.grad_norm
 
@@ -307,7 +307,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return nats / tokens
 
     def _floored(self, model: PreTrainedModel, bleu: float, generate_options: dict) -> dict[str, float]:
-        """BLEU of each set with a floor; and of validation, or if a floor is missed, the worst shortfall, negative."""
+        """BLEU of sets with a floor, and of validation or, if a floor is missed, the worst shortfall (negative)."""
         sets = self.floor_datasets.items()
         found = {name: self._scores(model, rows, generate_options)["bleu"] for name, rows in sets}
         missing = min(found[name] - lowest for name, lowest in self.args.floors.items())
@@ -324,7 +324,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
         return {name: score.value for name, score in zip(metrics, scores, strict=True)}
 
-    # ----------------------------------------------------------------------------------- what is kept of it
+    # ---------------------------------------------------------------------------------- saving and resuming
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         """As in Trainer; a stream goes on where the checkpoint left it.
@@ -346,7 +346,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
             self.stream.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
         if self.args.push_to_hub and self.args.should_save:
-            # Pushes in the middle of training send this folder, in which Trainer puts all but the model's code.
+            # Pushes during training send this folder, where Trainer puts everything but the model's code.
             self.accelerator.unwrap_model(self.model).config.save_pretrained(self.args.output_dir)
         if self.is_fsdp_enabled:
             shard(self.model, self.accelerator.state.fsdp_plugin)
@@ -366,7 +366,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return super().push_to_hub(*args, **kwargs)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """transformers 5.17 to 5.23 lays a checkpoint's files in the folder that it may still be sending."""
+        """transformers 5.17 to 5.23 copies a checkpoint's files into the folder that it may still be sending."""
         self._list_digests(Path(checkpoint_folder))  # so that they are sent too
         if self.args.hub_always_push:
             self._finish_current_push()
@@ -387,13 +387,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._save_checkpoint(self.model, trial=None)
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Saves that of every process, before the file that makes a checkpoint complete."""
+        """Saves the state of every process, before the file that makes a checkpoint complete."""
         if self.stream is not None:
             Path(output_dir).mkdir(exist_ok=True)
             write_json(Path(output_dir) / self._stream_file, self.stream_place.state)
         super()._save_rng_state(output_dir)
         if self.args.world_size > 1:
-            torch.distributed.barrier()  # the first process then writes what makes the checkpoint complete
+            torch.distributed.barrier()  # the first process then writes the file that makes it complete
 
     @property
     def _stream_file(self) -> str:
@@ -408,20 +408,20 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         super().log({**logs, "elapsed_seconds": round(self._clock.seconds(), 2)}, start_time)
 
     def _determine_best_metric(self, metrics, trial) -> bool:
-        """Where some evaluations save a checkpoint, one that saves none is not the best: nothing is there to load."""
+        """If only some evaluations save a checkpoint, the others cannot be the best: there is nothing to load."""
         saves = self.control.should_save or self.args.save_strategy in ("no", "best")
         return saves and super()._determine_best_metric(metrics, trial)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:
         """transformers 5.17 to 5.23 writes all of a checkpoint here, and removes old ones by their time.
 
-        Which ones go is up to `remove_old_checkpoints`, so transformers is told to keep all.
+        `remove_old_checkpoints` decides which ones go, so transformers is told to keep all.
         """
         folder = Path(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             with saving(folder):
-                (folder / DIGESTS).unlink(missing_ok=True)  # from a checkpoint that is written once more
+                (folder / DIGESTS).unlink(missing_ok=True)  # of an earlier save of this checkpoint
                 if self.ema is not None and self.args.should_save:
                     self.ema.save(folder)
                 super()._save_checkpoint(model, trial)
@@ -433,12 +433,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             remove_old_checkpoints(folder.parent, self.args, Path(best).name if best else None)
 
     def _list_digests(self, checkpoint: Path) -> None:
-        """Lists all files, and is written last: it makes a checkpoint complete."""
+        """Writes the list of all files last: it makes a checkpoint complete."""
         if self.args.should_save and not (checkpoint / DIGESTS).exists():
             write_digests(checkpoint, run=self.run_id, step=self.state.global_step)
 
     def _save(self, output_dir: str | None = None, state_dict=None) -> None:
-        if self.is_fsdp_enabled and state_dict is not None:  # it was gathered name by name
+        if self.is_fsdp_enabled and state_dict is not None:  # gathered by name, tied weights too
             tied = self.accelerator.unwrap_model(self.model).all_tied_weights_keys
             state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
         super()._save(output_dir, state_dict)
@@ -478,7 +478,7 @@ def _begin_worker(number: int) -> None:
 
 
 class _StreamPlace(TrainerCallback):
-    """Where a stream was after the last update; it may have given more since, for an update that was never made.
+    """Where a stream was after the last update; it may have yielded more since, for an update that never happened.
 
     Trainer (5.17 to 5.23) does not know how long a stream is. It logs as `epoch` the share of `max_steps` that this
     session has done; the stream knows its passes.

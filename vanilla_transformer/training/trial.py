@@ -1,4 +1,4 @@
-"""Tries what a recipe asks of this machine, with a tiny model and before any text is read.
+"""Tries a recipe's settings on this machine, with a tiny model and before any text is read.
 
 transformers, torch and accelerate check models, optimizers, schedules, callbacks, precisions and decodings when they
 are made. A run makes them once its text is read and its vocabulary learned, which may take hours.
@@ -39,7 +39,7 @@ _LONG_ENOUGH = 8
 def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: str | None = None) -> dict:
     """A recipe's training section without `bf16` where the device is slow at it: there float32 is far faster.
 
-    A run that goes on stays in its precision. `bf16` beside `fp16` stays, for transformers to refuse.
+    A resumed run keeps its precision. `bf16` beside `fp16` stays, for transformers to refuse.
     """
     if not training.get("bf16") or training.get("fp16"):
         return dict(training)
@@ -59,7 +59,7 @@ def with_usable_precision(training: Mapping, *, has_bfloat16: bool, begun_in: st
 def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str, Any]):
     """The training arguments of a recipe's sections, once a model and a trainer could be made with them.
 
-    ValueError names section and field of what is not possible here, and the remedy if there is one.
+    ValueError names the section and field that cannot work here, and the remedy if there is one.
     """
 
     def small_model(fields: Mapping[str, Any]) -> VanillaTransformerForConditionalGeneration:
@@ -76,7 +76,7 @@ def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str
             elsewhere.output_dir, elsewhere.push_to_hub = folder, False
             trainer = VanillaTransformerTrainer(small_model(model), elsewhere, eval_dataset=rows)
             precision = arguments.mixed_precision
-            if precision != "no" and not trainer.accelerator.native_amp:  # accelerate would go on in float32
+            if precision != "no" and not trainer.accelerator.native_amp:  # accelerate would continue in float32
                 raise ValueError(
                     f"{precision} has no effect on the device {arguments.device.type}: leave it out, or take bf16."
                 )

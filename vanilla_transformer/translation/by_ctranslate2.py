@@ -20,7 +20,7 @@ from .decoding import Batch, Decoding, Hypothesis
 if TYPE_CHECKING:
     from ctranslate2 import AsyncTranslationResult, Translator
 
-# What a saved generation config can ask for and CTranslate2 would ignore.
+# Options of a saved generation config that CTranslate2 would ignore.
 _UNHEEDED = (
     "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "forced_bos_token_id",
     "min_length", "min_new_tokens", "min_p", "no_repeat_ngram_size", "num_beam_groups", "repetition_penalty",
@@ -110,11 +110,11 @@ class Ctranslate2Engine:
 
     Greedy search is the same. CTranslate2's beam search ranks unfinished hypotheses by log-probability, finished ones
     by log-probability / |Y|^alpha, and stops at a number of finished ones. It is told to find twice as many as the beam
-    is wide (as many with `early_stopping=True`), and these are ranked here with the penalty asked for. What ours would
-    have found beyond them is missed. Prefixes count towards |Y| there, but not here.
+    is wide (as many with `early_stopping=True`), and these are ranked here with the penalty asked for. Hypotheses that
+    ours would find beyond them are missed. Prefixes count towards |Y| there, but not here.
 
     Raises:
-        ValueError: CTranslate2 cannot do what is asked, say because [`Decoding`] has no field for an option.
+        ValueError: CTranslate2 does not support an option, say because [`Decoding`] has no field for it.
     """
 
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
@@ -161,7 +161,7 @@ class Ctranslate2Engine:
         begun: deque[tuple[Batch, list[AsyncTranslationResult]]] = deque()
         for batch in batches:
             begun.append((batch, self._begin(batch)))
-            if len(begun) > self._threads:  # one waits for a thread; after an interrupt no more than that is done
+            if len(begun) > self._threads:  # one waits for a thread; after an interrupt only these are finished
                 yield self._hypotheses(*begun.popleft())
         yield from (self._hypotheses(*each) for each in begun)
 

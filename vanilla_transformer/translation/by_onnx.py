@@ -104,7 +104,7 @@ class OnnxTranslator:
 
     @staticmethod
     def _names(graph, kind: str) -> list[str]:
-        """Names of what a graph returns; it may also return attention weights, which are not needed here."""
+        """Names of a graph's outputs of a kind; it may also return attention weights, which are not needed here."""
         return [each.name for each in graph.get_outputs() if each.name.startswith(kind)]
 
 

@@ -73,10 +73,10 @@ class TorchEngine:
             beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
         constrained = batch.constraints is not None and any(batch.constraints)
         if constrained:
-            # With a dictionary there is no warning of a sentence whose constraints cannot be met: its `terms` say so.
+            # A dictionary avoids a warning about sentences whose constraints cannot be met: their `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            # Otherwise transformers imports all of FSDP to see whether that is at work.
+            # Otherwise transformers imports all of FSDP to see whether it is in use.
             given = {"synced_gpus": False, **given}
         was_training = model.training
         model.eval()
@@ -114,7 +114,7 @@ class TorchEngine:
         ends = torch.tensor([] if ends is None else ends, device=output.device).view(-1)
         is_end = torch.isin(output[:, 1 + len(batch.prefix) :], ends)
         cut = [not has_end for has_end in is_end.any(dim=1).tolist()]
-        if self.decoding.forced_eos_token_id is not None:  # what was cut has an end too
+        if self.decoding.forced_eos_token_id is not None:  # cut translations have an end too
             per_sentence, prefix = len(cut) // len(batch.texts), len(batch.prefix)
             sources = [source for source in batch.sources for _ in range(per_sentence)]
             limits = [self.decoding.longest(len(source), prefix) for source in sources]

@@ -1,4 +1,4 @@
-"""Calibrates a model's confidence on sentences whose references are known, and says how well it does on others."""
+"""Calibrates a model's confidence on sentences whose references are known, and measures it on others."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How to translate, resolved once for every engine; what an engine is given, and what it makes of it."""
+"""How to translate, resolved once for every engine; and an engine's input and output."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class Batch:
     numbers: list[int]  # where they stand among all sentences
     texts: list[str]
     sources: list[list[int]]  # token ids, after their contexts
-    prefix: tuple[int, ...] = ()  # what their translations begin with
+    prefix: tuple[int, ...] = ()  # token ids that their translations begin with
     seed: int | None = None  # of the samples drawn for them
     constraints: list[list[list[list[int]]]] | None = None  # of each, as `generate` takes them
     contexts: list[Context] | None = None  # sentences before each, if the model reads any

@@ -179,8 +179,8 @@ def constraints_of(terms: Sequence[FoundTerm], line: str, tokenizer: PreTrainedT
     """Token ids for each term: its targets, each as a word and, where it may begin a sentence, with a capital.
 
     A tokenizer writes the space before a word with the word. After a quotation mark, a bracket or a hyphen there is
-    none. So a term that follows one in the source may be without the space in the translation too. A term in a script
-    without spaces always may.
+    none. So a term that follows one of these in the source may lack the space in the translation too. A term in a
+    script without spaces always may.
     """
     behind_signs = {each.targets for each in terms if each.start and not line[each.start - 1].isspace()}
     return [
@@ -208,7 +208,7 @@ def _token_ids(text: str, tokenizer: PreTrainedTokenizerBase, behind_sign: bool)
 
 
 def annotations_of(terms: Iterable[FoundTerm]) -> list[tuple[int, int, str]]:
-    """What `annotated_ids` takes for the terms of a line; of alternatives the first, as a source can have only one."""
+    """The terms of a line as `annotated_ids` takes them; of alternatives the first: a source can have only one."""
     return [(each.start, each.end, each.targets[0]) for each in terms]
 
 
@@ -217,8 +217,8 @@ def used_terms(
 ) -> tuple[UsedTerm, ...]:
     """Which terms of a line a translation uses.
 
-    A target is used where it stands at the beginning of a word; the word may go on, with an ending. A term that is in
-    the line twice is to be in the translation twice.
+    A target is used where it stands at the beginning of a word; the word may continue with an ending. A term that is
+    in the line twice must be in the translation twice.
     """
     taken: dict[tuple[str, ...], int] = {}  # the end of the last place of these targets
     found = []
@@ -234,7 +234,7 @@ def used_terms(
 
 
 def _as_written(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A text as the tokenizer gives it back: one that lower-cases all text knows no capitals."""
+    """A text as the tokenizer gives it back: without capitals if it lower-cases all text."""
     return tokenizer.decode(tokenizer(text_target=text).input_ids, skip_special_tokens=True)
 
 

@@ -32,7 +32,7 @@ def quantize_int8(model: PreTrainedModel) -> None:
 
 
 _LARGEST_STATE = 127.0
-_TINY = 1e-30  # in place of 0, which nothing can be divided by
+_TINY = 1e-30  # in place of 0, to avoid division by zero
 
 
 class Int8Linear(nn.Module):
@@ -87,7 +87,7 @@ class _Matrix:
 
 @lru_cache
 def _largest_weight() -> int:
-    """What the largest weight of a row becomes: 127 where products are exact with it.
+    """The number that the largest weight of a row becomes: 127 where products are exact with it.
 
     Processors without VNNI add two products of 8 bits in 16 bits. The largest do not fit there: then it is 63.
     """

@@ -1,4 +1,4 @@
-"""How likely a model finds given translations, token by token and word by word: what confidence is made of."""
+"""How likely a model finds given translations, token by token and word by word: the basis of confidence."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Likelihood:
     samples: list[float] = field(default_factory=list)
 
     def __add__(self, other: "Likelihood") -> "Likelihood":
-        """That of two translations, one after the other."""
+        """The likelihood of two translations, one after the other."""
         samples = [a + b for a, b in zip(self.samples, other.samples, strict=True)]
         return Likelihood(self.tokens + other.tokens, self.words + other.words, samples)
 

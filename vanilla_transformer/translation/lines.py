@@ -1,4 +1,4 @@
-"""Lines on their way in: in blocks, as they come, in pieces, in batches, and what a model cannot know in them."""
+"""Lines on their way in: in blocks, as they come, in pieces, in batches, and with words that a model cannot know."""
 
 import logging
 import re
@@ -28,7 +28,7 @@ def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
     """Lists of the lines that have arrived, up to `size`: a line never waits for the next one.
 
     Raises:
-        Exception: What reading `lines` raised, after the lines before it.
+        Exception: An error from reading `lines`, raised after the lines before it.
     """
     arrived: Queue = Queue(maxsize=2 * size)
     over = object()
@@ -59,7 +59,7 @@ def as_they_come(lines: Iterable[str], size: int = 4096) -> Iterator[list[str]]:
 
 
 class Pieces:
-    """Cuts lines into what is translated at a time, and counts the lines.
+    """Cuts lines into the pieces that are translated, and counts the lines.
 
     Args:
         tokenizer: The model's tokenizer.

@@ -33,7 +33,7 @@ def pack_linear(model: PreTrainedModel) -> None:
         for name, child in list(module.named_children()):
             if is_its_weights(child) and _pays(child.weight):
                 setattr(module, name, PackedLinear(child.weight, child.bias).train(child.training))
-    # What a search needs is packed now, so that processes forked later share it.
+    # Weights that a search needs are packed now, so that processes forked later share them.
     layers = [each.self_attn for each in model.modules() if isinstance(each, VanillaTransformerDecoderLayer)]
     projections = [(each.q_proj, each.k_proj, each.v_proj) for each in layers]
     joined = [each for each in projections if all(isinstance(one, PackedLinear) for one in each)]
@@ -49,7 +49,7 @@ def _pays(weight: torch.Tensor) -> bool:
 
 
 def _paying_rows(weight: torch.Tensor) -> range:
-    """The numbers of rows for which a product of packed weights is the faster one."""
+    """The numbers of rows for which a product of packed weights is faster."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.numel():
         return range(0)
     if _has_fast_mkl():  # measured on an Intel Xeon with AMX
@@ -90,7 +90,7 @@ class PackedLinear(nn.Linear):
         return torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
 
     def together_with(self, *others: "PackedLinear") -> "PackedLinear":
-        """One layer that does what this one and others do with the same states, made once."""
+        """One layer for this one and others that take the same states, made once."""
         layers = (self, *others)
         made_of = layers[1:], tuple(_state_of(each.weight) for each in layers)
         if self._together is None or self._together[0] != made_of:
@@ -125,7 +125,7 @@ class PackedLinear(nn.Linear):
 
     def __getstate__(self) -> dict:
         state = super().__getstate__()
-        self._forget_packed(state)  # what is packed cannot be copied
+        self._forget_packed(state)  # packed weights cannot be copied
         return state
 
     def _begin_anew(self) -> None:
@@ -139,5 +139,5 @@ class PackedLinear(nn.Linear):
 
 
 def _state_of(weight: torch.Tensor) -> tuple[int, int]:
-    """What changes if the weights do, by torch's own counting."""
+    """A value that changes when the weights do, by torch's own counting."""
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version

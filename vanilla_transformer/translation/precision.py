@@ -23,8 +23,8 @@ def in_precision(model: PreTrainedModel, precision: str = "auto") -> PreTrainedM
 
     Args:
         model: Ours, or an ensemble of ours, in float32.
-        precision: float32; bfloat16; or auto, which lets the model translate a few made-up sentences in both. What was
-            chosen is logged.
+        precision: float32; bfloat16; or auto, which lets the model translate a few made-up sentences in both. The
+            choice is logged.
 
     Raises:
         ValueError: There is no such precision.

@@ -2,7 +2,7 @@
 
     A dog runs -> A dog runs. -> Ein Hund läuft. -> Ein Hund läuft
 
-A model that has read only whole sentences makes a worse translation of one whose end it does not see.
+A model that has read only whole sentences translates one worse if it does not see where it ends.
 """
 
 import unicodedata

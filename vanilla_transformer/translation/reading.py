@@ -1,4 +1,4 @@
-"""How lines are read: what is changed before they are translated, and changed back in their translations."""
+"""How lines are read: changes made to them before translation, and undone in their translations."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,10 +19,10 @@ class ReadLine:
     """A line as the model reads it.
 
     Attributes:
-        text: What is translated: without markup, in sentence case, with its spelling corrected and a full stop added,
-            as far as that is asked for.
+        text: The text to translate: without markup, in sentence case, with its spelling corrected and a full stop
+            added, each if asked for.
         words: The same with the line's own spelling and end: some of its words the model may not know.
-        respelled: Its mistyped words, and what each is read as.
+        respelled: Its mistyped words, and the word that each is read as.
         form: The form that its capitals had, `"upper"` or `"title"`; None if they stay as they are.
         got_stop: Whether a full stop was added.
     """
@@ -39,7 +39,7 @@ class Reading:
     """How lines are read.
 
     Raises:
-        ValueError: Ways to read do not go together.
+        ValueError: Some of the ways to read do not go together.
     """
 
     markup: "Markup | None"

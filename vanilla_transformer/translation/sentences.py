@@ -28,7 +28,7 @@ from .spelling import Spelling
 
 logger = logging.getLogger(__name__)
 
-# What runs models that are not torch's.
+# Engines for models that are not torch's.
 _ENGINES = {ExportedModel: Ctranslate2Engine, OnnxTranslator: OnnxEngine}
 
 Model = PreTrainedModel | ExportedModel | OnnxTranslator

@@ -2,7 +2,7 @@
 
     The dgo sees teh hosue. -> The dog sees the house. -> Der Hund sieht das Haus.
 
-A model that has hardly met typos makes something else of each piece of a mistyped word. This way it need not meet any.
+A model that has seen hardly any typos misreads the pieces of a mistyped word. This way it need not see any.
 """
 
 import re
@@ -20,10 +20,10 @@ from ..data.scripts import is_unspaced
 from .casing import usual_case
 
 
-# Strings between blanks, and what makes one no plain word: "dg2", "a.com", "@anna", "{dgo}", soft hyphens, ligatures.
+# Strings between blanks, and signs of a non-word: "dg2", "a.com", "@anna", "{dgo}", soft hyphens, ligatures.
 _STRING, _ODD = re.compile(r"\S+"), re.compile("[\\d@#/\\\\&=%_<>{}$\u00ad\u200b\ufb00-\ufb06]|[.:]\\w")
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]+")
-_APOSTROPHES = ("'", "’")  # what stands before them may be half a word, as in "isn't"
+_APOSTROPHES = ("'", "’")  # letters before one may be half a word, as in "isn't"
 _ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
 _SENTENCE_ENDS = frozenset(".!?…:;؟۔।॥։።")
 _FEWEST = 3  # a rarer word may itself be a typo in the training text
@@ -123,7 +123,7 @@ class Spelling:
         return other
 
     def _mistyped(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
-        """A line as the tokenizer normalizes it, and the corrections: what is read, and from which place to which."""
+        """A line as the tokenizer normalizes it, and the corrections: the new word, and begin and end of the old."""
         normalized, words = cut_words(self.tokenizer, line)
         found, begins = [], True
         odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}
@@ -138,7 +138,7 @@ class Spelling:
         return normalized, found
 
     def _best(self, word: str, begins: bool) -> str:
-        """What a word is read as: itself, or one that the training text had."""
+        """The word that a word is read as: itself, or one of the training text."""
         small, has_capital = word.lower(), word[:1].isupper()
         if not _is_word(word) or word.isupper() or len(small) > self._longest:
             return word

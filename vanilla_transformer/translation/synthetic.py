@@ -2,7 +2,7 @@
 
     text -> chunks of lines -> translations -> pairs that are kept -> a piece of either file, and the report
 
-Let y' be what the search finds for x, or what is drawn from p(y | x). Then training uses
+Let y' be the search's result for x, or a sample from p(y | x). Then training uses
 
 - back-translation (Sennrich et al. 2016, arXiv:1511.06709): pairs (x'(y), y) for y in the target language, x' by a
   model of the reverse direction, argmax_x p(x | y). Samples x' ~ p(x | y) are often the better sources (Edunov et al.
@@ -43,10 +43,10 @@ LIMITS = PairLimits(max_source_length=256, max_target_length=256, max_length_rat
 
 @dataclass
 class SyntheticReport:
-    """What was made so far, and from what: the JSON file beside the text.
+    """The work done so far, and its inputs: the JSON file beside the text.
 
     Attributes:
-        begun_with: Digests of text and models, languages, and all options that decide what is written.
+        begun_with: Digests of text and models, languages, and all options that affect the output.
         complete: Whether the files have their final names.
         lines: Lines of the text that are done.
         kept: Pairs that were written.
@@ -75,7 +75,7 @@ class SyntheticReport:
             raise ValueError(f"{path} is not a report of synthetic text. {remedy}") from error
 
     def save(self, path: Path) -> None:
-        """Writes the report, with the speed; it is complete from the moment it is there."""
+        """Writes the report, with the speed; the file is complete from the moment it appears."""
         speed = round(self.lines / self.seconds, 1) if self.seconds else None
         write_json(path, {**asdict(self), "lines_per_second": speed})
 
@@ -112,16 +112,16 @@ def synthesize(
     a process ends, and the random numbers of a chunk depend only on the seed and the chunk's number.
 
     Args:
-        model, tokenizer, workers, batch_tokens: As for [`translate_lines`]; another number of workers may go on.
+        model, tokenizer, workers, batch_tokens: As for [`translate_lines`]; `workers` may change on resuming.
         text: A file of lines, plain or `.gz`. It is read twice.
         output: A folder, in which one process works at a time; it is made if it is missing.
-        languages: Codes of what the model translates from and to, for the names of the files.
+        languages: Codes of the languages that the model translates from and to, for the names of the files.
         to: The language to ask a model of several for, as for [`translate_lines`].
         forward: Whether the text becomes the source of the training pairs. Otherwise it becomes the target.
         made_by: Facts about the model, say its digest. They are kept in the report and must not change. ("path" may.)
         limits: Which pairs are kept, by their tokens. A given line over its limit is not translated.
         seed: Seed of samples.
-        chunk_lines: Lines to translate between saves: what an interruption costs at most.
+        chunk_lines: Lines to translate between saves: the most that an interruption can cost.
         on_progress: Called with the number of lines done since the last call, and the number of all lines.
         **generate_options: As for [`translate_lines`].
 
@@ -168,13 +168,13 @@ def synthesize(
         with ExitStack() as stack, torch.random.fork_rng(devices=[]):
             files = {side.name: stack.enter_context(_growing(side, report.files.get(side.name))) for side in sides}
             chunks = work.chunks(text_lines(text, digests=digests), files, found)
-            # Some lines are left out, and a chunk may be done already: so no line has a context.
+            # No line has a context, since some lines are left out, and chunks may be done already.
             for best, *_ in translate_lines(model, tokenizer, chunks, contexts=repeat(()), **options):
                 found.append(best)
         if digests[text] != digest:
             raise ValueError(f"{text} was changed while it was read: restore it, or begin anew in another folder.")
         if not report.kept:
-            for left in (path, *map(_unfinished, sides)):  # so that the next command may say something else
+            for left in (path, *map(_unfinished, sides)):  # so that the next call may have other arguments
                 left.unlink(missing_ok=True)
             raise ValueError(f"No pair of {text} is left to use: {report}")
         for side in sides:
@@ -186,7 +186,7 @@ def synthesize(
 
 
 def name_of(text: Path, languages: tuple[str, str]) -> str:
-    """What the files are called: the text's name without the endings for form and language."""
+    """The base name of the files: the text's name without the endings for format and language."""
     name = text.name.removesuffix(".gz").removesuffix(".txt")
     if name.endswith(f".{languages[1]}"):
         raise ValueError(
@@ -283,7 +283,7 @@ def _growing(path: Path, entry: dict | None) -> Iterator[_GrowingFile]:
 
 @dataclass
 class _Work:
-    """How pairs are made from a text, and how far that is."""
+    """Makes pairs from a text, and keeps track of how far it has got."""
 
     tokenizer: PreTrainedTokenizerFast
     forward: bool
@@ -297,7 +297,7 @@ class _Work:
     def chunks(
         self, lines: Iterator[str], files: dict[str, _GrowingFile], found: list[Hypothesis]
     ) -> Iterator[list[str]]:
-        """What is to be translated of each remaining chunk.
+        """The lines to translate of each remaining chunk.
 
         When the next one is asked for, `found` must have the best translation of each line. Then the kept pairs are
         written to the files of both sides, and the report is saved.

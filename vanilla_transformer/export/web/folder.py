@@ -1,4 +1,4 @@
-"""Puts together what a browser needs to translate: a page, onnxruntime-web, and the model as ONNX."""
+"""Puts together all that a browser needs to translate: a page, onnxruntime-web, and the model as ONNX."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from ..onnx import to_onnx
 from .runtime import runtime_files
 
 
-# What the page can do: the steps of `learn_tokenizer`, and nothing else.
+# The steps that the page can do: those of `learn_tokenizer`, and no others.
 _NORMALIZERS = (["NFC", "Prepend"], ["Lowercase", "NFC", "Prepend"])
 _PRE_TOKENIZERS = ["Split", "ByteLevel"]
 _MODELS = ("BPE", "WordPiece")

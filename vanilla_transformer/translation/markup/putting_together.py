@@ -24,7 +24,7 @@ def put_together(marked: MarkedLine, text: str, alignment: WordAlignment) -> str
     layout.lay(marked.root, 0, len(layout.words))
     found = written(layout.parts, marked.kind)
     if Counter(PLACEHOLDER.findall(found)) != Counter(PLACEHOLDER.findall(marked.line)):
-        # The translation itself has something that looks like a placeholder, or does so beside one.
+        # Text of the translation looks like a placeholder, by itself or beside one.
         found = written(layout.parts, marked.kind, apart=True)
     return found
 
@@ -102,7 +102,7 @@ class Layout:
         return [(begin, end, child) for begin, end, _, child in sorted(found, key=lambda each: each[:3])]
 
     def _gap(self, parent: Node, child: Node, reached: dict[int, list[int]], low: int, high: int) -> int:
-        """The word before which a point, or an element that nothing was made from, comes."""
+        """The word before which a point, or an element without words in the translation, comes."""
         first, after = (bisect_right(self.starts, place - 1) for place in (parent.start, parent.end))
         right = bisect_right(self.starts, child.start - 1)
         left, beyond = right - 1, bisect_right(self.starts, child.end - 1)

@@ -21,7 +21,7 @@ _OTHER = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<![A-Za-z][^<>]*>
 _VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
-_RAW = {"script", "style", "xmp", "iframe", "noembed", "noframes"}  # what they hold is not text
+_RAW = {"script", "style", "xmp", "iframe", "noembed", "noframes"}  # their content is not text
 # Words before and after one of these tags do not belong together.
 _BREAKING = {
     "address", "article", "aside", "blockquote", "br", "caption", "dd", "div", "dl", "dt", "fieldset", "figcaption",
@@ -46,7 +46,7 @@ PLACEHOLDER = re.compile(
     rf"(?:\.(?:{_IN_MAIL}[\w-])*{_IN_MAIL}\w)+"
 )
 _NUMBER = rf"|(?<![^\W{_BESIDE}])(?<![.,])(?<!&#)\d+(?:[.,:/]\d+)*(?![^\W{_BESIDE}])"
-_UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: what it stands for is elsewhere
+_UNKNOWN_ENTITY = r"|&(?!(?:amp|lt|gt|quot|apos);|\#)[\w:][\w.:-]*;"  # of XML: defined elsewhere
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CLOSING = ".,;:!?)]»”’…\"'؟،؛۔।॥。、！？：；）」』"
 POINT = "\ufffc"  # stands for a point where characters beside it are compared
@@ -200,7 +200,7 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
         atoms: In order: texts, points, elements where they begin, and `(element,)` where they end.
     """
     text, last = "", ""
-    between: list[Node | tuple[Node]] = []  # what has come since the last text
+    between: list[Node | tuple[Node]] = []  # atoms since the last text
     point = None  # the last one, if no text has come since
     for atom in filter(None, atoms):
         if isinstance(atom, str):
@@ -257,7 +257,7 @@ def as_text(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
 
 
 def _is_text(raw: str, kind: str) -> bool:
-    """Whether it may stand between tags as it is."""
+    """Whether a text may stand between tags as it is."""
     try:
         if kind == "xml":
             _check_xml(raw)
@@ -267,7 +267,7 @@ def _is_text(raw: str, kind: str) -> bool:
 
 
 def encoded(text: str, kind: str) -> str:
-    """Text as it stands between tags."""
+    """A text as it is written between tags."""
     if kind == "xml":
         text = _NOT_XML.sub("", text)
     return text if kind == "placeholders" else escape(text, quote=False)

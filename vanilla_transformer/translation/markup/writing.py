@@ -18,7 +18,7 @@ def written(parts: list[tuple[str, str | Node]], kind: str, *, apart: bool = Fal
         apart: Whether placeholders have blanks on both sides, and text that looks like one is left out.
     """
     parts = list(parts)
-    blanks = {}  # before which part there is one more
+    blanks = {}  # extra ones, by the part that they come before
     for i, (name, node) in enumerate(parts):
         if name != "point":
             continue
@@ -36,7 +36,7 @@ def written(parts: list[tuple[str, str | Node]], kind: str, *, apart: bool = Fal
                 blanks[behind] = " "
         elif right_blank is not None:
             parts[right_blank] = ("blank", "")
-    runs: list[list] = []  # texts, and what stands between them as it is
+    runs: list[list] = []  # texts, and the markup between them
     for i, (name, value) in enumerate(parts):
         for is_text, piece in ((True, blanks.get(i, "")), (name in ("word", "blank"), value)):
             piece = piece.before if isinstance(piece, Node) else piece
@@ -69,11 +69,11 @@ def _beside(parts: list[tuple[str, str | Node]], i: int, step: int) -> tuple[str
 
 
 def _wants_blank(source: str, target: str, gap: bool, marks: str) -> bool:
-    """Whether there is to be a blank between a point and the character beside it.
+    """Whether a blank belongs between a point and the character beside it.
 
     Args:
-        source: What was beside the point.
-        target: What is there now; "" is the end of the line.
+        source: The character beside the point in the source.
+        target: The one beside it now; "" is the end of the line.
         gap: Whether the translation has a blank where the point goes.
         marks: Punctuation that may stand close to a word on this side.
     """
