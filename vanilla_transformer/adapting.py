@@ -43,16 +43,16 @@ _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 @dataclass(frozen=True)
 class AdaptSettings:
-    """What `adapt` is asked for beside fields of the recipe.
+    """Settings of `adapt` besides the fields of the recipe.
 
     Attributes:
-        replay: Pairs like those that the model has learned from, in any form that `load_corpus` reads, to mix in; None
+        replay: Pairs to mix in, like those that the model has learned from, in any form that `load_corpus` reads; None
             for none.
-        replay_weight: How often each replayed pair comes, relative to each new pair.
-        old: Validation text of what the model could do before. None: that of the recipe beside the model, if its files
-            are here.
+        replay_weight: How often each replayed pair occurs, relative to each new pair.
+        old: Validation text that shows what the model could do before. None: that of the recipe beside the model, if
+            its files are here.
         floor: How much BLEU the model may lose on that; None for any.
-        grow_vocabulary: How many pieces the vocabulary may get; or `auto`.
+        grow_vocabulary: Maximum number of pieces to add to the vocabulary; or `auto`.
         lora_rank: Rank of LoRA adapters; then only they and the rows of new pieces are trained. 0 for the whole model.
     """
 
@@ -77,7 +77,7 @@ def adapt(
     device: str = "auto",
     **training: Any,
 ) -> Path:
-    """Trains the model on, into the run folder `output`, and writes `adaptation.json` and `adaptation.md` there.
+    """Trains the model further, in the run folder `output`, and writes `adaptation.json` and `adaptation.md` there.
 
     Called again with the same arguments, it continues interrupted work.
 

@@ -76,7 +76,7 @@ class ImproveSettings:
             cleaning.
         target_text: File of text in the target language, to be translated back; null for none.
         source_text: File of text in the source language, which the teachers translate for the student; null for none.
-        pairs_weight: How often each genuine pair comes, relative to each back-translated one.
+        pairs_weight: How often each genuine pair occurs, relative to each back-translated one.
         diversify: Whether the training text's own sources and targets are translated, too, so that the teachers read
             every pair in three versions (data diversification, arXiv:1911.01986).
         teachers: Models in the ensemble. Their seeds are the recipe's and those after it.
@@ -110,7 +110,7 @@ class ImproveSettings:
 
     @property
     def first_teaches(self) -> bool:
-        """Whether the first teacher would be the model `first` once more."""
+        """Whether the first teacher would be the same as the model `first`."""
         return self.target_text is None and not self.diversify and not self.teacher
 
 
@@ -169,7 +169,7 @@ def improve(
 
     Args:
         recipe: Name of a recipe, or a YAML file, with an `improve` section or without.
-        output: Folder for all stages; a folder that was begun with the same recipe goes on.
+        output: Folder for all stages; a folder that was begun with the same recipe is resumed.
         overrides: As for `load_recipe`; also of the section `improve`.
         device: As for `train` and `translate`.
         workers: Models to train at the same time where none learns from another, each with its share of the threads;
@@ -182,7 +182,7 @@ def improve(
     Raises:
         ValueError: The recipe is wrong, or not the one that the folder was begun with; or a stage has failed.
         FileExistsError: Another process is at work in the folder.
-        ImportError: CTranslate2 is to be exported to, and is not installed.
+        ImportError: The export needs CTranslate2, which is not installed.
     """
     output = Path(output)
     plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)

@@ -14,7 +14,7 @@ from .pieces import merged, piece_labels, words
 
 @dataclass(frozen=True)
 class Attentions:
-    """What every head of a model looks at while it reads a sentence and writes its translation.
+    """The attention weights of every head of a model while it reads a sentence and writes its translation.
 
     Each row of weights sums to 1. Names are pieces, or words.
     """
@@ -45,7 +45,7 @@ def attentions(
     by_words: bool = False,
     source_ids: Sequence[int] | None = None,
 ) -> Attentions:
-    """Looks at all heads of a model while it translates a sentence.
+    """The attention weights of all heads of a model while it translates a sentence.
 
     Args:
         model: A sequence-to-sequence model; it is left as it was.
@@ -53,7 +53,7 @@ def attentions(
         source, target: The sentence, and its translation; None: the model's own.
         by_words: Whether to merge the pieces of a word, as `pieces.merged` does.
         source_ids: Token ids of the sentence as the model read it, say with soft terms. None: the tokenizer's. Pieces
-            that are not in the sentence belong to no word, so this does not go with `by_words`.
+            that are not in the sentence belong to no word, so this cannot be combined with `by_words`.
     """
     if by_words and source_ids is not None:
         raise ValueError("by_words and source_ids do not go together: leave one out.")
@@ -126,7 +126,7 @@ class WordAlignment:
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """Which attention of the decoder on the source tells where a word came from.
+    """The attention of the decoder on the source that tells where a word came from.
 
     The default aligns best in the models measured here, of two and four layers (`scripts/experiments/alignment.py`;
     alignment error rate 0.08 on the phrasebook): the mean of the last layer's heads, at the state that predicts the
@@ -166,8 +166,8 @@ def align_words(
         model: A sequence-to-sequence model; it is left as it was.
         tokenizer: The model's tokenizer.
         pairs: Sources and translations, in one batch: memory grows with their number and lengths.
-        contexts: For each pair, the sentences before its source, if the model reads them: nothing is aligned with them.
-            None: there are none.
+        contexts: For each pair, the sentences before its source, if the model reads them: nothing is aligned with
+            them. None: no contexts.
         head: Which layer, head and state.
     """
     return [found for [found] in alignments_by_heads(model, tokenizer, pairs, [head], contexts=contexts)]

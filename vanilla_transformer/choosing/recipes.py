@@ -48,24 +48,24 @@ def chosen_recipe(
 
     Without `data.validation` some pairs are held out for it: one in twenty sources, 1,000 at most, with all of their
     pairs, by a hash of the source. They are written to `text/`, and so are the other pairs, which are trained on. Each
-    pair is there once: repeats are mostly an accident of how text was gathered.
+    pair is written once: repeats are mostly an accident of how text was gathered.
 
     Once there is a checkpoint, earlier choices are used again.
 
     Args:
         output: The run folder.
-        overrides: Fields of the recipe as they are typed; at least `data.train` and both languages. What they set is
-            not chosen.
+        overrides: Fields of the recipe as they are typed; at least `data.train` and both languages. Fields that they
+            set are not chosen.
         minutes: The time for training.
         device: Where to train.
         speeds: As `measure_speeds` returns them; None measures.
         search: Minutes for trying changes to the choices, on 300 validation pairs at most; None for no search. Its
-            files are in `search/` of the run folder, and an interrupted search goes on from there.
-        train: `training.run.train`, or what calls it; a search needs it.
+            files are in `search/` of the run folder, and an interrupted search resumes from there.
+        train: `training.run.train`, or a function that calls it; a search needs it.
 
     Raises:
-        ValueError: A field is missing or makes no sense, there is too little text, or the folder holds a run that was
-            chosen for something else.
+        ValueError: A field is missing or invalid, there is too little text, or the folder holds a run that was chosen
+            for something else.
     """
     if not 0 < minutes < math.inf:
         raise ValueError(f"minutes must be above 0, not {minutes}")

@@ -39,12 +39,12 @@ _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there wou
 
 @dataclass(frozen=True)
 class TextFacts:
-    """What is known of parallel text.
+    """Facts about parallel text.
 
     Attributes:
         pairs: How many there are.
-        distinct: How many of them differ.
-        words: Running words in sources and targets of the different pairs: what is between blanks, or a third of the
+        distinct: How many of them are distinct.
+        words: Running words in sources and targets of the distinct pairs: texts between blanks, or a third of the
             characters in scripts without blanks.
         types: Different words of source and target.
         scripts: The script that most letters of source and target are in.
@@ -81,7 +81,7 @@ class Choice:
 
 
 def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
-    """Counts what [`choose`] goes by."""
+    """Counts the facts that [`choose`] depends on."""
     from ..cleaning.languages import script_of
 
     count, copied, seen = 0, 0, set()

@@ -67,11 +67,11 @@ def clean(
         where, folder: The corpus, as for [`load_corpus`]. Bytes of text files that are not UTF-8 are mended.
         output: A folder, in which one process works at a time; it is made if it is missing.
         settings: Languages, limits, rules to skip.
-        scoring: The models that score what the rules have left, and what is kept then.
+        scoring: The models that score the pairs left by the rules, and which of these to keep.
         workers: Processes; None: one for each core.
-        shard_pairs: Pairs that are saved at a time, and among which misaligned runs are looked for.
+        shard_pairs: Pairs that are saved at a time; misaligned runs are searched for among them.
         patience: Seconds without a new pair after which reading from the Hub is given up.
-        on_progress: Called with the name of a step, pairs that are done, and how many there are, if that is known.
+        on_progress: Called with the name of a step, the number of pairs done, and the number of all pairs, if known.
 
     Raises:
         ImportError: A library of the extra `clean` is missing.

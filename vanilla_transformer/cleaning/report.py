@@ -11,7 +11,7 @@ from .shards import WrittenShard, chosen
 
 @dataclass
 class CleaningReport:
-    """What became of the pairs of a corpus.
+    """The outcome of cleaning the pairs of a corpus.
 
     Attributes:
         begun_with: Identity of the corpus, settings, versions of libraries, models.
@@ -19,8 +19,8 @@ class CleaningReport:
         kept: Pairs kept.
         mended: Kept pairs whose text was mended.
         dropped: Pairs dropped, by rule, in the order of the rules; 0 where a rule found none.
-        off: What could not be checked, and why.
-        least_score: The least score of the kept pairs; None without scores.
+        off: Checks that could not be made, and why.
+        least_score: The lowest score of the kept pairs; None without scores.
         examples: Some pairs of each rule, and of "mended".
         files: Size and SHA-256 of each file, by name: kept sources, kept targets, dropped pairs.
     """
@@ -55,7 +55,7 @@ class CleaningReport:
             self.examples[name] = chosen([*self.examples.get(name, []), *examples])
 
     def save(self, path: Path) -> None:
-        """Writes the report as JSON; it is complete from the moment it is there."""
+        """Writes the report as JSON, atomically."""
         write_json(path, asdict(self))
 
     def save_page(self, path: Path, picture: str) -> None:

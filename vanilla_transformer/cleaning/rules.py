@@ -16,7 +16,7 @@ from .languages import odds_of_another, share_of_other_scripts
 
 @dataclass(frozen=True)
 class CleaningSettings:
-    """What the rules ask for.
+    """The settings of the rules.
 
     Attributes:
         source_language, target_language: Codes, say "en" and "pt_BR".
@@ -28,7 +28,7 @@ class CleaningSettings:
         language_odds: A text is dropped if another language is this many times likelier than its own.
         max_other_script: Share of letters that may be in other scripts than the language's.
         max_target_repeats: Maximum pairs of different sources with the same target.
-        skip: Names of rules that are not to be used.
+        skip: Names of rules not to use.
     """
 
     source_language: str
@@ -242,7 +242,7 @@ NUMBERED = ("", *REASONS)
 
 
 def check_pair(source: str, target: str, settings: CleaningSettings) -> dict[str, str | None]:
-    """Mends a pair and asks the rules that need nothing but the pair.
+    """Mends a pair and applies the rules that need nothing but the pair.
 
     It can be pickled and keeps nothing between calls, so `datasets.Dataset.map(num_proc=...)` and cluster engines can
     run it as they like. Rules for a language that py3langid does not know find nothing.

@@ -21,12 +21,12 @@ from .shards import ShardFiles
 
 @dataclass(frozen=True)
 class Scoring:
-    """Which models score, and what a pair's score must be.
+    """The models that score the pairs, and the limit by which pairs are kept.
 
     Attributes:
         forward, backward: Run folders or models' folders: from source to target, and the other way.
         keep_best: Share of the scored pairs to keep; None: `min_score` decides.
-        min_score: What the score must be; None: `keep_best` decides.
+        min_score: The lowest score to keep; None: `keep_best` decides.
         device: Where the models run, as for `load_model`.
         batch_tokens: Padded target tokens scored at a time.
     """
@@ -64,7 +64,7 @@ class Scoring:
         return cls(*score_models, keep_best, min_score, device)
 
     def facts(self) -> dict:
-        """What decides the scores and what is kept."""
+        """Everything that determines the scores and which pairs are kept."""
         from ..run.digests import sha256_of_model
         from ..run.loading import find_model
 

@@ -37,11 +37,11 @@ def adapt(
         model: One of our models: a run folder, a model's folder, or USER/NAME on the Hub.
         output: Folder for the new run.
         replay: Pairs like those that the model was trained on, to mix in: one file of pairs, or two of lines.
-        replay_weight: How often each replayed pair comes, relative to each new pair.
+        replay_weight: How often each replayed pair occurs, relative to each new pair.
         old: Validation pairs of the same kind; by default those that the model's recipe names, if they are here.
         floor: Choose no checkpoint that has lost more BLEU than this on the old validation pairs.
         no_floor: Choose by the new validation pairs alone.
-        grow_vocabulary: Add at most this many pieces of the new text to the vocabulary; auto: all that come at least
+        grow_vocabulary: Add at most this many pieces of the new text to the vocabulary; auto: all that occur at least
             100 times there.
         lora_rank: Train only LoRA adapters of this rank and the rows of new pieces; 0 trains the whole model.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.

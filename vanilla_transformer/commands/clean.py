@@ -27,7 +27,7 @@ def clean(
     shard_pairs: int = 10_000,
     device: str = "cpu",
 ) -> None:
-    """Cleans parallel text: mends what can be mended, drops what no model should learn from, and says why.
+    """Cleans parallel text: mends pairs where possible, drops pairs that no model should learn from, and says why.
 
     It writes clean.LANGUAGE.gz for both sides, dropped.jsonl.gz with every dropped pair and its reason, and report.md,
     report.png and report.json. Run it again to continue after an interruption: the files come out the same.

@@ -120,12 +120,12 @@ def compare(
 
 @dataclass(frozen=True)
 class _Differences(Findings):
-    """What is known of systems, and where they differ.
+    """Findings about systems, and where they differ.
 
     Attributes:
         groups: Scores of groups of sentences, by the heading of the groups.
         examples: For each system but the first, the sentences where it differs most from that one.
-        metric: What groups and sentences are scored by.
+        metric: The metric by which groups and sentences are scored.
     """
 
     groups: dict[str, list["Group"]]
@@ -180,7 +180,7 @@ def _difference_lines(difference: dict) -> list[str]:
 
 
 def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric: str, training_lines) -> dict:
-    """Groups by their heading; none where there is nothing to group by."""
+    """Groups by their heading; empty if there is nothing to group by."""
     from ..evaluation.comparison import frequency_groups, length_groups, scores_by_group
 
     if scored_set.sources is None:

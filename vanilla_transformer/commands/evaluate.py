@@ -45,7 +45,7 @@ def evaluate(
     verbose: bool = False,
     json: bool = False,
 ) -> None:
-    """Scores translations: files of them, or what a model makes of a test set; several files are compared.
+    """Scores translations: files of them, or a model's translations of a test set; several files are compared.
 
     Every score comes with its signature and the 95 % interval of a bootstrap. With several files of hypotheses, each is
     tested against the first: by approximate randomisation (p two-sided, the one to report) and by paired bootstrap (p
@@ -61,7 +61,7 @@ def evaluate(
             NAME[:CONFIG[:SPLIT]] on the Hub, say wmt/wmt14:de-en; the split is test if it is not given.
         source_language: Language code of the sources.
         target_language: Language code of the translations. Not needed if a file's ending (newstest2014.de) or the
-            model's recipe says it.
+            model's recipe gives it.
         metrics: Which scores: METRICS. If they are not given: DEFAULTS.
         resamples: Bootstrap samples for intervals and tests; 0 for neither.
         segments: Print the scores of each segment instead, one per line.
@@ -75,7 +75,7 @@ def evaluate(
         respell: Translate as `translate --respell` does.
         repunctuate: Translate as `translate --repunctuate` does.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
-        verbose: Print what the scores are made of, and the signatures of the tests, below the table.
+        verbose: Print the components of the scores, and the signatures of the tests, below the table.
         json: Print JSON instead of a table.
     """
     from ..evaluation.scores import compare_systems, score_segments, score_translations
@@ -182,12 +182,12 @@ def _report_forms(found: Sequence["FormScore"], picture: Path | None, json: bool
 
 @dataclass(frozen=True)
 class Findings:
-    """What is known of systems on one test set.
+    """Findings about systems on one test set.
 
     Attributes:
         scores: Of each system.
         comparisons: Of each system with the first.
-        domains: How far the test set lies outside what each model has seen; empty if nobody asked.
+        domains: How far the test set lies outside what each model has seen; empty if not asked for.
     """
 
     scores: Mapping[str, Sequence["Score"]]
@@ -214,7 +214,7 @@ def systems_table(
 ) -> str:
     """Scores by system on one test set, and their comparisons with the first one, in a table for people.
 
-    With `verbose` there is a table of what BLEU is made of, and one of the signatures of the tests.
+    With `verbose` there is a table of BLEU's components, and one of the signatures of the tests.
     """
     tests = {(each.system, each.metric): each for each in comparisons}
     rows = [["system", "metric", "score", "95 % interval", *(P_VALUES if tests else []), "signature"]]

@@ -88,7 +88,7 @@ def convert(model: str, *, output: Path) -> None:
 def export(
     model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None, runtime: Path | None = None
 ) -> None:
-    """Exports a model and its tokenizer to what translates without torch: CTranslate2, ONNX or a browser.
+    """Exports a model and its tokenizer, to translate without torch: for CTranslate2, ONNX or a browser.
 
     `translate --backend ctranslate2` takes an export for CTranslate2. An export for a browser is a page for any static
     server.
@@ -130,7 +130,7 @@ def export(
 
 
 def _introduction(recipe: Path) -> dict:
-    """The languages and examples that a model's recipe names; nothing if there is none that can be read."""
+    """The languages and examples that a model's recipe names; empty if no recipe can be read."""
     from ..run.recipe import load_recipe
 
     try:

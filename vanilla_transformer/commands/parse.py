@@ -25,7 +25,7 @@ def parse(
     """Parses the sentences given, a file, or standard input: a tokenised sentence in, a tree in brackets out.
 
     The model is one trained on words and linearised trees, as by the recipe parsing_sample. Words are separated by
-    spaces. Whatever it writes is made into a tree; the last message says how often that took repairs.
+    spaces. Whatever the model writes is made into a tree; the last message says how often that needed repairs.
 
     Args:
         sentences: Sentences to parse; without them, lines are read.

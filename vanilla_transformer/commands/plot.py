@@ -45,7 +45,7 @@ def plot(
             default cross.
         layer: Only this layer, counted from 1.
         head: Only this head of the layer, counted from 1; may be given several times.
-        query: A word that looks, or its number counted from 1: in heat maps its row is framed, and only its lines are
+        query: A query word, or its number counted from 1: in heat maps its row is framed, and only its lines are
             drawn. May be given several times.
         lines: Draw lines between two columns of words, as in the paper's figures 3 to 5, instead of heat maps.
         words: Put the pieces of a word together.
@@ -107,7 +107,7 @@ def _plot_attention(subject: list[str], output: Path, attention, layer, head, qu
 
 
 def _places(query: str, queries: list[str]) -> list[int]:
-    """The places of a word among those that look. A number that is none of the words is a place, counted from 1."""
+    """The places of a word among the queries. A number that is none of the words is a place, counted from 1."""
     places = [place for place, name in enumerate(queries) if name == query]
     if not places and query.isdecimal() and 1 <= int(query) <= len(queries):
         places = [int(query) - 1]

@@ -9,7 +9,7 @@ import warnings
 
 
 class UsageError(ValueError):
-    """Arguments that make no sense together: the process ends with status 2, as for an unknown one."""
+    """Invalid arguments: the process ends with status 2, as for an unknown one."""
 
 
 def check_positive(**options: int | None) -> None:

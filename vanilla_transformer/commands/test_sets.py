@@ -39,7 +39,7 @@ class Languages:
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """What translations are scored on: a name, one reference or more, and the sources if given."""
+    """The data that translations are scored on: a name, one reference or more, and the sources if given."""
 
     name: str
     references: list[Text]
@@ -53,7 +53,7 @@ class ScoredSet:
 
     @property
     def language_argument(self) -> dict[str, str]:
-        """The argument of scores that names the target language; undetermined if nothing says which."""
+        """The argument of scores that names the target language; undetermined if it is unknown."""
         return {"target_language": self.languages.target or "und"}
 
     @property
@@ -98,7 +98,7 @@ class ScoredSet:
 def read_set(
     test_set: str | None, references: Sequence[Path] | None, sources: Path | None, languages: Languages
 ) -> ScoredSet:
-    """Reads what translations are scored on: a test set, or references and perhaps sources."""
+    """Reads the data that translations are scored on: a test set, or references and perhaps sources."""
     if (references is None) == (test_set is None):
         raise UsageError("Give --references FILE or --test-set NAME.")
     if test_set is not None:

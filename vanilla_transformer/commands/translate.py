@@ -81,7 +81,7 @@ def translate(
         n_best: Write this many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
         length_penalty: The exponent alpha of the length penalty; by default the model's own.
         max_tokens: Maximum tokens in a translation; by default the model's own limit, 50 more than its source.
-        prefix: What every translation begins with.
+        prefix: Text that every translation begins with.
         sample: Draw translations at random instead of searching for the best.
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
         top_k: With --sample: draw from this many of the likeliest tokens; 0 is all.
@@ -120,8 +120,8 @@ def translate(
             many translations as it keeps. So it is asked for twice as many, and the best by the model's own penalty are
             written. One in a thousand may differ from torch's.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
-        precision: What torch multiplies in: float32; bfloat16, faster on processors made for it, but rounded
-            differently; or auto, the one that a short trial finds faster. Standard error says which.
+        precision: The number format in which torch multiplies: float32; bfloat16, faster on processors made for it,
+            but rounded differently; or auto, the one that a short trial finds faster. Standard error says which.
         quantize: int8: by torch on a CPU, with matrices rounded to 8 bits: faster for large models, slower for small
             ones.
         json: Write a JSON object per line: source, and translations with their scores and the terms of the glossary.
@@ -405,7 +405,7 @@ def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", C
 
 
 def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
-    """What finds words that the models cannot know."""
+    """A function that finds words that the models cannot know."""
     from ..data.known_words import UnknownWords
     from ..run.loading import word_counts_of
 
@@ -413,7 +413,7 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
 
 
 def reading_options(models: list[Path], recase: bool, respell: bool, repunctuate: bool) -> dict[str, Any]:
-    """The options of how text is read as those of `translate_lines`. What is not asked for costs nothing."""
+    """The options of how text is read as those of `translate_lines`. Options that are not set cost nothing."""
     if not recase and not respell and not repunctuate:
         return {}
     from ..run.loading import find_model, load_its_tokenizer, word_counts_of

@@ -64,7 +64,7 @@ class Augmentation:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides which ids come out, by the name of the training argument."""
+        """The settings that determine the resulting ids, by the name of the training argument."""
         return {"augmentation": self.shares}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:

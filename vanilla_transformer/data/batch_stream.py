@@ -59,25 +59,25 @@ class TokenBatchStream(IterableDataset):
 
     The stream is read a pool of pairs at a time. A pool is sorted by both lengths, cut as [`TokenBatchSampler`] does,
     and its batches come in random order; meanwhile the next pool is read and encoded. In every pass the units of the
-    stream come in another order, so that a pool has pieces from all over the corpus. Every pair comes exactly once in a
-    pass. The order depends only on `seed`, the pass and the processes, not on the number of readers.
+    stream come in another order, so that a pool has pieces from all over the corpus. Every pair occurs exactly once in
+    a pass. The order depends only on `seed`, the pass and the processes, not on the number of readers.
 
-    Its state is a place in the stream and a number of batches: a new stream that loads it reads one pool again and goes
-    on with the next batch.
+    Its state is a place in the stream and a number of batches: a new stream that loads it reads one pool again and
+    continues with the next batch.
 
     Args:
         pairs, tokenizer: The stream, and the tokenizer of its text.
         max_tokens: As for [`TokenBatchSampler`].
         limits: Which pairs are kept.
         buffer_pairs: Pairs per pool. Two pools are in memory, at some 500 bytes per pair.
-        seed: What the order is drawn from.
+        seed: The random seed of the order.
         rank: Number of this process, of the `world_size` processes; in a pass each pair goes to one process.
         readers: How many units are read at the same time.
         passes: After how many passes to end; None: never.
-        collate: Makes what is yielded from the pairs of a batch; None: lists of `{"input_ids": ..., "labels": ...}`.
+        collate: Makes the item to yield from the pairs of a batch; None: lists of `{"input_ids": ..., "labels": ...}`.
 
     Attributes:
-        rewriters: What rewrites the pairs, which are then cut into batches again; to be set before iteration.
+        rewriters: Functions that rewrite the pairs, which are then cut into batches again; to be set before iteration.
 
     Raises:
         ValueError: A number is not in its range, or the tokenizer lacks a tag of the stream; while reading, no pair is
@@ -119,11 +119,11 @@ class TokenBatchStream(IterableDataset):
     # ------------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict:
-        """Where the stream is: what has been yielded lies before it. Plain numbers and texts, a few hundred bytes."""
+        """The position of the stream after the batches yielded: plain numbers and strings, a few hundred bytes."""
         return {"begin": asdict(self._begin), "used": self._used, "report": asdict(self.report), **self._identity()}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes to where another stream was when it gave this state; running iterators do not move.
+        """Moves to the position at which another stream returned this state; running iterators do not move.
 
         Raises:
             ValueError: The state is another stream's: of another corpus or vocabulary, or with other batches or

@@ -13,15 +13,15 @@ from .tokenizer import BOS_ID, PAD_ID
 class TokenBatchSampler(Sampler[list[int]]):
     """Cuts a corpus into batches of at most `max_tokens` padded tokens on either side.
 
-    Pairs are sorted by both lengths and cut where the next pair would not fit the budget; pairs of equal lengths change
-    places in every epoch, and so do the batches. The sorted lengths are the same in every epoch, and so is the number
-    of batches; every pair comes exactly once. The order depends on (seed, epoch) alone.
+    Pairs are sorted by both lengths and cut where the next pair would not fit the budget; pairs of equal lengths
+    change places in every epoch, and so do the batches. The sorted lengths are the same in every epoch, and so is the
+    number of batches; every pair occurs exactly once. The order depends on (seed, epoch) alone.
 
     Args:
         source_lengths, target_lengths: (pairs,) tokens of each text, `</s>` included.
         max_tokens: Budget of a batch: pairs times longest source, and pairs times longest target, are at most this
             (section 5.1: about 25,000 source and 25,000 target tokens).
-        seed: What the order is drawn from, together with the epoch.
+        seed: The random seed of the order, together with the epoch.
         coarse: For batches of many pairs: neighbouring target lengths are put together, so that there are enough pairs
             of similar target length to cut into batches of similar source length.
         shuffle: False gives the sorted order in every epoch, for evaluation.

@@ -38,17 +38,17 @@ Context = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """What a model reads before a sentence: at most this many sentences, and this many tokens, its own included."""
+    """Limits on a model's context: sentences before a source, and tokens, the source's own included."""
 
     sentences: int = 0
     max_source_length: int | None = None
 
 
 def context_settings(tokenizer: "PreTrainedTokenizerBase") -> ContextSettings:
-    """What a model's tokenizer says about its context; one that says nothing belongs to a model without.
+    """The context settings in a model's tokenizer; a tokenizer that has none belongs to a model without context.
 
     Raises:
-        ValueError: What it says makes no sense, or it has no separator.
+        ValueError: The settings are invalid, or the tokenizer has no separator.
     """
     found: Any = tokenizer.init_kwargs.get(_SETTING)
     if found is None:
@@ -108,12 +108,12 @@ class Before:
 
 
 def contexts_of(texts: Iterable[str], sentences: int, before: Iterable[str] = ()) -> list[Context]:
-    """The sentences before each of some texts in order. A blank text ends a document.
+    """The sentences before each text, for texts in document order. A blank text ends a document.
 
     Args:
         texts: Sentences.
-        sentences: At most this many stand before another.
-        before: What stands before the first.
+        sentences: Maximum number of sentences before a text.
+        before: The sentences before the first text.
     """
     last, found = Before(sentences), []
     last.begin(before)

@@ -39,15 +39,15 @@ Pair = tuple[str, str]
 
 
 class Corpus:
-    """What all corpora have: `name`, for messages; `identity`, what tells it apart; `fingerprint`, its SHA-256;
-    `tags`, the tokens in front of its sources that its vocabulary must have.
+    """A corpus of any kind. It has `name`, for messages; `identity`, which distinguishes it; `fingerprint`, its
+    SHA-256; and `tags`, the tokens in front of its sources that its vocabulary must have.
     """
 
     tags: tuple[str, ...] = ()
 
     @property
     def context_sentences(self) -> int:
-        """At most this many sentences before its own are read with a source."""
+        """Maximum number of preceding sentences that are read with a source."""
         return self.identity.get("context_sentences", 0)
 
     def texts(self) -> Iterator[Pair]:
@@ -57,13 +57,13 @@ class Corpus:
     def encoded(
         self, tokenizer: "PreTrainedTokenizerFast", limits: "PairLimits | None" = None, **batches
     ) -> "tuple[Dataset | TokenBatchStream, EncodingReport | None]":
-        """Token ids for training or measuring, and what became of the pairs, if that is known beforehand.
+        """Token ids for training or measuring, and a report of the pairs kept and dropped, if known beforehand.
 
         Args:
             tokenizer: The tokenizer of the text.
             limits: Which pairs are kept; None keeps all, as a test set must.
-            **batches: How [`TokenBatchStream`] should make batches, which are all that a stream gives. Other corpora
-                give rows of `input_ids` and `labels`, lists of ids ending in `</s>`.
+            **batches: Arguments of [`TokenBatchStream`], which a stream returns. Other corpora return rows of
+                `input_ids` and `labels`, lists of ids ending in `</s>`.
         """
         raise NotImplementedError
 
@@ -155,16 +155,16 @@ class PairStream(Corpus):
                 yield pair[:2]
 
     def encoded(self, tokenizer, limits=None, **batches):
-        """Endless batches; see [`Corpus.encoded`]. The batches themselves report what became of the pairs."""
+        """Endless batches; see [`Corpus.encoded`]. The batches report the pairs kept and dropped."""
         from .batch_stream import TokenBatchStream
 
         return TokenBatchStream(self, tokenizer, limits=limits, **batches), None
 
     def read(self, unit: int, start: int = 0) -> Iterator[tuple]:
-        """The pairs of a unit from number `start` on. If the connection breaks, reading goes on after the last pair.
+        """The pairs of a unit from number `start` on. If the connection breaks, reading resumes after the last pair.
 
         Raises:
-            StreamLostError: Nothing came for `patience` seconds.
+            StreamLostError: Nothing arrived for `patience` seconds.
             ValueError: The corpus is malformed.
         """
         done, waits = start, Waits(pause=self.stop.wait)
@@ -201,12 +201,12 @@ def load_corpus(
 
     Args:
         where: One of
-            [SOURCE, TARGET]: two text files, line k of one belonging to line k of the other, plain or .gz (which
-            need not be said: a.en is also found as a.en.gz);
-            FILE.tsv: source TAB target on each line; a first line of language codes, if there, says which is where;
+            [SOURCE, TARGET]: two text files, line k of one belonging to line k of the other, plain or .gz (a.en is
+            also found as a.en.gz);
+            FILE.tsv: source TAB target on each line; an optional first line of language codes gives the order;
             FILE.jsonl: on each line `{"translation": {"en": ..., "de": ...}}` or just `{"en": ..., "de": ...}`;
             FILE.parquet: a column `translation`, or one column per language;
-            FOLDER: what `Dataset.save_to_disk` wrote, with such columns;
+            FOLDER: written by `Dataset.save_to_disk`, with such columns;
             phrasebook:SPLIT:PAIRS: this many pairs of the built-in phrasebook (en and de);
             {"hub": NAME, "config": ..., "split": ..., "revision": ...}: a dataset of the Hub (the default split is
             train), with a column `translation` or one per language.

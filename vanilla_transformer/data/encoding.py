@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairLimits:
-    """Which pairs are kept, by tokens with `</s>`; `max_length_ratio` is that of the longer side to the shorter."""
+    """Limits on pairs to keep, in tokens with `</s>`; `max_length_ratio` is that of the longer side to the shorter."""
 
     max_source_length: int = 256
     max_target_length: int = 256

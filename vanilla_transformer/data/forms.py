@@ -45,10 +45,10 @@ class Form:
     blank.
 
     Attributes:
-        name: What recipes and commands call it.
-        both_sides: Whether a translation gets it too, with the same random numbers; else only the source.
+        name: Its name in recipes and commands.
+        both_sides: Whether the translation is changed too, with the same random numbers; else only the source.
         description: What it does, for help texts.
-        change: From a text and random numbers to the text in that form.
+        change: Function from a text and random numbers to the text in that form.
     """
 
     name: str

@@ -48,7 +48,7 @@ def target_languages(tokenizer: "PreTrainedTokenizerFast") -> dict[str, int]:
 
 
 def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreTrainedTokenizerFast":
-    """A tokenizer whose sources ask for a language; the same tokenizer for a model of one language.
+    """A tokenizer whose sources ask for a language; for a model of one language, the same tokenizer.
 
     Example:
         >>> inputs = towards(tokenizer, "fr")("A man sleeps.", return_tensors="pt")
@@ -57,13 +57,13 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
 
     Args:
         tokenizer: A model's tokenizer; it is left as it is.
-        language: Which one; None if the model has only one.
+        language: The target language; None if the model has only one.
 
     Returns:
         A tokenizer whose `tokenizer(text)` begins with the tag. `tokenizer(text_target=text)` does not.
 
     Raises:
-        ValueError: The model does not translate into this language, or into several and none is given.
+        ValueError: The model does not translate into this language; or it translates into several, and none is given.
     """
     languages = target_languages(tokenizer)
     if not languages:
@@ -95,7 +95,7 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
 
 
 def tempered(weights: Sequence[float], pairs: Sequence[int], temperature: float, most: int) -> list[int]:
-    """Copies of each corpus in a pass, so that it comes with probability p_i ~ weight_i pairs_i^(1/T).
+    """Copies of each corpus in a pass, so that it occurs with probability p_i ~ weight_i pairs_i^(1/T).
 
     (Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019, section 4.2.) They are whole numbers, the nearest to
     multiples of the rarest corpus's copy, and at most `most`.

@@ -25,7 +25,7 @@ class CorpusSettings:
 
     Attributes:
         corpus: Where its pairs are, in any form that `load_corpus` reads.
-        weight: How often each of its pairs comes, relative to those of the other corpora.
+        weight: How often each of its pairs occurs, relative to those of the other corpora.
         tag: A token of its own in front of every source, say `<bt>` for back-translations (Caswell et al. 2019).
         vocabulary: Whether the vocabulary and the list of known words are also made from it.
         source_language: Language code of its sources; by default that of `data`.
@@ -78,7 +78,7 @@ def copies_of(weights: Sequence[float]) -> list[int]:
 
 
 class Mixture(PairStream):
-    """Corpora whose units come in one stream, those of corpus i in c_i copies, in another order in every pass.
+    """Corpora whose units form one stream, those of corpus i in c_i copies, in another order in every pass.
 
     The c_i are the smallest whole numbers with `c_i / c_j = weight_i / weight_j`, so a pass has `sum(c_i * pairs_i)`
     pairs. A source x of a corpus with a tag t is trained on as `t x` ("Tagged Back-Translation", Caswell et al. 2019):
@@ -149,7 +149,7 @@ class Mixture(PairStream):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what decides the text and its order, but not its place."""
+        """SHA-256 of everything that determines the text and its order, but not of its location."""
         decisive = ("fingerprint", "copies", "tag", "vocabulary", "units")
         parts = [{name: part[name] for name in decisive} for part in self.identity["mixture"]]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

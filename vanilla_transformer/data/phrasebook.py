@@ -44,7 +44,7 @@ def phrasebook(split: str = "train", *, seed: int = 0) -> Iterator[dict[str, str
 
     Args:
         split: "train", "validation" or "test".
-        seed: Which of the streams of the split.
+        seed: Selects one of the streams of the split.
 
     Raises:
         ValueError: There is no such split.

@@ -54,7 +54,12 @@ class Preparation:
 
     @classmethod
     def load(cls, folder: Path) -> "Preparation":
-        """Raises ValueError if this is not a record, or the files are not those that it lists."""
+        """Reads the record in a folder.
+
+        Raises:
+            FileNotFoundError: There is no record.
+            ValueError: It is not a record, or the files are not those that it lists.
+        """
         try:
             content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             found = cls(**{**content, "report": EncodingReport(**content["report"])})

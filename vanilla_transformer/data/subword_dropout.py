@@ -102,7 +102,7 @@ class BPEDropout:
 
     @property
     def identity(self) -> dict[str, float]:
-        """What decides which ids come out, by the name of the training argument."""
+        """The settings that determine the resulting ids, by the name of the training argument."""
         return {"bpe_dropout": self.p}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:

@@ -156,12 +156,12 @@ class TermLexicon:
         return "".join(f"{source}\t{target}\t{n}\n" for (source, target), n in sorted(self.links.items())).encode()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Writes it into a folder; the same text gives the same bytes."""
+        """Writes the lexicon into a folder; the same text gives the same bytes."""
         (Path(folder) / TERM_LEXICON).write_bytes(gzip.compress(self._content(), mtime=0))
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> "TermLexicon":
-        """Reads the one in a folder. Raises FileNotFoundError if there is none, and ValueError if it is damaged."""
+        """Reads a folder's lexicon. Raises FileNotFoundError if there is none, and ValueError if it is damaged."""
         path = Path(folder) / TERM_LEXICON
         try:
             rows = [line.split("\t") for line in text_lines(path)]
@@ -240,9 +240,9 @@ class DrawnTerm(NamedTuple):
 class TermAnnotation:
     """Annotates terms in a share of the pairs of ids; a tag in front of a source stays.
 
-    An annotated pair has one to three terms: words that stand once in the source, with a translation of the lexicon
-    that stands once in the target, or several neighbours whose translations are neighbours. Rare words are more likely:
-    one with n links has the weight n^-0.5.
+    An annotated pair has one to three terms: words that occur once in the source, with a translation of the lexicon
+    that occurs once in the target, or several neighbours whose translations are neighbours. Rare words are more
+    likely: one with n links has the weight n^-0.5.
 
     Args:
         tokenizer: The tokenizer that made the ids; it has the markers.
@@ -272,7 +272,7 @@ class TermAnnotation:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides which ids come out."""
+        """The settings that determine the resulting ids."""
         return {TERMS: {"share": self.share, "lexicon": self.lexicon.fingerprint}}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:

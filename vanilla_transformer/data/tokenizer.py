@@ -133,13 +133,13 @@ def learn_tokenizer(
         show_progress: Whether to count the texts on standard error, if it is a terminal.
 
     Returns:
-        A tokenizer that ends every text with `</s>`, reads special tokens written in a text as text, has no longest
-        input, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining marks
-        with later ones among them stay in the order written), or whatever else `settings` make of it.
+        A tokenizer that ends every text with `</s>`, reads special tokens written in a text as text, has no maximum
+        input length, and on decoding gives back `unicodedata.normalize("NFC", text)` (by Unicode 9: runs of combining
+        marks with later ones among them stay in the order written), or whatever else `settings` make of it.
 
     Raises:
         TypeError: `texts` is a single string, or holds something other than strings.
-        ValueError: There is no text, or too little of it for that many pieces; or a tag cannot be one.
+        ValueError: There is no text, or too little of it for that many pieces; or a tag is invalid.
     """
     for tag in tags:
         check_tag(tag)

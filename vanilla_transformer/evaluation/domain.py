@@ -17,11 +17,12 @@ class Domain:
     Attributes:
         text: Its name.
         words: How many words its sources have, without numbers and marks.
-        unknown: Share of them that the model's training text did not have, from 0 to 1; None if no list came with it.
-        rare: Share of them that it had, but fewer than ten times; None where `unknown` is None, and for a list without
-            numbers.
+        unknown: Share of them that the model's training text did not have, from 0 to 1; None if the model has no list
+            of its words.
+        rare: Share of them that the training text had, but fewer than ten times; None where `unknown` is None, and for
+            a list without counts.
         perplexity: The model's, on the references, per token.
-        most_unknown: The most frequent unknown words, and how often each comes.
+        most_unknown: The most frequent unknown words, and how often each occurs.
     """
 
     text: str
@@ -47,7 +48,7 @@ def domain_of(
         text: Its name.
         sources: Its lines in the source language.
         perplexity: The model's, on this text.
-        counts: How often the model's training text had each word, as `load_word_counts` says; None if that is unknown.
+        counts: How often the model's training text had each word, as `load_word_counts` returns them; None if unknown.
         tokenizer: The model's tokenizer, which says what a word is.
         shown: How many unknown words to name.
     """

@@ -23,9 +23,10 @@ class {class_name}(evaluate_metrics.{base}):
 
 
 def module_path(metric: str) -> str:
-    """Where `evaluate.load` finds one of `METRICS` or "bracketing": `evaluate.load(module_path("bleu_paper"), "de")`.
+    """The path at which `evaluate.load` finds one of `METRICS`, or "bracketing".
 
-    The file is written to the folder where `evaluate` keeps the code of metrics.
+    For example, `evaluate.load(module_path("bleu_paper"), "de")`. The file is written to the folder where `evaluate`
+    keeps the code of metrics.
 
     Raises:
         ValueError: There is no such metric.

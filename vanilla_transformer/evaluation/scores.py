@@ -26,11 +26,11 @@ class Score:
     """One score of one set of hypotheses, or of a model.
 
     Attributes:
-        metric: One of `METRICS`, or what `perplexity_scores` names.
+        metric: One of `METRICS`, or a name that `perplexity_scores` gives.
         value: From 0 to 100, except for "ter" (may be more), "nist" (unbounded) and perplexities (from 1).
-        signature: What exactly was computed, in sacreBLEU's notation. Compare scores only if their signatures agree.
+        signature: The exact computation, in sacreBLEU's notation. Compare scores only if their signatures agree.
         test_set: The name of the test set, if the caller gave one.
-        detail: What the value is made of, such as BLEU's n-gram precisions, brevity penalty and lengths in tokens.
+        detail: The components of the value, such as BLEU's n-gram precisions, brevity penalty and lengths in tokens.
         statistics: The numbers of `detail`, by name. Lengths are in tokens; `length_ratio` is hypotheses to references;
             precisions are percentages.
         mean: Mean of the score over the bootstrap's samples; None without a bootstrap, and for a single segment.
@@ -96,10 +96,10 @@ def score_translations(
         metrics: Names from `METRICS`; the scores come back in this order.
         target_language: Code of the target language, such as `"de"` or `"de_DE"`: Moses' rules depend on it.
             "sacrebleu" splits Chinese, Japanese and Korean as sacreBLEU does for these.
-        sources: What was translated, for metrics that also read it ("comet").
+        sources: The source sentences, for metrics that also read them ("comet").
         test_set: Name of the test set, copied into each score.
-        resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same each
-            time; the seed is SACREBLEU_SEED of the environment, by default 12345.
+        resamples: Bootstrap samples for confidence intervals; sacreBLEU's usual number is 1,000. They are the same
+            each time; the seed is the environment variable SACREBLEU_SEED, by default 12345.
 
     Returns:
         One `Score` for each name in `metrics`.

@@ -60,7 +60,7 @@ def to_ctranslate2(
 ) -> None:
     """Writes a folder for `ctranslate2.Translator`, with tokenizer and generation config beside the model.
 
-    [`translate`] takes it as `ExportedModel(output)` and takes care of all that follows here.
+    [`translate`] takes the folder as `ExportedModel(output)` and handles everything described below.
 
     Sources are the tokenizer's tokens, their `</s>` included. In float32, greedy search finds the same tokens as ours,
     and beam search the same as ours with `length_penalty_type="length"` and `early_stopping=True`, not the paper's,

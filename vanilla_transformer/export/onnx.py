@@ -53,13 +53,13 @@ def to_onnx(
     - `encoder.onnx` takes `input_ids` and `attention_mask` (batch, source) and returns the layer's `encoder.L.key` and
       `encoder.L.value` (batch, heads, source, head_dim).
     - `decoder.onnx` takes `input_ids` (batch, target), the same `attention_mask`, those keys and values, and
-      `past.L.key` and `past.L.value` (batch, heads, past, head_dim), at first with a past of 0. It returns the `logits`
-      (batch, target, vocab_size) of what follows each token, and `present.L.key` and `present.L.value` (batch, heads,
-      past + target, head_dim), the next step's past.
+      `past.L.key` and `past.L.value` (batch, heads, past, head_dim), at first with a past of length 0. It returns the
+      `logits` (batch, target, vocab_size) of the token after each one, and `present.L.key` and `present.L.value`
+      (batch, heads, past + target, head_dim), the next step's past.
 
-    With `attentions`, the graphs also return what each head looks at, in layers counted from 0: `encoder_attentions.L`
-    (batch, heads, source, source), `decoder_attentions.L` (batch, heads, target, past + target) and
-    `cross_attentions.L` (batch, heads, target, source).
+    With `attentions`, the graphs also return the attention weights of each head, in layers counted from 0:
+    `encoder_attentions.L` (batch, heads, source, source), `decoder_attentions.L` (batch, heads, target, past + target)
+    and `cross_attentions.L` (batch, heads, target, source).
 
     [`OnnxTranslator`] translates with such a folder: greedy search finds the same tokens as ours.
 

@@ -87,6 +87,9 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         Returns:
             `logits` (batch, num_labels) and with `labels` the `loss`, a mean over the batch: cross-entropy, binary
             cross-entropy or squared error as `config.problem_type` says. If that is None, it is set from the labels.
+
+        Raises:
+            ValueError: As for the encoder and `pool`.
         """
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs, return_dict=True)
         pooled = self.pool(outputs.last_hidden_state, attention_mask)  # (batch, d_model)
@@ -99,7 +102,11 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         )
 
     def pool(self, states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Pools the states (batch, source, d_model) of the real tokens into one vector (batch, d_model)."""
+        """Pools the states (batch, source, d_model) of the real tokens into one vector (batch, d_model).
+
+        Raises:
+            ValueError: `attention_mask` does not have two dimensions.
+        """
         if attention_mask is None:
             attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
         if attention_mask.dim() != 2:

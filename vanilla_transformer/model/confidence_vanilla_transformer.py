@@ -56,7 +56,7 @@ class Calibration:
         dropout_samples: Passes with dropout; 0: none.
         seed: Random seed of the passes.
         weights_sha256: Digest of the model's weights; a calibration holds for no others.
-        record: What it was fitted on, when, and how well it does on what it has not seen.
+        record: The data it was fitted on, when, and how well it does on unseen data.
     """
 
     threshold: float
@@ -89,7 +89,7 @@ class Calibration:
         return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
 
     def to_json(self) -> dict:
-        """What `confidence.json` holds."""
+        """The content of `confidence.json`."""
         definition = f"probability that the sentence chrF of a translation is at least {self.threshold:g}"
         return {"definition": definition, **asdict(self)}
 
@@ -98,7 +98,7 @@ def load_calibration(folder: str | PathLike[str]) -> Calibration:
     """The calibration beside a model's weights.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: There is no calibration.
         ValueError: It is damaged, or belongs to other weights.
     """
     path = Path(folder, CONFIDENCE)

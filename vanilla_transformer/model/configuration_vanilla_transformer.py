@@ -81,8 +81,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
         decoder_layers: The paper's N, on the decoder's side.
         encoder_attention_heads: The paper's h, in the encoder (section 3.2.2).
         decoder_attention_heads: The paper's h, in the decoder.
-        head_dim: The paper's d_k, the width of one head's queries and keys. None, which is also what is saved, means
-            d_model / heads: it reads as the encoder's width, and follows d_model and heads when they change.
+        head_dim: The paper's d_k, the width of one head's queries and keys. None means d_model / heads, and is saved
+            as None. The attribute then reads as the encoder's width, and follows d_model and heads when they change.
         value_head_dim: The paper's d_v, the width of one head's values. None means, and reads as, `head_dim`.
         encoder_ffn_dim: The paper's d_ff, in the encoder (section 3.3).
         decoder_ffn_dim: The paper's d_ff, in the decoder.
@@ -99,7 +99,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         attention_bias: Whether the projections of attention have a bias; none in the paper (section 3.2.2).
         norm_first: Normalise each sub-layer's input instead of its residual sum, with one more normalisation at the
             end of either stack ("pre-norm"); the paper normalises the sum (section 3.1).
-        layer_norm_eps: Added to the variance in layer normalisation; the paper does not say.
+        layer_norm_eps: Added to the variance in layer normalisation; the paper gives no value.
         position_embedding_type: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
         sinusoid_layout: "interleaved" sines and cosines as in section 3.5, or "halves": all sines, then all cosines.
         max_position_embeddings: How many positions a learned table has. Sinusoids have no limit: for them it only tells
@@ -115,7 +115,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
             here because it belongs to training: `VanillaTransformerTrainer` sets it from its arguments.
         r_drop_alpha: Weight of R-Drop (Liang et al. 2021) in the loss, in training mode alone; none in the paper, 0 is
             off. See `linear_cross_entropy`; like `label_smoothing` it is set from the arguments.
-        use_cache: Whether the decoder hands back its keys and values for the next step.
+        use_cache: Whether the decoder returns its keys and values for the next step.
         bos_token_id: Id of `<s>`.
         pad_token_id: Id of `<pad>`.
         eos_token_id: Id of `</s>`.
@@ -207,7 +207,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict, **kwargs) -> "VanillaTransformerConfig":
-        """As in transformers: makes a configuration of the fields of `config.json`.
+        """As in transformers: makes a configuration from the fields of `config.json`.
 
         Raises:
             ValueError: The file asks for attention from the Hub and the caller does not, or for weights that are not in

@@ -199,6 +199,10 @@ class LexicalConstraints(StoppingCriteria):
             sentences: Before the first step.
             prefix: (batch, length) tokens that their translations begin with; phrases in it count.
             eos_ids: Tokens that end a translation.
+
+        Raises:
+            ValueError: The number of lists in `constraints` is not that of the sentences, or a phrase has a token that
+                ends a translation.
         """
         for_each = [[]] * len(sentences) if self.for_each is None else self.for_each
         if len(for_each) != len(sentences):

@@ -46,7 +46,7 @@ class SafeMarianModel(SafetensorsOnly, MarianMTModel):
 
 
 def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
-    """Makes a Marian model one of ours, with the same weights, logits and decoding.
+    """Converts a Marian model to one of ours, with the same weights, logits and decoding.
 
     Args:
         marian: The model, in any floating-point type.
@@ -76,7 +76,7 @@ def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGenera
 
 
 def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
-    """Makes a model of ours a Marian one, with the same weights and logits, and as much of its decoding as Marian has.
+    """Converts our model to a Marian one: the same weights and logits, and as much of its decoding as Marian has.
 
     Marian's search has neither GNMT's length penalty nor a limit that depends on the source. Biases that the model
     lacks become zeros. Converted back, the result is the same function again.

@@ -91,11 +91,11 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         )
 
     def get_encoder(self, modality: str | None = None) -> nn.Module:
-        """All encoders as one, whose states are theirs side by side: (batch, source, sum of d_model)."""
+        """All encoders as one, which returns their states side by side: (batch, source, sum of d_model)."""
         return _Encoders(self.models)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Those of the first member."""
+        """The input embeddings of the first member."""
         return self.models[0].get_input_embeddings()
 
     def prepare_inputs_for_generation(self, input_ids: torch.LongTensor, **kwargs) -> dict:

@@ -54,13 +54,13 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
     still win.
 
     Args:
-        config: Where the ids of the special tokens come from.
+        config: Gives the ids of the special tokens.
         **overrides: Fields of `GenerationConfig` to change (those about beams are ignored with one beam), or
             `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha) and `max_length_offset` (None:
             no limit that depends on the source).
 
     Raises:
-        ValueError: If one of our two fields has a value that it cannot have.
+        ValueError: If one of our two fields has an invalid value.
     """
     settings = {
         "num_beams": 4,

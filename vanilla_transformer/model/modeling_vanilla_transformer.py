@@ -418,7 +418,9 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
             `last_hidden_state` of shape (batch, source, d_model).
 
         Raises:
-            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given.
+            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` has
+                another shape. On a CPU, also if it hides every token of every source, or an id is not in the
+                vocabulary.
         """
         kwargs.pop("use_cache", None)  # the library fills it in for every stack; an encoder has no use for it
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
@@ -473,7 +475,9 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             `last_hidden_state` of shape (batch, target, d_model) and `past_key_values`.
 
         Raises:
-            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given.
+            ValueError: If both or neither of `input_ids` and `inputs_embeds` are given, the numbers of targets and
+                sources differ, or a mask has another shape. On a CPU, also if `encoder_attention_mask` hides every
+                token of every source, or an id is not in the vocabulary.
         """
         embeddings = self.token_embeddings(input_ids, inputs_embeds)
         check_target(attention_mask, embeddings, encoder_hidden_states, past_key_values is not None)
@@ -532,7 +536,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         """Start token + ids but the last ("outputs shifted right", Figure 1), padding in place of -100.
 
         Raises:
-            ValueError: The configuration has no start token, or no padding.
+            ValueError: The configuration has no start token, or no padding token.
         """
         start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
         if start is None or pad is None:
@@ -565,7 +569,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             decoder_input_ids: (batch, target) target token ids, beginning with the decoder's start token. Without a
                 target, the source is decoded, shifted right, as BART does when only its states are wanted.
             decoder_attention_mask: (batch, target), 1 for tokens and 0 for padding.
-            encoder_outputs: What the encoder returned for this source, to save its work.
+            encoder_outputs: The encoder's output for this source, if already computed.
             past_key_values: Keys and values of earlier steps.
             inputs_embeds: (batch, source, d_model) instead of `input_ids`.
             decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
@@ -616,7 +620,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 
 
 class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperGeneration, GenerationMixin):
-    """The whole Transformer (Figure 1): what the paper trains and translates with."""
+    """The whole Transformer (Figure 1): the model that the paper trains and translates with."""
 
     _tied_weights_keys = {
         "lm_head.weight": "model.shared.weight",
@@ -648,7 +652,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         return_logits: bool = True,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
-        """Scores every next token of the target; with `labels`, also how badly they were predicted.
+        """Scores every next token of the target; with `labels`, also computes the loss.
 
         The first nine arguments are those of [`VanillaTransformerModel`].
 
@@ -660,7 +664,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             num_items_in_batch: Number of real target tokens that the sum of losses is divided by: those of the whole
                 accumulated batch, which Trainer counts and gives. None: those of `labels`.
             return_logits: False, with `labels`: `logits` is None, and the loss, which is the same, takes less time and
-                memory. [`VanillaTransformerTrainer`] trains and validates so. It has first derivatives only, and
+                memory. [`VanillaTransformerTrainer`] trains and validates this way. It has first derivatives only, and
                 torch.func has no rules for it.
 
         Returns:
@@ -671,6 +675,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             With `labels`, in training mode and with `config.r_drop_alpha` each pair passes twice: the loss is that of
             R-Drop, see `linear_cross_entropy`, and all else returned has the rows of the first pass and then those of
             the second, (2 batch, ...).
+
+        Raises:
+            ValueError: There is no target: neither `labels` nor `decoder_input_ids` nor `decoder_inputs_embeds`.
         """
         if labels is not None:
             use_cache = False
@@ -739,9 +746,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         return self.model.shift_right(labels)
 
     def has_plain_decoder(self) -> bool:
-        """Whether a search may go through the decoder's layers itself: they are of this file's classes, without hooks.
+        """Whether a search may run the decoder's layers itself: they are of this file's classes, without hooks.
 
-        It calls matrices, norms and activations all the same.
+        The search still calls matrices, norms and activations.
         """
         decoder = self.model.decoder
         attentions = [each for layer in decoder.layers for each in (layer.self_attn, layer.encoder_attn)]

@@ -38,7 +38,7 @@ class TranslationPipeline(Pipeline):
     """Translates texts with any sequence-to-sequence model: text in, `{"translation_text": ...}` out.
 
     Inputs and outputs are those of the translation pipeline of transformers 4. In addition, it can return scores, and
-    how sure a calibrated model is.
+    the confidence of a calibrated model.
 
     Example:
         >>> translator = pipeline("translation_en_to_de", model="runs/multi30k_en_de/averaged")
@@ -77,11 +77,11 @@ class TranslationPipeline(Pipeline):
                 its length penalty.
             return_confidence: Whether to return a `confidence` too: the probability that the translation is good, by
                 the calibration beside the model's weights (`vanilla-transformer calibrate`).
-            clean_up_tokenization_spaces: Handed to the tokenizer's `decode`.
+            clean_up_tokenization_spaces: Passed to the tokenizer's `decode`.
             src_lang, tgt_lang: For models of several languages; `translation_xx_to_yy` sets them too. One of our models
                 with several target languages needs `tgt_lang`, say "fr".
             glossary: A [`Glossary`] of this package, or anything with its methods `constraints` and `annotated`: terms
-                with the translations that they must get.
+                with the translations that they must have.
             terms: `"hard"`, the default: beam search, with one of our models, puts the terms into every translation.
                 `"soft"`: the model reads them in the text; it must have been trained for that.
             **kwargs: Fields of the generation config, say `num_beams`, `num_return_sequences` or `max_length`; and the
@@ -93,7 +93,8 @@ class TranslationPipeline(Pipeline):
             iterator of lists.
 
         Raises:
-            ValueError: An input is not a text, or the model cannot keep to a glossary, or not in this way.
+            ValueError: An input is not a text, an option is unknown, `tgt_lang` is none of the model's languages,
+                scores are asked for without beam search, or the model cannot keep to a glossary, or not in this way.
             OSError: A confidence is asked for, and the model is not calibrated.
         """
         if isinstance(inputs, list) and not inputs:

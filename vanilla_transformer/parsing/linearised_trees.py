@@ -76,7 +76,7 @@ def has_words(text: str) -> bool:
 
 
 def read_linearised(text: str, words: Sequence[str], with_words: bool | None = None) -> ReadTree:
-    """Makes a tree of any symbols and the sentence's words.
+    """Makes a tree from any symbols and the sentence's words.
 
     A closing bracket also closes what is still open inside its constituent, and is dropped if nothing with its label is
     open. What is open at the end is closed. Constituents without words, and anything that is not a symbol, are dropped.

@@ -18,7 +18,7 @@ class Tree:
     Labels keep function tags and indices as written (`NP-SBJ-1`).
 
     Raises:
-        ValueError: A label or word would not be read back as it is, or a word stands beside children.
+        ValueError: A label or word would not be read back unchanged, or there are both a word and children.
     """
 
     label: str  # empty for the Penn Treebank's outermost bracket

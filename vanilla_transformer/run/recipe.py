@@ -46,10 +46,10 @@ class DataSettings:
         target_language: Language code of the target.
         train: The training corpus, in any form that `load_corpus` reads; or a list of several, each a mapping with the
             fields below.
-        validation: What checkpoints are chosen by: a corpus; or a list of several, each a mapping `{corpus: ...,
-            source_language: ..., target_language: ...}`, of which the languages may be left out.
+        validation: The text by which checkpoints are chosen: a corpus; or a list of several, each a mapping `{corpus:
+            ..., source_language: ..., target_language: ...}`. The languages may be left out.
         test: Names of test sets, each with a corpus or such a mapping.
-        folder: What relative paths are relative to; by default the current folder.
+        folder: The folder that relative paths start from; by default the current one.
         max_source_length: Longest source that is trained on, in tokens with `</s>`.
         max_target_length: Longest target that is trained on, in tokens with `</s>`.
         max_length_ratio: How many times longer one side may be than the other; null for any.
@@ -58,8 +58,9 @@ class DataSettings:
             pairs, p_i ~ pairs_i^(1/T) times the weight. 5 is usual for several languages.
         buffer_pairs: With `stream`, and with several corpora: pairs that are sorted by length and shuffled together.
         patience: Seconds without a new pair after which a broken connection to the Hub ends the run.
-        context_sentences: How many preceding sentences of its document a source is read with, at most; 0 for none. A
-            pair that is blank on both sides ends a document, and so does a new value in a column `document`.
+        context_sentences: Maximum number of preceding sentences, of the same document, that are read with a source; 0
+            for none. A pair that is blank on both sides ends a document, and so does a new value in a column
+            `document`.
     """
 
     source_language: str
@@ -107,7 +108,7 @@ class DataSettings:
 
     @property
     def mixture(self) -> list[CorpusSettings]:
-        """The corpora of `train` where it is a list of several; none where it is one corpus."""
+        """The corpora of `train` if it is a list of several; empty if it is one corpus."""
         if isinstance(self.train, Mapping) and "corpus" in self.train:
             raise ValueError("data.train: {corpus: ...} is one of a list: write it behind a dash, or in [ ]")
         if not isinstance(self.train, (list, tuple)) or all(isinstance(each, (str, Path)) for each in self.train):
@@ -116,7 +117,7 @@ class DataSettings:
 
     @property
     def measured(self) -> dict[str, tuple[Any, str, str]]:
-        """The sets that are measured by name, validation first: where each is, and its languages.
+        """The validation and test sets by name, validation first: where each is, and its languages.
 
         Several validation sets are named by their languages: `validation_en-de`.
         """
@@ -137,14 +138,14 @@ class DataSettings:
 
     @property
     def target_languages(self) -> list[str]:
-        """What the training corpora are translated into."""
+        """The languages that the training corpora are translated into."""
         return list(dict.fromkeys(each.target_language or self.target_language for each in self.mixture)) or [
             self.target_language
         ]
 
     @property
     def source_languages(self) -> list[str]:
-        """What the training corpora are translated from."""
+        """The languages that the training corpora are translated from."""
         return list(dict.fromkeys(each.source_language or self.source_language for each in self.mixture)) or [
             self.source_language
         ]
@@ -156,7 +157,7 @@ class DataSettings:
 
     @property
     def limits(self) -> PairLimits:
-        """Which pairs are trained on, by their tokens."""
+        """Limits on the pairs to train on, in tokens."""
         return PairLimits(self.max_source_length, self.max_target_length, self.max_length_ratio)
 
 
@@ -166,7 +167,7 @@ class EvaluationSettings:
 
     Attributes:
         metrics: Which scores to compute on validation and test sets.
-        examples: Source sentences; the first is the one whose attention is drawn when the run is done.
+        examples: Source sentences; the attention on the first is drawn when the run is done.
     """
 
     metrics: list = field(default_factory=lambda: ["sacrebleu", "chrf"])
@@ -193,12 +194,12 @@ class Recipe:
         model: Fields of `VanillaTransformerConfig` that differ from its defaults, and `attn_implementation`.
         training: Fields of `VanillaTransformerTrainingArguments` that differ from its defaults.
         decoding: Fields of transformers' `GenerationConfig` that differ from the paper's decoding.
-        evaluation: What is measured at the end.
+        evaluation: The measurements at the end.
         initial_model: A model to begin with instead of random weights: a run folder, a model's folder, or USER/NAME of
             the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
-            what only training knows, such as dropout, may differ.
-        grow_vocabulary: With `initial_model`: how many pieces of the training text its vocabulary gets, at most; or
-            `auto`, all that come at least 100 times. Corpora with `vocabulary: false` give none.
+            fields for training only, such as dropout, may differ.
+        grow_vocabulary: With `initial_model`: maximum number of pieces of the training text to add to its vocabulary;
+            or `auto`, all that occur at least 100 times. Corpora with `vocabulary: false` give none.
     """
 
     description: str = field(default="", kw_only=True)
@@ -264,18 +265,18 @@ class Recipe:
 
     @property
     def term_markers(self) -> tuple[str, ...]:
-        """The tokens that mark soft terms, which the vocabulary gets in addition; none where none are trained."""
+        """The tokens that mark soft terms, which are added to the vocabulary; empty if no soft terms are trained."""
         augmentation = self.training.get("augmentation")
         return TERM_MARKERS if isinstance(augmentation, Mapping) and augmentation.get(TERMS) else ()
 
     @property
     def added_tokens(self) -> tuple[str, ...]:
-        """What the vocabulary gets beside pieces and the tags of corpora."""
+        """The tokens added to the vocabulary besides pieces and the tags of corpora."""
         return (*self.term_markers, *((SEPARATOR,) if self.data.context_sentences else ()))
 
     @property
     def is_parser(self) -> bool:
-        """Whether it makes trees, and no translations."""
+        """Whether the model writes trees instead of translations."""
         return any(METRICS[metric].of_trees for metric in self.evaluation.metrics)
 
     def to_yaml(self) -> str:

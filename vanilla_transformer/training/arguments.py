@@ -76,8 +76,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `weight_decay` | 0 | 0 | none in the paper: without it AdamW is Adam |
     | `eval_strategy` | steps | no | validation loss and BLEU belong to a run |
     | `eval_steps`, `save_steps` | 1000 | 500 | a checkpoint every so many updates (the paper: every 10 minutes) |
-    | `save_total_limit` | `average_last` + 1 | none | what averaging needs, and the best one; 2 at least |
-    | `metric_for_best_model` | bleu | none | what "best" and early stopping mean; or chrf; "loss" without generation |
+    | `save_total_limit` | `average_last` + 1 | none | enough for averaging, and the best one; at least 2 |
+    | `metric_for_best_model` | bleu | none | decides "best" and early stopping; or chrf; "loss" without generation |
     | `load_best_model_at_end` | True | False | the best checkpoint is kept and saved |
     | `predict_with_generate` | True | False | validation BLEU by translating |
     | `remove_unused_columns` | False | True | the collator takes what it needs |
@@ -103,53 +103,54 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             are then accumulated as often as needed, and made smaller so that the product fits. None: `max_tokens` on
             each process, `gradient_accumulation_steps` times.
         max_minutes: Training ends after this many minutes by the clock, validation included, if it has not ended
-            before. It is then saved 20 times in that time, and evaluated as often, or less often if evaluations would
-            take more than a tenth of it, whatever `eval_steps` and `save_steps` say. Sessions of a resumed run count
-            together. How many updates that makes depends on the machine. None: no limit.
+            before. The run then saves 20 checkpoints in that time, and evaluates as often, or less often if
+            evaluations would take more than a tenth of it, whatever `eval_steps` and `save_steps` say. Sessions of a
+            resumed run count together. How many updates that makes depends on the machine. None: no limit.
         noam_factor: Multiplies the Noam schedule (equation 3); None leaves the learning rate to `learning_rate` and
             `lr_scheduler_type`.
-        cooldown_steps: Over this many last updates the Noam schedule is multiplied by a factor that falls in a straight
-            line from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. A number below 1 is a
-            share of the run, as with `warmup_steps`: of its updates and, with `max_minutes`, of its time, whichever
-            comes first. By the clock, the factor lags an update behind, and the rate rises again if a resumed run gets
-            more minutes. With `noam_factor: null` transformers' `warmup_stable_decay` is similar.
+        cooldown_steps: Number of final updates over which the Noam schedule is multiplied by a factor that falls
+            linearly from 1 to 0 (Hägele et al. 2024, https://arxiv.org/abs/2405.18392); 0 for none. A number below 1
+            is a share of the run, as with `warmup_steps`: of its updates and, with `max_minutes`, of its time,
+            whichever comes first. By the clock, the factor lags an update behind, and the rate rises again if a
+            resumed run gets more minutes. With `noam_factor: null` transformers' `warmup_stable_decay` is similar.
         average_last: How many of the last checkpoints are averaged at the end (section 6.1: 5 for base, 20 for big);
             0 for none.
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
             plus 1 - `ema_decay` times the weights; say 0.999. The decay of update t is (1 + t) / (10 + t) as long as
             that is smaller. At the end the average becomes one more model, `ema`. None or 0: no average.
-        early_stopping_patience: Stop after so many evaluations without a better `metric_for_best_model`; None: never.
-        max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, schedule
-            and count go on, and the log counts it under `skipped_updates`. After this many in a row training stops with
-            a checkpoint, and the last one's pairs are written to `not_finite.jsonl`. (Not with fp16: its gradient
-            scaler skips by itself.)
+        early_stopping_patience: Stop after this many evaluations without a better `metric_for_best_model`; None:
+            never.
+        max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, the
+            schedule and the count of updates continue, and the log counts it under `skipped_updates`. After this many
+            in a row, training stops with a checkpoint, and the pairs of the last skipped update are written to
+            `not_finite.jsonl`. (Not with fp16: its gradient scaler skips by itself.)
         augmentation: Share of the training pairs that come in each form of text, `{upper: 0.07, typos: 0.05}`; {} for
             none. A pair gets one form at most, drawn anew in every pass, so the shares sum to at most 1. `upper`,
-            `title`, `no_end_punctuation`, `doubled_end_punctuation` and `noise` change both sides, `lower`, `typos` and
-            `no_diacritics` only the source. Only for training; batches are cut again as with `bpe_dropout`.
+            `title`, `no_end_punctuation`, `doubled_end_punctuation` and `noise` change both sides, `lower`, `typos`
+            and `no_diacritics` only the source. Only for training; batches are cut again as with `bpe_dropout`.
             (OpusTrainer's modifiers, Bogoychev et al. 2023, https://arxiv.org/abs/2311.14838, are similar.) `terms` is
             the share of pairs, of any form, in which up to three words of the source have their translations beside
-            them, so that the model learns to follow a glossary (soft terms); 0.1, say. It needs a vocabulary learned
-            with it.
+            them, so that the model learns to follow a glossary (soft terms); 0.1, say. The vocabulary must have been
+            learned with it.
         bpe_dropout: Probability of leaving out each merge when source and target are cut into pieces, drawn anew in
-            every pass (BPE-dropout, Provilkov et al. 2020, who take 0.1); 0 for none. Only for training, and only with
-            tokenizers of kind bpe. Batches are cut again by the new lengths, as many of the same pairs: with 0.1 they
-            have a third more padded tokens on Multi30k, so `max_tokens` is not an upper limit then.
+            every pass (BPE-dropout, Provilkov et al. 2020, who use 0.1); 0 for none. Only for training, and only with
+            tokenizers of kind bpe. Batches are cut again by the new lengths, into as many batches of the same pairs:
+            with 0.1 they have a third more padded tokens on Multi30k, so `max_tokens` is not an upper limit then.
         r_drop_alpha: Weight of R-Drop (Liang et al. 2021; 5 in its translation experiments). Each pair passes twice
-            with different dropout; the loss is the mean of both plus alpha/2 times the mean divergence of one from
-            the other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;
-            `max_tokens` counts each pair once. The log's `loss` then has the divergence in it: compare runs by
+            with different dropout; the loss is the mean of both plus alpha/2 times the mean divergence of one from the
+            other, see `linear_cross_entropy`. 0: off, one pass. An update takes at least twice the time and memory;
+            `max_tokens` counts each pair once. The log's `loss` then includes the divergence: compare runs by
             `eval_loss`, which is never regularised.
         r_drop_start: Updates before R-Drop begins. Up to then each pair passes once, in half the time: a model that
             has hardly begun to learn does not overfit yet. 0: from the first update on, as in its paper.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
-            2021), W + 2 B A, and the new rows of a vocabulary that has grown. Needs PEFT. The models that the run ends
-            with are whole. 0: train everything.
+            2021), W + 2 B A, and the new rows of a vocabulary that has grown. Needs PEFT. The adapters are merged into
+            the run's final models. 0: train everything.
 
     Raises:
-        ValueError: A value makes no sense; the message names the argument.
+        ValueError: A value is invalid; the message names the argument.
     """
 
     max_tokens: int = field(default=25_000, metadata={"help": "padded tokens of a batch, on either side"})
@@ -304,7 +305,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             )
 
     def get_cooldown_steps(self, max_steps: int) -> int:
-        """Updates of the cooldown in a run of so many, as transformers' `get_warmup_steps` has those of the warm-up."""
+        """Updates of the cooldown in a run of `max_steps`, like transformers' `get_warmup_steps` for the warm-up."""
         return math.ceil(max_steps * self.cooldown_steps) if self.cooldown_steps < 1 else int(self.cooldown_steps)
 
     def chooses_by(self, metric: str) -> bool:
@@ -328,13 +329,13 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     @property
     def device(self) -> torch.device:
-        """As in transformers, but a CPU has no number: with one, 5.17 finds no such place to load an optimizer to."""
+        """As in transformers, but a CPU has no index: transformers 5.17 cannot load an optimizer to `cpu:0`."""
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
     @property
     def order_seed(self) -> int:
-        """What the order of batches is drawn from."""
+        """The random seed of the order of batches."""
         return self.seed if self.data_seed is None else self.data_seed
 
     def _check_room_to_fall(self):
@@ -447,8 +448,8 @@ def create_noam_scheduler(
         warmup_steps: Updates of the rise.
         factor: 1 in the paper.
         cooldown_steps: Last updates of the run, in which the rate falls to 0 in a straight line; the paper has none.
-        max_steps: Updates of the run, where there is such a fall.
-        cooldown_now: Gives another such factor by the clock, and is asked at every update; the lower one counts.
+        max_steps: Updates of the run; needed for a cooldown.
+        cooldown_now: Called at every update; returns another such factor, by the clock. The lower one counts.
     """
 
     sizes = {"d_model": d_model, "warmup_steps": warmup_steps, "factor": factor}

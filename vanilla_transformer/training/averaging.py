@@ -29,17 +29,18 @@ _COMPANIONS = (
 
 
 def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *, weights: str = WEIGHTS) -> None:
-    """Writes a model, as a whole or not at all, whose every weight is the mean of that weight in all `checkpoints`.
+    """Writes a model atomically; each of its weights is the mean of that weight in all `checkpoints`.
 
     Sums are taken in float64; a weight keeps the type it is stored in. Configuration and tokenizer are copied from the
     last checkpoint. Adapters are merged in first.
 
     Args:
         checkpoints: Folders of models, all of one architecture.
-        output: The new model's folder; FileExistsError if there is one.
-        weights: The file of each that is read, if not `model.safetensors`.
+        output: The new model's folder; it must not exist.
+        weights: The file to read in each, if not `model.safetensors`.
 
     Raises:
+        FileExistsError: `output` exists.
         FileNotFoundError: A checkpoint has no such file.
         ValueError: There are no checkpoints, one is damaged, or their weights differ in name or shape.
         FloatingPointError: The mean is not finite.

@@ -81,6 +81,7 @@ def train(
             in it.
         ValueError: The recipe or the data are not those that `output` was begun with, the data are bad, or the state
             to resume from is damaged.
+        ImportError: A package that the recipe needs is missing, such as PEFT for `training.lora_rank`.
         FloatingPointError: Too many updates in a row were not finite, and a checkpoint was saved; or the final
             weights or the last validation loss are not.
         Interrupted: SIGINT or SIGTERM came; a checkpoint was saved.

@@ -43,6 +43,12 @@ class RunData:
         """Opens all text of a run, test sets too: their errors show before training, not after it.
 
         A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it.
+
+        Raises:
+            FileNotFoundError: A corpus is missing.
+            ValueError: A corpus is malformed or empty, a prepared one does not fit the recipe, or no training corpus
+                has the target language of a measured set. All processes but the first raise it for any error of the
+                first.
         """
         if arguments.process_index > 0:
             identities, failure = broadcast_object_list([None, None])
@@ -144,7 +150,12 @@ class RunData:
     def encode(
         self, folder: RunFolder, arguments: VanillaTransformerTrainingArguments
     ) -> tuple[PreTrainedTokenizerFast, Dataset | TokenBatchStream, dict[str, Dataset]]:
-        """The tokenizer, and the training pairs and measured sets as ids; the record goes into the folder."""
+        """The tokenizer, and the training pairs and measured sets as ids; the record goes into the folder.
+
+        Raises:
+            ValueError: The tokenizer does not fit this package, no pair is left, or the length limits of a stream
+                exceed `training.max_tokens`.
+        """
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
         longest = max(data.max_source_length, data.max_target_length)
         # In a stream, a pair that is too long may come only after days.

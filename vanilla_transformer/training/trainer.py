@@ -47,19 +47,19 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             `config.r_drop_alpha` are set from the arguments.
         args: The training arguments.
         train_dataset: Rows with `input_ids` and `labels`, lists of token ids that end in `</s>`; or a stream of
-            batches, whose place is saved with every checkpoint; `train(resume_from_checkpoint=...)` goes on from it.
+            batches, whose place is saved with every checkpoint; `train(resume_from_checkpoint=...)` resumes from it.
         eval_dataset: The same for validation.
         processing_class: The tokenizer; it turns ids back to text for validation BLEU and is saved with the model.
         callbacks: More callbacks; early stopping is added if the arguments ask for it.
-        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or something called in the same way.
-            None: Trainer's own, which knows neither the data nor how a score was computed.
+        card: Makes the README.md of `push_to_hub`: `sharing.model_card.bare_card`, or a function with the same
+            arguments. None: Trainer's own, which states neither the data nor how a score was computed.
         files_to_save: Files that every saved model gets a copy of, say the recipe.
-        run_id: What tells this run from others; every checkpoint has it beside the digests of its files.
+        run_id: Identifies this run; every checkpoint has it beside the digests of its files.
         limits: Text that augmentation or BPE-dropout would make longer than this stays as it is. A stream uses its
             own limits.
         floor_datasets: Rows like those of validation for every set of `args.floors`.
-        term_lexicon: Of the training text, where `args.augmentation` has a share of pairs with `terms`.
-        target_language: Its code, by which validation BLEU finds words.
+        term_lexicon: The lexicon of the training text, if `args.augmentation` has a share of pairs with `terms`.
+        target_language: Code of the target language, by which validation BLEU finds words.
 
     Attributes:
         guard: Skips updates that are not finite; after too many `train()` saves and raises FloatingPointError.
@@ -67,7 +67,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     Raises:
         ValueError: At once, if a training pair is longer than `args.max_tokens`, there are fewer batches than
-            processes, the tokenizer cannot do `args.bpe_dropout`, or a sharded model is to skip layers.
+            processes, the tokenizer does not support `args.bpe_dropout`, or a sharded model is to skip layers.
     """
 
     def __init__(
@@ -327,9 +327,11 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     # ---------------------------------------------------------------------------------- saving and resuming
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
-        """As in Trainer; a stream goes on where the checkpoint left it.
+        """As in Trainer; a stream resumes where the checkpoint left it.
 
-        Raises DamagedError if a file of the checkpoint is not the one saved, and FloatingPointError as `guard` says.
+        Raises:
+            DamagedError: A file of the checkpoint is not the one saved.
+            FloatingPointError: Too many updates in a row were not finite; see `guard`.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
@@ -361,7 +363,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return output
 
     def push_to_hub(self, *args, **kwargs):
-        """As in Trainer, once what it sends in the background has been sent: the same files are written anew here."""
+        """As in Trainer, but after its upload in the background has ended: the same files are written anew here."""
         self._finish_current_push()
         return super().push_to_hub(*args, **kwargs)
 
@@ -383,7 +385,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             write_text(output / "README.md", self.card(output, title=title, repository=repository, license=license))
 
     def save_checkpoint(self) -> None:
-        """Saves a checkpoint of the last update now. Only between updates, and with one process."""
+        """Saves a checkpoint of the last update now. Allowed only between updates, and with one process."""
         self._save_checkpoint(self.model, trial=None)
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -400,7 +402,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return f"stream_{self.args.process_index}.json"
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As in Trainer, with what guard and counter know, and the seconds of training without validation."""
+        """As in Trainer, with the counts of guard and counter, and the seconds of training without validation."""
         self._clock.carry_on_from(self.state.log_history)
         logs = {**logs, **self.guard.record(logs)}
         if "loss" in logs:

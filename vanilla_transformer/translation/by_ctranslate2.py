@@ -82,7 +82,7 @@ class ExportedModel:
             threads: How many translate side by side; None: as many as torch has on a CPU, one on a GPU.
 
         Returns:
-            What translates, and its number of threads.
+            The translator, and its number of threads.
 
         Raises:
             ValueError: There is no such device, or several threads are asked for on a GPU.

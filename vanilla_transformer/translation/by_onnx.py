@@ -15,12 +15,12 @@ from .decoding import Batch, Decoding, Hypothesis
 class OnnxTranslator:
     """Greedy search, which finds the tokens that the model's `generate(num_beams=1)` finds.
 
-    Of the generation config it knows the special tokens, the length limits, and bad words of one token.
+    Of the generation config it supports the special tokens, the length limits, and bad words of one token.
 
     Args:
-        folder: What [`to_onnx`] has written.
+        folder: Written by [`to_onnx`].
         threads: Threads for one product; None: as many as there are cores.
-        providers: What onnxruntime is to compute on, in its terms.
+        providers: onnxruntime's execution providers, by their names.
 
     Raises:
         ImportError: onnxruntime is not installed.
@@ -72,11 +72,11 @@ class OnnxTranslator:
     def translate_ids(
         self, sources: Sequence[Sequence[int]], decoding: Decoding | None = None, prefix: Sequence[int] = ()
     ) -> list[list[int]]:
-        """From the tokens of each source, in one batch, to those of each translation, its end token included.
+        """Translates the tokens of each source, in one batch, to those of its translation, its end token included.
 
         Args:
             sources: Token ids.
-            decoding: Its limits hold; None: the model's own.
+            decoding: Gives the length limits; None: the model's own decoding.
             prefix: Token ids that every translation begins with.
         """
         decoding, longest = decoding or self.decoding, max(map(len, sources))

@@ -31,7 +31,7 @@ FEWEST = 10  # sentences
 
 @dataclass(frozen=True)
 class Judged:
-    """A translation of the model, what the model makes of it, and its sentence chrF against the references."""
+    """A translation by the model, its likelihood, and its sentence chrF against the references."""
 
     text: str
     likelihood: Likelihood
@@ -81,7 +81,7 @@ def judged_translations(
 
 @dataclass(frozen=True)
 class Measured:
-    """How a calibration does on translations that it has not seen."""
+    """How well a calibration does on translations that it has not seen."""
 
     confidences: list[float]
     good: list[bool]
@@ -95,7 +95,7 @@ class Measured:
         return cls(confidences, [each >= calibration.threshold for each in chrf], chrf)
 
     def summary(self) -> dict:
-        """What is worth writing down, all of it measured on these translations."""
+        """The results to report, all measured on these translations."""
         bins = reliability(self.confidences, self.good)
         _, risks = risk_coverage(self.confidences, self.good)
         return {
@@ -152,7 +152,7 @@ def calibrate(
     Args:
         judged, threshold, dropout_samples, seed: As for [`fitted`].
         held_out: The share that it is measured on, above 0 and below 1.
-        weights_sha256: That of the model that made them.
+        weights_sha256: Digest of the weights of the model that made them.
         **record: More entries for the calibration's `record`.
 
     Raises:

@@ -65,7 +65,7 @@ class Hypothesis:
         return Hypothesis(f"{self.text}{blank}{other.text}", score, alignment, self.cut or other.cut, terms, likelihood)
 
     def judged_by(self, calibration: Calibration) -> "Hypothesis":
-        """Itself, with its `confidence`."""
+        """This hypothesis, with its `confidence`."""
         if self.likelihood is None:
             return self
         return replace(self, confidence=calibration.confidence(self.likelihood.tokens, self.likelihood.samples))
@@ -86,7 +86,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How to translate: what the call asks for, else what is saved with the model, else transformers' defaults.
+    """How to translate: by the options of the call, else those saved with the model, else transformers' defaults.
 
     Most fields are named as in `generate()`. A translation keeps to all the limits that are set.
     """
@@ -128,7 +128,7 @@ class Decoding:
         """Settles how a model translates.
 
         Args:
-            options: What the call asks for, as for `generate()`.
+            options: The options of the call, as for `generate()`.
             saved: The model's generation config.
             positions, prefix, align, constrained, calibration: See the fields.
             offset: The `max_length_offset` if neither the call nor the model sets one.
@@ -167,7 +167,7 @@ class Decoding:
 
     @property
     def others(self) -> list[str]:
-        """The call's options of `generate()` that are not fields here: an engine of another kind does not know them."""
+        """The call's options of `generate()` that are not fields here: other kinds of engine do not support them."""
         return sorted(self.given.keys() - self._asked() - {"return_dict_in_generate"})
 
     def longest(self, source: int, prefix: int = 0) -> int:

@@ -38,15 +38,15 @@ class FoundTerm:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What is to be in the translation: one of these."""
+        """The alternatives, one of which must be in the translation."""
         return self.term.targets or (self.text,)
 
 
 @dataclass(frozen=True)
 class UsedTerm:
-    """A term of a line: as it stands in the source, what it may be in the translation, and which it is there.
+    """A term of a line: as it stands in the source, its possible translations, and the one used.
 
-    `used` is None where the translation has none of them.
+    `used` is None if the translation has none of them.
     """
 
     source: str
@@ -67,7 +67,7 @@ class Glossary:
             None, means that the term is to stay as it is.
 
     Raises:
-        ValueError: A term is empty, or is there twice.
+        ValueError: A term is empty, or occurs twice.
 
     Example:
         >>> glossary = Glossary([("dog", "Hund|Hündin"), ("Anna", None)])
@@ -155,7 +155,7 @@ def load_glossary(path: str | PathLike[str]) -> Glossary:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: A line has another form, or the term of an earlier one. The message names the line.
+        ValueError: A line has another form, or repeats the term of an earlier one. The message names the line.
     """
     glossary = Glossary([])
     for number, line in enumerate(text_lines(path), start=1):

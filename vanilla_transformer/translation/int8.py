@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 def quantize_int8(model: PreTrainedModel) -> None:
     """Rounds the matrices of a model to 8 bits, to translate faster and in less memory on a CPU.
 
-    Each row of a matrix has a scale of its own, and so do the states of each token, which are rounded as they come: a
+    Each row of a matrix has a scale of its own, and so do the states of each token, which are rounded on the fly: a
     translation does not depend on its neighbours. Embeddings, attention and norms stay float32. The model itself is
     changed, and moved to the CPU and float32; it can neither be trained nor saved any more.
 
@@ -18,7 +18,7 @@ def quantize_int8(model: PreTrainedModel) -> None:
         model: Ours, or an ensemble of ours.
 
     Raises:
-        ValueError: torch has no such products for this processor.
+        ValueError: torch has no 8-bit matrix products for this processor.
     """
     _largest_weight()
     model.to("cpu", torch.float32).eval()

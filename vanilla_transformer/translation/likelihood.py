@@ -63,8 +63,8 @@ def likelihoods(
         pairs: Sources and translations.
         contexts: The sentences before each source, for a model that reads these; None: the sources are in document
             order, and a blank one ends a document.
-        sources: Token ids of the sources as the model read them, with contexts and soft terms; None: what the tokenizer
-            makes of the pairs and contexts.
+        sources: Token ids of the sources as the model read them, with contexts and soft terms; None: the tokenizer's
+            ids of the pairs and contexts.
         dropout_samples: Passes with dropout for each pair; 0 for none.
         seed: Seed of these passes: they are the same each time, whatever other pairs there are.
 

@@ -49,7 +49,7 @@ class Punctuation:
         return body.rstrip() + closing if body.strip() and signs in _FULL_STOPS else text
 
     def take_off_words(self, words: Sequence[WordProbability], text: str) -> Sequence[WordProbability]:
-        """The words of a translation that loses its full stop: the last of them loses it, too, or is it."""
+        """The words of a translation without its full stop: the last one loses it too, or is dropped if then empty."""
         if not words or self.take_off(text) == text:
             return words
         *others, last = words

@@ -70,14 +70,14 @@ def translate(
             that have the terms. `"soft"`: the model reads the targets beside the terms, and mostly follows them, with
             any search and engine. It must have been trained with `augmentation: {terms: ...}`.
         markup: `"xml"`, `"html"` or `"placeholders"`: such markup is taken out of a sentence, and put back into its
-            translation by word alignment, which models of torch have. See `translation.markup`. Broken markup is
-            translated as text, with a warning.
+            translation by word alignment, which only models run by torch have. See `translation.markup`. Broken markup
+            is translated as text, with a warning.
         keep_numbers: With markup: whether numbers are placeholders too.
         casing: Translates sentences in capitals, and headlines, in sentence case, and gives them their capitals back;
-            with neither markup nor alignments.
-        spelling: Corrects mistyped words first; without markup. Words of the glossary stay as they are.
-        punctuation: Translates sentences that end without punctuation with a full stop, and takes it away again; with
-            neither markup nor alignments.
+            not together with markup or alignments.
+        spelling: Corrects mistyped words first; not together with markup. Words of the glossary stay as they are.
+        punctuation: Translates sentences that end without punctuation with a full stop, and takes it away again; not
+            together with markup or alignments.
         to: With a model of several target languages: the one to translate into, say "fr".
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
@@ -128,9 +128,9 @@ def translate_lines(
     Args:
         model, tokenizer: As for [`translate`], like all arguments not named here. With a glossary, hypotheses have
             `terms`; their `alignment` and `likelihood` are of the text without markup, and with corrected spelling.
-        blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches. Documents
-            may go on from one block to the next.
-        prefix: What every translation begins with.
+        blocks: Lists of lines, say those of [`in_blocks`]. A block's lines are sorted by length into batches.
+            Documents may continue from one block to the next.
+        prefix: Text that every translation begins with.
         split: Language of the lines, say "en", if they are to be split into sentences, which are translated one by one
             and put together again.
         longest: Tokens that a sentence may have, `</s>` included, or as many as the model has positions for. A longer
@@ -144,7 +144,8 @@ def translate_lines(
 
     Yields:
         For each line, in order, its translations, best first, with what the model read and wrote (`read`, `written`).
-        A blank line has a single blank one. For a line in several pieces the best joins the best of each, and so on.
+        A blank line has a single blank one. For a line in several pieces, the best translation joins the best of each
+        piece, and so on.
 
     Raises:
         ValueError: The engine or the model cannot do what is asked of it, or not with this number of workers.

@@ -90,7 +90,7 @@ class Spelling:
         self._nearest = lru_cache(_REMEMBERED)(self._look_for)
 
     def read(self, line: str) -> tuple[str, dict[str, str]]:
-        """A line with its mistyped words corrected, and these words with what each is read as.
+        """A line with its mistyped words corrected, and these words with their corrections.
 
         Where the tokenizer's normalization moves words, it is the normalized line that is corrected. A line without
         such words stays as it is.

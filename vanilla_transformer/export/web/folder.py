@@ -38,9 +38,9 @@ def to_web(
 ) -> None:
     """Writes a folder of static files: a page that translates in the browser and shows what every head looks at.
 
-    Any static server shows it. The page asks no other machine for anything; its Content-Security-Policy forbids it. Its
-    searches are greedy and beam search by the model's generation config; greedy search finds what
-    `generate(num_beams=1)` finds. In the folder, `model` is what [`to_onnx`] writes, with attention weights.
+    Any static server shows it. The page asks no other machine for anything; its Content-Security-Policy forbids it.
+    Its searches are greedy and beam search by the model's generation config; greedy search finds the same tokens as
+    `generate(num_beams=1)`. In the folder, `model` is written by [`to_onnx`], with attention weights.
 
     Args:
         model: The model; it is left as it is.

@@ -60,7 +60,7 @@ class Markup:
 
 
 def text_of(line: str, kind: str, keep_numbers: bool = False) -> str:
-    """What the model reads of a line; the arguments are those of [`take_apart`]."""
+    """The text that the model reads of a line; the arguments are those of [`take_apart`]."""
     try:
         return take_apart(line, kind, keep_numbers).text
     except BrokenMarkupError:

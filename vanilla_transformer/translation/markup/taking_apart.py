@@ -88,7 +88,7 @@ class MarkedLine:
 def take_apart(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
     """Separates a line's text from its markup.
 
-    A line of nothing but tags may have elements that begin or end in other lines.
+    A line that has only tags may have elements that begin or end in other lines.
 
     Args:
         line: The line; with "xml" and "html" its entities are decoded in the text.
@@ -96,7 +96,7 @@ def take_apart(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
         keep_numbers: Whether numbers are placeholders too.
 
     Raises:
-        BrokenMarkupError: Elements cross or are not closed in this line, or a `<` or `&` may not be where it is.
+        BrokenMarkupError: Elements cross or are not closed in this line, or a `<` or `&` is not allowed where it is.
     """
     root = Node("")
     atoms, stack, names, partial = [], [root], [""], ""
