@@ -1,5 +1,5 @@
-# Sourced by the other scripts: makes .venv with the package and what it needs at pinned versions, or reuses it. `extras`
-# names what is needed beside that: test, or nothing. PYTHON names the interpreter to make it with (3.10 or newer).
+# Sourced by the other scripts: makes .venv with the package and its requirements at pinned versions, or reuses it.
+# `extras` names further requirements: test, or nothing. PYTHON names the interpreter to make it with (3.10 or newer).
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ -z "${PYTHON:-}" ]; then
     for candidate in python3 python3.13 python3.12 python3.11 python3.10 python; do
@@ -17,7 +17,7 @@ fi
 extras=${extras:-}
 wanted=$(cat pyproject.toml constraints.txt | cksum)
 case "$(cat .venv/installed 2>/dev/null)" in
-"$wanted $extras" | "$wanted test") ;; # an environment for tests has all that the others need
+"$wanted $extras" | "$wanted test") ;; # an environment for tests has everything the others need
 *)
     [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
     echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2

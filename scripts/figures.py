@@ -1,13 +1,13 @@
-"""Keeps what the benchmarks printed, and finds figures in the documents that nothing printed.
+"""Keeps the output of the benchmarks, and finds figures in the documents that no command printed.
 
     python scripts/figures.py record training-tiny python scripts/benchmarks/training.py --shapes tiny ...
     python scripts/figures.py check
 
 `record` runs a command and keeps it with its output, the machine and the date in docs/figures.json, under a name.
-`check` reads README.md and docs/: every figure there must be in the output of a command named by the page, or by a page
-to which it links. It is the same figure if it is that number, rounded as the page rounds it, or a percentage of it.
-What was not measured here (the paper's figures, settings, versions) is listed under `stated` in docs/figures.json, page
-by page.
+`check` reads README.md and docs/: every figure there must be in the output of a command named by the page, or by a
+page to which it links. A figure matches if it is a printed number, rounded as the page rounds it, or that number as a
+percentage. Figures not measured here (the paper's, settings, versions) are listed under `stated` in docs/figures.json,
+page by page.
 """
 
 import argparse
@@ -39,7 +39,7 @@ NO_FIGURES = [
     r"`[^`]*`",
     r"<!--.*?-->",
     r"!\[[^]]*\]\([^)]*\)",  # pictures
-    r"(?<=\])\([^)]*\)",  # where links lead
+    r"(?<=\])\([^)]*\)",  # targets of links
     r"[Ss]ections? \d[\d.]*(?:(?:,| and| to) \d[\d.]*)*|[Ee]quations? \d+|Tables? \d+(?: \([A-E]\))?|Figures? \d+",
 ]
 
@@ -87,7 +87,7 @@ def sources_of(page: Path, record: dict) -> list[str]:
 
 
 def _script(measurement: dict) -> str:
-    """What a page must name to use the figures: the script, or the command and its arguments."""
+    """The text that a page must contain to use the figures: the script, or the command and its arguments."""
     words = measurement["command"].split()
     return next((word for word in words if word.startswith("scripts/")), " ".join(words[:3]))
 
@@ -113,7 +113,7 @@ def read_record(path: Path) -> dict:
 
 
 def record(name: str, command: list[str]) -> None:
-    """Runs a command, shows what it prints, and keeps that. A failing command leaves the record as it was."""
+    """Runs a command, shows its output, and keeps it. A failing command leaves the record as it was."""
     if FIGURES.exists():
         read_record(FIGURES)  # before hours of work are wasted
     output, text = [], {"text": True, "encoding": "utf-8", "errors": "replace"}

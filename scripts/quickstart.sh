@@ -2,8 +2,8 @@
 # From nothing to a trained translator: installs into .venv, trains on the built-in phrasebook (a minute or two on two CPU
 # cores), scores sentences it has never seen, and translates. Arguments are English sentences to translate as well:
 #   scripts/quickstart.sh "My sister is looking for her red book."
-# It downloads Python packages alone, no text and no model: torch, transformers and what they need, some 60 packages. With
-# torch for CPUs they take 1.5 GB of disk; pip's torch for Linux brings NVIDIA's libraries, several GB more.
+# It downloads Python packages only, no text and no model: torch, transformers and what they need, some 60 packages.
+# With torch for CPUs they take 1.5 GB of disk; pip's torch for Linux brings NVIDIA's libraries, several GB more.
 set -euo pipefail
 to_install="some 60 packages, torch and transformers the largest: 1.5 GB, and several GB more where torch brings NVIDIA's \
 libraries. That takes one to ten minutes, by the network; the training after it one or two"
@@ -14,7 +14,7 @@ if [ -e "$run/scores.json" ]; then
 else
     .venv/bin/vanilla-transformer train phrasebook --output "$run" --resume
 fi
-sentences=( # these three are no training sentences: the phrasebook keeps them for its test set
+sentences=( # these three are not training sentences: the phrasebook keeps them for its test set
     "If it rains, the children have to read their new books."
     "Yesterday the young teacher did not turn on the old lamp."
     "The boys whom my friendly mother is listening to are sad."

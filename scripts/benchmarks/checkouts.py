@@ -3,11 +3,11 @@
     git worktree add ../before COMMIT
     python scripts/benchmarks/checkouts.py ../before . --tasks beam_tiny training_tiny
 
-Each checkout has its own process, on one thread, and they take turns within one run. A figure is the processor time of
-a task, which a busy machine disturbs less than clock time; the ratio is that of medians, above 1 if the second checkout
-is faster. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens, and every translation is
-made 24 tokens long, so that both checkouts do the same work. Training is that of `train`: its settings of the process,
-the loss without logits, and batches that are full of tokens, but hardly ever of the same size twice.
+Each checkout has its own process, on one thread, and they take turns within one run. Each figure is the processor time
+of a task, which a busy machine disturbs less than clock time. Ratios compare medians and are above 1 if the second
+checkout is faster. Models have random weights and vocabularies of 8,000, sources have 8 to 24 tokens, and every
+translation is made 24 tokens long, so that both checkouts do the same work. Training works as in `train`: the same
+process settings, the loss without logits, and full batches that hardly ever have the same size twice.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SIZES = {
              "decoder_attention_heads": 4, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256},
     "base": {},
 }  # fmt: skip
-# Task: size of the model, then what it does, and with how many sentences at once.
+# Each task: the size of the model, the kind of work, and its options.
 TASKS = {
     "beam_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16}),
     "beam_tiny_many": ("tiny", "search", {"num_beams": 4, "sentences": 256}),
@@ -49,7 +49,7 @@ TASKS = {
 
 
 def prepared(name: str) -> Callable[[], object]:
-    """What a turn of the task does, in a checkout's own process, which has started with the checkout in its path."""
+    """A function that does one turn of the task, in a process started with the checkout in its path."""
     import torch
     from transformers import AutoModelForSeq2SeqLM
 
@@ -91,7 +91,7 @@ def prepared(name: str) -> Callable[[], object]:
 
 
 def training_steps(model, tokens: int, bf16: bool = False, r_drop_alpha: float = 0.0) -> Callable[[], None]:
-    """Five steps of training, each with the next of an endless row of random batches."""
+    """A function that does five training steps, each on the next of an endless stream of random batches."""
     import torch
 
     from vanilla_transformer.commands.process import prepare_for_training
@@ -122,7 +122,7 @@ def training_steps(model, tokens: int, bf16: bool = False, r_drop_alpha: float =
 
 
 def processor_seconds() -> float:
-    """Those of this process and of those that it has waited for."""
+    """Processor seconds of this process and of the children that it has waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

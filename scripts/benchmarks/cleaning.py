@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/cleaning.py --pairs 100000 1000000 --workers 1 2
 
-Every cleaning is its own process. Many of the sentences come twice, as in real corpora, and are found. Memory is the
+Each cleaning runs in its own process. Many sentences occur twice, as in real corpora, and are found. Memory is the
 peak of the process, and the largest peak of its workers. The files must be the same for any number of workers.
 """
 

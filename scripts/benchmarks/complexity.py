@@ -4,8 +4,8 @@ Table 1: one layer of self-attention (ours, with its four projections), of recur
 (of width 3, plain and separable) on sequences of n vectors of width d. Each takes the same number of vectors in total,
 so a batch of longer sequences has fewer of them. Layers take turns within each round; times are medians over the
 rounds. The paper's table has only leading terms. Beside the times are the floating-point operations that each layer
-really has (torch counts them), and below them the length up to which attention is cheaper than another layer: by the
-paper's leading terms, by that count, and by the clock.
+actually performs (torch counts them), and below them the length up to which attention is cheaper than another layer:
+by the paper's leading terms, by that count, and by the clock.
 
 Table 2: floating-point operations of training the paper's base and big model, counted on our modules (forward and
 backward, all matrix products) on the meta device, which needs no memory, beside the paper's estimate.
@@ -99,7 +99,7 @@ def build(name: str, d: int, implementation: str = "sdpa") -> nn.Module:
 def counted(name: str, n: int, d: int) -> int:
     """Floating-point operations (products and sums) of one forward pass over one sequence.
 
-    They are counted at lengths 1 and 2, which is enough: every layer has a n + b n^2.
+    Counting at lengths 1 and 2 is enough: every layer has a n + b n^2.
     """
     once, twice = (_counted(name, length, d) for length in (1, 2))
     b = (twice - 2 * once) // 2
@@ -172,9 +172,9 @@ def measure(
 
 
 def crossing(lengths: list[int], ours: list[float], others: list[float]) -> float:
-    """The length from which `ours` is larger, between measured lengths on a logarithmic scale.
+    """The length above which `ours` is larger, interpolated between lengths on a logarithmic scale.
 
-    0: it is larger at all lengths; infinity: it is not larger at the last.
+    0 if it is larger at all lengths; infinity if it is not larger at the last.
     """
     gaps = [math.log(a / b) for a, b in zip(ours, others, strict=True)]
     if gaps[-1] <= 0:

@@ -2,14 +2,14 @@
 
     python scripts/benchmarks/constraints.py runs/multi30k_en_de multi30k/val.en multi30k/val.de --json constraints.json
 
-Each line gets its own glossary: words of its source with the aligned words of its reference, at most `--terms` of them,
-drawn at random from the links between words of at least `--letters` letters on both sides. The same lines are
-translated with and without it, in turns, with beams of several widths. "Whole" counts terms that stand in the
-translation as whole words: a term may also get an ending. BLEU and chrF are against the references that the terms come
-from, so a gain is no surprise; a loss would be one.
+Each line gets its own glossary: words of its source with the aligned words of its reference, at most `--terms` of
+them, drawn at random from the links between words of at least `--letters` letters on both sides. The same lines are
+translated with and without it, in turns, with beams of several widths. "Whole" counts terms that appear in the
+translation as whole words: a term may also take an ending. BLEU and chrF are against the references that the terms
+come from, so a gain is no surprise; a loss would be one.
 
-Links are those of the model's own attention, until `aligned_words` is given a better aligner: wrong ones make entries
-that no translator would write, and so a BLEU that is too low.
+Links come from the model's own attention, until `aligned_words` gets a better aligner: wrong links make entries that
+no translator would write, and so a BLEU that is too low.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation.glossary import FoundTerm, used_terms
 
 
-SURE = 0.3  # least share of attention that makes a link
+SURE = 0.3  # smallest share of attention that makes a link
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Row:
 
 
 class GlossaryOfEachLine:
-    """Glossaries by their lines."""
+    """A glossary for each line."""
 
     def __init__(self, glossaries: dict[str, Glossary]):
         self.glossaries = glossaries
@@ -94,7 +94,7 @@ def glossaries_of(links: list[list[tuple[str, str]]], lines: list[str], terms: i
 def shares(
     glossary: GlossaryOfEachLine, lines: list[str], translations: list[str], tokenizer
 ) -> tuple[int, float, float]:
-    """How many terms there are, and what shares of them are used, at all and as whole words."""
+    """The number of terms, and the shares of them that are used at all and used as whole words."""
     terms = used = whole = 0
     for line, translation in zip(lines, translations, strict=True):
         for term in used_terms(glossary.find(line), translation, tokenizer):

@@ -2,10 +2,10 @@
 
     python scripts/benchmarks/engines.py runs/multi30k_en_de test_2016_flickr.en
 
-The same model translates the same sentences with torch and, exported, with CTranslate2: greedily, by its own settings,
-as the paper does, and with CTranslate2's own length penalty and end of the search. A translation is the same if its
-text is; where the search has scores, the table says how often each has the better one. The last column says how often
-all texts that beam search returns are the same.
+The same model translates the same sentences with torch and, exported, with CTranslate2: greedily, with its own
+settings, as in the paper, and with CTranslate2's own length penalty and stopping rule. Translations are the same if
+their texts are; where the search has scores, the table says how often each engine's is better. The last column says
+how often all texts returned by beam search are the same.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""How much of a training step each ingredient costs that the paper does not have, all in one run.
+"""How much of a training step each ingredient missing from the paper costs, all in one run.
 
     python scripts/benchmarks/ingredients.py --source train.en.gz --target train.de.gz
 
 Whole steps of the model of multi30k_en_de, on the same batches of 1,024 tokens, in turn, in processor time. Tokens are
-those of the batch without BPE-dropout, so the columns say how fast a run gets through its text. "off" is there twice:
+those of the batch without BPE-dropout, so the columns say how fast a run gets through its text. "off" appears twice:
 the difference between the two is noise.
 """
 
@@ -45,7 +45,7 @@ INGREDIENTS = {
 
 
 def stepping(choices: dict, vocab_size: int) -> Callable[[list[dict], int], None]:
-    """One training step with an ingredient: takes the pairs of a batch, and its number."""
+    """A training step with an ingredient, as a function of a batch's pairs and its number."""
     torch.manual_seed(0)
     fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout")}
     config = VanillaTransformerConfig(
@@ -84,7 +84,7 @@ def main() -> None:
     sources, targets, _ = encode_pairs(tokenizer, texts)
     bpe_dropout = BPEDropout(tokenizer, 0.1)
     warm = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
-    bpe_dropout(warm, (1,))  # its cache of words is full after a pass
+    bpe_dropout(warm, (1,))  # one pass fills its cache of words
     steps = {name: stepping(choices, len(tokenizer)) for name, choices in INGREDIENTS.items()}
     lengths = [len(source) for source in sources], [len(target) for target in targets]
     sampler = TokenBatchSampler(*lengths, MAX_TOKENS)
@@ -95,7 +95,7 @@ def main() -> None:
     seconds["BPE-dropout 0.1"] = [(time.process_time() - start) * arguments.rounds / len(batches)]
     for number in range(len(batches)):
         turns = list(steps.items())
-        first = number % len(turns)  # the first to have a batch pays for its new sizes
+        first = number % len(turns)  # the first to see a batch pays for its new sizes
         for name, step in turns[first:] + turns[:first]:
             start = time.process_time()
             step((cut_again if "bpe_dropout" in INGREDIENTS[name] else batches)[number], number)

@@ -4,8 +4,8 @@
 
 Our model and `MarianMTModel`, of the same sizes (the paper's base model) and with random weights, are saved in a
 temporary folder. Then each is loaded in its own process, in turn, after transformers has been imported. In another
-process `vanilla-transformer translate` translates a sentence, after the imports that it cannot avoid: torch, and what
-transformers needs for a model and a tokenizer. The table has the medians. Weights come from the page cache.
+process `vanilla-transformer translate` translates a sentence, after the imports that it cannot avoid: torch, and the
+parts of transformers needed for a model and a tokenizer. The table has the medians. Weights come from the page cache.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def load_marian(folder: Path) -> None:
 def translate(folder: Path) -> None:
     from vanilla_transformer.cli import main
 
-    with contextlib.redirect_stdout(io.StringIO()):  # `translate` writes to it as it is at the start
+    with contextlib.redirect_stdout(io.StringIO()):  # `translate` writes to the one it finds at its start
         status = main(["translate", SENTENCE, "--model", str(folder / "ours"), "--max-tokens", "10"])
     if status:
         raise SystemExit(status)
@@ -59,7 +59,7 @@ MEASURED: dict[str, Callable[[Path], None]] = {
 
 
 def seconds(name: str, folder: Path) -> tuple[float, float]:
-    """Those of the imports, and of what is measured; called in a new process."""
+    """Seconds of the imports, and of the measured task; called in a new process."""
     started = time.perf_counter()
     import_what_cannot_be_avoided()
     from transformers.utils import logging
@@ -71,7 +71,7 @@ def seconds(name: str, folder: Path) -> tuple[float, float]:
 
 
 def save_models(folder: Path) -> None:
-    """Also called in a new process, so that nobody inherits its imports."""
+    """Also called in a new process, so that no other process inherits its imports."""
     from transformers import MarianConfig, MarianMTModel
 
     from vanilla_transformer import (

@@ -3,9 +3,9 @@
     python scripts/benchmarks/memory.py multi30k_en_de --data.folder multi30k --training.max_steps 5000 \\
         --capacities 1024 64 --picture memory.png
 
-The words after the recipe are for `train`. There is one run for each of --capacities, one after another: how many
-products of different shapes oneDNN and torch keep, 1,024 by default, 64 as `train` sets it. The table has, at some
-updates, the most memory so far, and what `train` said before it began. It needs Linux.
+The words after the recipe are for `train`. There is one run for each of --capacities, one after another: the number of
+products of different shapes that oneDNN and torch keep (1,024 by default; `train` sets 64). The table has, at some
+updates, the peak memory so far, and the estimate that `train` printed before it began. It needs Linux.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SHOWN = (50, 100, 500, 1_000, 2_000, 5_000, 10_000, 25_000)
 
 
 def measured(words: list[str], capacity: int, seconds: float = 0.2) -> tuple[str, list[tuple[int, float]]]:
-    """What a run says that it will take, and (update, megabytes): the most up to each logged update."""
+    """The memory that a run says it will take, and (update, megabytes): the peak up to each logged update."""
     with tempfile.TemporaryDirectory() as folder:
         run, errors = Path(folder) / "run", Path(folder) / "errors"
         command = [sys.executable, "-m", "vanilla_transformer", "train", *words, "--output", str(run)]

@@ -2,8 +2,9 @@
 
     OMP_NUM_THREADS=1 python scripts/benchmarks/models.py teacher-1+teacher-2 teacher-1 student export --input val.en
 
-Models that translate together are joined by `+`; a folder with `model.bin` is CTranslate2's. Each searches as it was
-saved to. In each round every contestant translates the text once; ratios are those of medians, to the first contestant.
+Models that translate together are joined by `+`; a folder with `model.bin` is CTranslate2's. Each uses the search
+settings saved with it. In each round every contestant translates the text once; ratios compare medians with the first
+contestant's.
 """
 
 import argparse

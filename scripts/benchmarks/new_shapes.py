@@ -2,9 +2,10 @@
 
     python scripts/benchmarks/new_shapes.py
 
-cuDNN compiles its attention for every shape of a batch, and torch prefers it for bfloat16. Base with random weights
-translates 256 sources to 30 tokens each, round after round: only in the first are the shapes new. Then a small model
-trains in bfloat16 for 50 steps, each of another shape. Each line of output says whether cuDNN was allowed.
+cuDNN compiles its attention for every shape of a batch, and torch prefers it for bfloat16. The base model with random
+weights translates 256 sources into 30 tokens each, round after round: the shapes are new only in the first. Then a
+small model trains in bfloat16 for 50 steps, each with another shape. Each line of output says whether cuDNN was
+allowed.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ STEPS, WARM_UP = 60, 10
 
 
 def allow_cudnn(allowed: bool) -> None:
-    """What the model would decide by itself is decided here."""
+    """Overrides the model's own choice."""
     torch.backends.cuda.enable_cudnn_sdp(allowed)
     for module in (modeling_vanilla_transformer, steps_vanilla_transformer):
         module.without_cudnn = lambda query: contextlib.nullcontext()

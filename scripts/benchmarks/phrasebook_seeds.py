@@ -3,7 +3,7 @@
     python scripts/benchmarks/phrasebook_seeds.py runs/seeds
 
 trains `phrasebook` once per seed, one after another on all cores, and prints the share of unseen sentences that come
-out exactly right. A finished seed is not trained again; an interrupted one is continued.
+out exactly right. A finished seed is not trained again; an interrupted one is resumed.
 """
 
 import argparse

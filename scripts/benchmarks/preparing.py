@@ -2,8 +2,8 @@
 
     python scripts/benchmarks/preparing.py --source a.en.gz b.en.gz --target a.de.gz b.de.gz --json figures.json
 
-The text is repeated up to the number of pairs asked for; its vocabulary is learned from it. Every preparation is its
-own process. Seconds of one core are CPU time; the ways to tokenise take turns, chunk by chunk.
+The text is repeated up to the number of pairs asked for; its vocabulary is learned from it. Each preparation runs in
+its own process. Seconds of one core are CPU time; the ways to tokenise take turns, chunk by chunk.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from vanilla_transformer.files import text_lines
 
 
 def stream_of(source: list[Path], target: list[Path], pairs: int) -> PairStream:
-    """This many pairs of the files, which begin again after their end."""
+    """This many pairs from the files, which are repeated as needed."""
 
     def read(unit: int):
         rounds = (zip(text_lines(*source), text_lines(*target), strict=True) for _ in cycle([None]))
@@ -73,12 +73,12 @@ def measure_tokenising(source: list[Path], target: list[Path], vocabulary: str, 
 
 def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, pairs: int, workers: int) -> dict:
     """One preparation: pairs per second, CPU time of its parts, and peak memory of its processes."""
-    # A spawned process would spawn its own: a user has the system's way.
+    # A spawned process would spawn its workers, too; a user gets the system's default.
     multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
     tokenizer = load_tokenizer(vocabulary)
     stream = stream_of(source, target, pairs)
     with tempfile.TemporaryDirectory() as folder:
-        prepare(stream_of(source, target, 10), tokenizer, f"{folder}/warm_up", workers=1)  # loads what is loaded once
+        prepare(stream_of(source, target, 10), tokenizer, f"{folder}/warm_up", workers=1)  # one-time loading
         at_first, before = resident_bytes("VmHWM") >> 20, cpu_seconds()
         started = time.perf_counter()
         report = prepare(stream, tokenizer, f"{folder}/output", limits=PairLimits(), workers=workers)
@@ -99,13 +99,13 @@ def measure_preparing(source: list[Path], target: list[Path], vocabulary: str, p
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """Those of this process, and of its children that have ended."""
+    """CPU seconds of this process, and of its children that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return tuple(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def alone(function, *arguments):
-    """What the function returns in a new process."""
+    """Calls the function in a new process and returns its result."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         return executor.submit(function, *arguments).result()
 

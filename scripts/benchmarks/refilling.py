@@ -1,12 +1,12 @@
-"""What it could gain to refill a batch with new sentences as others end ("continuous batching").
+"""What refilling a batch with new sentences as others end ("continuous batching") could save.
 
     OMP_NUM_THREADS=1 python scripts/benchmarks/refilling.py RUN --input val.en --batch-tokens 4096 1024
 
-A batch shrinks as its sentences end, and a step of a few sentences takes more time for each of them: besides what each
-sentence costs, and costs more the longer it has become, a step has a cost of its own. The three are fitted to all steps
-by least squares. If free places were always refilled, there would be as few steps as possible. "Saved" is the
-share of the time that this would save. It is an upper bound, because refilling has costs, too. Figures are medians of
---rounds, which take turns.
+A batch shrinks as its sentences end, and a step with few sentences takes more time for each of them: besides a cost
+per sentence, and one that grows with the sentence's length so far, each step has a fixed cost. The three are fitted to
+all steps by least squares. If free places were always refilled, there would be as few steps as possible. "Saved" is
+the share of the time that this would save. It is an upper bound, because refilling has costs, too. Figures are medians
+of --rounds, which take turns.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from vanilla_transformer.run.loading import load_engine
 
 
 def steps_of(model, tokenizer, lines: list[str], batch_tokens: int) -> tuple[float, list[list]]:
-    """Seconds of a translation, and for each batch of it when a step began and with how many sentences."""
+    """Seconds of a translation, and for each of its batches when each step began and with how many sentences."""
     steps: list[list[tuple[float, int]]] = []
     states = steps_vanilla_transformer.StepwiseDecoder.states
 
@@ -44,7 +44,7 @@ def steps_of(model, tokenizer, lines: list[str], batch_tokens: int) -> tuple[flo
 
 
 def saved(seconds: float, steps: list[list]) -> tuple[int, float, float]:
-    """How many steps there were, the milliseconds that one costs by itself, and the share of the time to be saved."""
+    """The number of steps, the fixed cost of one in milliseconds, and the share of the time that could be saved."""
     costs = []  # 1, sentences, sentences times tokens so far; and seconds
     for batch in steps:  # the end of the last step, a small one, is not recorded
         for length, ((begun, count), (end, _)) in enumerate(pairwise(batch), start=1):

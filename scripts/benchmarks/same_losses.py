@@ -3,12 +3,12 @@
     git worktree add ../before COMMIT
     python scripts/benchmarks/same_losses.py ../before . --multi30k multi30k
 
-It is for changes that must change nothing, such as an option that is off. Both checkouts train the first updates of the
-first one's recipes, each process on one thread: `phrasebook` with 3,000 pairs, which makes two passes, and
+It is for changes that must not affect training, such as an option that is off. Both checkouts run the first updates of
+the first one's recipes, each process on one thread: `phrasebook` with 3,000 pairs, which makes two passes, and
 `multi30k_en_de` if its text is given. Text is read into memory and as a stream, by one process and by two that
-torchrun starts. The script compares all models and checkpoints of a run, its vocabulary, and all that its log says of
-an update except times and the epoch, which a stream may count in another way. Give one checkout twice to see whether
-it trains alike at all.
+torchrun starts. The script compares all models and checkpoints of a run, its vocabulary, and everything that its log
+says about an update except times and the epoch, which a stream may count differently. Give one checkout twice to see
+whether its own training is repeatable.
 The exit status is 0 if everything was equal.
 """
 
@@ -63,7 +63,7 @@ def trained(checkout: Path, folder: Path, recipe: Path, processes: int, settings
             if kind in record
         },
         **{str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("model.safetensors"))},
-        "tokenizer.json": vocabulary,  # the last: it may only say more of text that is not here
+        "tokenizer.json": vocabulary,  # last: a difference may only concern text that does not occur here
     }
 
 

@@ -3,13 +3,13 @@
     python scripts/benchmarks/server_load.py runs/phrasebook --json load_test.json
     python scripts/benchmarks/server_load.py for_ctranslate2 --backend ctranslate2 --sources newstest2014.en
 
-Each client sends one sentence, waits for its translation and sends the next. An answer is right if it is what the same
-model makes of that sentence alone, in this process, one after another. Then come requests that must be refused: too
-large ones, malformed ones. The exit status is 0 if nothing was lost, wrong or let in. Clients and server share the
-machine. (CTranslate2 rounds batches and single sentences differently: in hundreds of tokens of an untrained model a tie
-may break the other way.)
+Each client sends one sentence, waits for its translation and sends the next. An answer is right if it equals the same
+model's translation of that sentence alone, in this process. Then come requests that must be refused, because they are
+too large or malformed. The exit status is 0 if no answer was lost or wrong and no such request was accepted. Clients
+and server share the machine. (CTranslate2 rounds batches and single sentences differently: in hundreds of tokens of an
+untrained model a tie may break the other way.)
 
-With `--memory 5000` it sends this many more requests, from the largest number of clients, and prints the resident
+With `--memory 5000` it sends 5,000 more requests, from the largest number of clients, and prints the resident
 memory of the server after every tenth of them.
 """
 
@@ -47,7 +47,7 @@ STARTING_SECONDS = 120
 
 @dataclass
 class Row:
-    """What happened to a number of clients; latencies are in milliseconds."""
+    """Results for a number of clients; latencies are in milliseconds."""
 
     clients: int
     requests: int
@@ -62,7 +62,7 @@ class Row:
 
 
 def started(words: list[str], messages: TextIO, files: int | None) -> subprocess.Popen:
-    """A process of the command line that writes its messages to a file, and may have so many files open."""
+    """Starts a command that writes its messages to a file and may open at most `files` files."""
 
     def allow() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
@@ -82,7 +82,7 @@ def serving(
         log: Where to write the server's messages.
         files: How many files the server may open.
         port: 0 for a free one.
-        start: Another `started`.
+        start: A replacement for `started`.
 
     Raises:
         RuntimeError: It did not start.
@@ -103,7 +103,7 @@ def serving(
 
 
 def _url(process: subprocess.Popen, log: Path) -> str:
-    """What the server says when it is ready."""
+    """The URL that the server prints when it is ready."""
     for _ in range(10 * STARTING_SECONDS):
         said = log.read_text(encoding="utf-8")
         if found := re.search(r"running on (http://\S+)", said):
@@ -157,7 +157,7 @@ async def load(url: str, clients: int, sources: Sequence[str], expected: Sequenc
 def memory(
     url: str, process: int, clients: int, sources: Sequence[str], expected: Sequence[str], requests: int
 ) -> dict:
-    """Resident MiB of the server by the number of requests sent, ten times; and the requests not answered right."""
+    """Resident MiB of the server by number of requests sent, after each tenth; and the number not answered right."""
     found, not_right = {0: resident_bytes("VmRSS", process) >> 20}, 0
     for tenth in range(1, 11):
         numbers = [number % len(sources) for number in range(requests // 10)]
@@ -175,7 +175,7 @@ def percentile(values: Sequence[float], share: int) -> float:
 
 
 def refusals(url: str, limits: Limits) -> dict[str, tuple[int, int, str]]:
-    """For each thing sent, the status that it must get, the status that it got and what was said."""
+    """For each bad request, the status that it must get, the status that it got and the error message."""
 
     def texts(*texts: str) -> dict:
         return {"json": {"texts": texts}}

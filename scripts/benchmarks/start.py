@@ -1,9 +1,9 @@
-"""How long it takes until a command answers: its help, and the first translation of a process.
+"""How long a command takes to answer: its help, and the first translation of a process.
 
     python scripts/benchmarks/start.py MODEL
 
-Each turn starts a new process for each of these, one after another: `import torch, transformers`, the yardstick; that
-with `transformers.PreTrainedModel`, which is needed to load any model; the help; and `translate` with one line on
+Each turn starts a new process for each of these, one after another: `import torch, transformers`, the yardstick; the
+same with `transformers.PreTrainedModel`, which is needed to load any model; the help; and `translate` with one line on
 standard input, until its translation is there and until the process has ended. The table has seconds, and medians as
 multiples of the yardstick's. Files come from the page cache.
 """
@@ -63,7 +63,7 @@ def main() -> None:
     commands = contestants(arguments.model)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for command in commands.values():
-        seconds(command, arguments.threads)  # compiles what is not compiled yet, and fills the page cache
+        seconds(command, arguments.threads)  # compiles modules not compiled yet, and fills the page cache
     for _ in range(arguments.rounds):
         for name, command in commands.items():
             times[name].append(seconds(command, arguments.threads))

@@ -2,22 +2,23 @@
 
     python scripts/benchmarks/training.py --source multi30k/train.en.gz --target multi30k/train.de.gz
 
-Without files the text is the built-in phrasebook. Every contestant is its own process, which trains only in its turn:
-an epoch of the same few bucketed batches of real sentences, after one to warm up. Turns go round; figures are medians
-over the rounds, ratios those of medians. Where memory does not hold all contestants at once (base), `--fresh` starts a
-new process for every turn. All have AdamW (fused), dropout and label smoothing 0.1, and bfloat16 by autocast.
+Without files the text is the built-in phrasebook. Every contestant runs in its own process, which trains only in its
+turn: an epoch of the same few bucketed batches of real sentences, after one to warm up. Turns go round; figures are
+medians over the rounds, and ratios compare medians. Where memory does not hold all contestants at once (base),
+`--fresh` starts a new process for every turn. All use AdamW (fused), dropout and label smoothing 0.1, and bfloat16 by
+autocast.
 
-"stock" is a process as Python starts it. "tuned" has the settings of `vanilla-transformer train` for the process:
-allocator and matrix products. Ours is measured tuned, once with `VanillaTransformerTrainer` and once in a bare loop;
-`--stock-too` adds ours without the settings. The ceiling is the speed of only the matrix products of the model's linear
-layers, with the same settings.
+"stock" is a process as Python starts it. "tuned" has the process settings of `vanilla-transformer train`: allocator
+and matrix products. Ours is measured tuned, once with `VanillaTransformerTrainer` and once in a bare loop;
+`--stock-too` adds ours without the settings. The ceiling is the speed of the matrix products of the model's linear
+layers alone, with the same settings.
 
-On a GPU the settings make no difference and are left out; `--compile` adds everyone under `torch.compile`.
+On a GPU the settings make no difference and are left out; `--compile` adds all contestants under `torch.compile`.
 
     python scripts/benchmarks/training.py --shapes tiny --lengths 64 256 1024 4096
 
-instead measures single pairs with this many tokens on each side. Memory is the most a contestant's process has held
-(resident, or allocated on the GPU) since it began, with model, gradients and Adam's averages.
+instead measures single pairs with this many tokens on each side. Memory is the peak of a contestant's process since it
+began (resident, or allocated on the GPU), with model, gradients and Adam's averages.
 """
 
 import argparse
@@ -71,7 +72,7 @@ class Contestant:
 
 
 class Turns:
-    """Within a contestant's process: trains only when told to, and says how long an epoch took."""
+    """Within a contestant's process: trains only when told to, and reports how long an epoch took."""
 
     def __init__(self, connection: Connection, steps: int, device: str):
         self.connection, self.steps, self.device = connection, steps, device
@@ -156,7 +157,7 @@ def peak_megabytes(device: str) -> float:
 
 
 def ceiling_process(task: Task, connection: Connection) -> None:
-    """Does only the linear layers' matrix products of an epoch, forward and both ways backward."""
+    """Computes only the linear layers' matrix products of an epoch: the forward one and both backward ones."""
     prepare_for_training()
     dtype = torch.bfloat16 if task.bf16 else torch.float32
     products = []
@@ -192,7 +193,7 @@ def linear_layers(task: Task) -> list[tuple[int, int, int, int]]:
 
 
 def floating_point_operations(task: Task) -> int:
-    """Those of all matrix products of an epoch, with attention's, forward and backward; counted, not computed."""
+    """Operations of an epoch's matrix products, attention's included, forward and backward; counted, not run."""
     with torch.device("meta"):
         model = our_model(replace(task, device="meta")).train()
     with FlopCounterMode(display=False) as counter:
@@ -208,7 +209,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
     """Token ids of all pairs of two text files, or of the phrasebook."""
     if source is None:
         pairs = [(pair["en"], pair["de"]) for pair in itertools.islice(phrasebook("train"), 30_000)]
-        vocabulary = min(1_500, vocabulary)  # it has few more pieces to learn
+        vocabulary = min(1_500, vocabulary)  # it has hardly more pieces to learn
     else:
         pairs = list(zip(text_lines(source), text_lines(target), strict=True))
     tokenizer = learn_tokenizer((text for pair in pairs for text in pair), TokenizerSettings(vocab_size=vocabulary))
@@ -217,7 +218,7 @@ def real_rows(source: Path | None, target: Path | None, vocabulary: int) -> list
 
 
 def sample_of(rows: list[dict[str, list[int]]], max_tokens: int, batches: int) -> list[dict[str, list[int]]]:
-    """The pairs of this many batches, evenly from the shortest to the longest."""
+    """The pairs of this many batches, spread evenly from the shortest to the longest."""
     lengths = ([len(row[side]) for row in rows] for side in ("input_ids", "labels"))
     every = list(TokenBatchSampler(*lengths, max_tokens, shuffle=False))
     chosen = [every[int((number + 0.5) * len(every) / batches)] for number in range(batches)]

@@ -1,4 +1,4 @@
-"""What `training.py` lets train: models of the same shape, each as a function from a batch to its loss."""
+"""The contestants of `training.py`: models of the same shape, each a function from a batch to its loss."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Task:
-    """What everyone trains, and on what."""
+    """The shape of model that all contestants train, and their data."""
 
     shape: str
     bf16: bool
@@ -40,7 +40,7 @@ class Task:
         return SHAPES[self.shape]
 
     def configuration(self) -> dict:
-        """What our configuration and Marian's have in common."""
+        """The fields that our configuration and Marian's share."""
         sizes = self.sizes
         sides = {"layers": sizes["layers"], "attention_heads": sizes["heads"], "ffn_dim": sizes["ffn_dim"]}
         of_both = {f"{side}_{name}": size for name, size in sides.items() for side in ("encoder", "decoder")}
@@ -147,7 +147,7 @@ def tutorial(task: Task) -> tuple[nn.Module, Step]:
 
 
 def shifted(labels: torch.Tensor) -> torch.Tensor:
-    """The decoder's inputs: the start token and the labels but the last."""
+    """The decoder's inputs: the start token and all labels but the last."""
     target = labels.roll(1, dims=1)
     target[:, 0] = 0
     return target.masked_fill(target == -100, PAD)

@@ -3,21 +3,22 @@
     python scripts/benchmarks/translation.py RUN multi30k/test_2016_flickr.en multi30k/test_2016_flickr.de
 
 RUN is a trained run folder or model. The paper's base model is measured beside it, with random weights and outputs of
-fixed length. Contestants take turns within each round; figures are medians over the rounds, ratios those of medians.
+fixed length. Contestants take turns within each round; figures are medians over the rounds, and ratios compare
+medians.
 
-All have the same batches, threads, length penalty and stopping: |Y|^0.6, and a sentence is done when it has as many
-finished hypotheses as the search has open ones, the only way that CTranslate2 has. CTranslate2 differs in two things:
-its sources are tokens' strings instead of ids; and where the length is fixed it forbids the end token, while the others
-merely do not stop there. Models in int8, its and ours, and in bfloat16 have rounded weights, and so other translations.
-Without the package its rows are left out.
+All use the same batches, threads, length penalty and stopping rule: |Y|^0.6, and a sentence is done when it has as
+many finished hypotheses as the search has open ones, the only rule that CTranslate2 has. CTranslate2 differs in two
+ways: its sources are token strings instead of ids; and where the length is fixed it forbids the end token, while the
+others merely do not stop there. The int8 models (its and ours) and the bfloat16 one have rounded weights, and so other
+translations. Without the package, CTranslate2's rows are left out.
 
-Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch. "Model"
-is what loading the model took, "peak" the most beyond that during translation. What is packed or read only when needed
-counts in "peak", so compare the sum of both.
+Memory is resident memory on Linux, each contestant alone in a new process that translates a task's first batch.
+"Model" is what loading the model took, "peak" the most beyond that during translation. Anything packed or read only
+when needed counts in "peak", so compare the sums.
 
-With `--device cuda` models are on the GPU. Memory is then what torch has allocated there: "model" are the weights,
-"peak" is what translating the first batch takes beside them. Models in int8, CTranslate2 and workers are left out. A
-GPU wants larger batches: `--batch-sizes 512 64 1`.
+With `--device cuda` models are on the GPU. Memory is then what torch has allocated there: "model" is the weights,
+"peak" the most beyond them while the first batch is translated. Models in int8, CTranslate2 and workers are left out.
+A GPU wants larger batches: `--batch-sizes 512 64 1`.
 """
 
 import argparse
@@ -63,11 +64,11 @@ try:
 except ImportError:
     ctranslate2 = None
 
-# A length penalty and a way to stop that every contestant has: with these all outputs in float32 should be the same.
+# A length penalty and a stopping rule that every contestant has: all outputs in float32 should be the same.
 BEAM = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": True, "length_penalty_type": "length"}
 GREEDY = {"num_beams": 1}
-LIMIT = 99  # tokens that a translation of the trained model may have
-FIXED = 30  # and those that each of the base model's has
+LIMIT = 99  # most tokens of a translation by the trained model
+FIXED = 30  # tokens of every translation by the base model
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Row:
 
 # ------------------------------------------------------------------------------------------------------- contestants
 
-# What is measured: functions from a batch of a task to its translations, as ids without the start token.
+# Contestants are functions from a batch of a task to its translations, as ids without the start token.
 Contestant = Callable[[list[list[int]], Task], list[list[int]]]
 
 
@@ -166,7 +167,7 @@ def marian(folder: Path, device: str) -> Contestant:
 
 
 def as_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
-    """The same function as a `MarianMTModel`, whose table of positions takes our interleaved sinusoids too."""
+    """The same model as a `MarianMTModel`, with our interleaved sinusoids in its table of positions."""
     halves = copy.deepcopy(model)
     halves.config.sinusoid_layout = "halves"
     marian = to_marian(halves).eval()
@@ -235,7 +236,7 @@ def measured(
     beams, batches = task.search["num_beams"], task.batches()
     times, outputs = {name: [] for name in competing}, {}
     for translate in competing.values():
-        translate(batches[0][:1], task)  # what is made at the first call does not count
+        translate(batches[0][:1], task)  # one-time work of the first call does not count
     for _ in tqdm(range(rounds), desc=f"{task.model}, {beams} hypotheses, batch {task.size}"):
         for name, translate in competing.items():
             started = time.perf_counter()
@@ -270,7 +271,7 @@ def memory(name: str, task: Task, threads: int, device: str) -> tuple[float | No
 
 
 def memory_on_the_gpu(name: str, task: Task) -> tuple[float, float]:
-    """Like `memory`. torch counts exactly, so this takes no process of its own."""
+    """Like `memory`. torch counts exactly, so this needs no process of its own."""
     before = torch.cuda.memory_allocated()
     translate = CONTESTANTS[name](task.folder, "cuda")
     with_model = torch.cuda.memory_allocated()
@@ -286,9 +287,9 @@ def memory_of_this_process(name: str, task: Task, threads: int) -> tuple[float, 
     before = resident_bytes("VmRSS")
     translate = CONTESTANTS[name](task.folder, "cpu")
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind is not part of the model
+    ctypes.CDLL(None).malloc_trim(0)  # leftovers of loading are not part of the model
     with_model = resident_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak so far was that of loading
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which was that of loading
     translate(task.batches()[0], task)
     return (with_model - before) / 2**20, (resident_bytes("VmHWM") - with_model) / 2**20
 
@@ -340,7 +341,7 @@ def texts_by_ctranslate2(folder: Path, tokenizer, texts: list[str], workers: int
 
 
 def saved(model: VanillaTransformerForConditionalGeneration, tokenizer, folder: Path) -> Path:
-    """A folder with the model as every contestant wants it."""
+    """A folder with the model in every contestant's format."""
     model.save_pretrained(folder / "model")
     if ctranslate2 is not None:
         for kind in ("float32", "int8"):

@@ -8,7 +8,7 @@ weights: in int8 those are the rounded ones, which Python runs from the page's o
 search, by the model's generation config, is compared with `generate()`, also in int8. The time to start is that from
 opening the page until it can translate.
 
-It needs a Chromium, and npm or `--runtime` for onnxruntime-web. Another machine asked for anything is an error.
+It needs a Chromium, and npm or `--runtime` for onnxruntime-web. A request to any other machine is an error.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from vanilla_transformer.run.loading import load_model
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SEARCHES = {"greedy": 1, "beam": None}
-MANY = 50  # sentences for one call: the browser gets at most minutes of work at once
+MANY = 50  # sentences per call, so that the browser has minutes of work at most
 # The translations of sentences, and how many milliseconds they took.
 IN_PAGE = """async ([texts, beams]) => {
   const [{ Translator }, { runtime }] = await Promise.all([import("./translator.js"), import("./runtime.js")])

@@ -26,7 +26,7 @@ def comparison_rows(record: Mapping) -> list[list[str]]:
     """Model, runs, validation and test accuracy (mean ± standard deviation of the seeds), parameters, mean seconds.
 
     Args:
-        record: What train_classifier.py keeps in `results.json`.
+        record: The contents of train_classifier.py's `results.json`.
     """
     groups: dict[str, list[Mapping]] = {}
     for run in record["runs"]:
@@ -58,7 +58,7 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
     Args:
         record: As for `comparison_rows`, with the scores of the test part.
         model: The folder of the model that the card is for, one of the runs.
-        command: The command line that makes everything.
+        command: The command line that reproduces everything.
     """
     config = VanillaTransformerConfig.from_pretrained(model)
     name, seed = model.parent.name.rsplit("-", 1)

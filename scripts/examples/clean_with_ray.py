@@ -3,9 +3,9 @@
     pip install "ray[data]" "vanilla-transformer[clean]"
     python scripts/examples/clean_with_ray.py pairs/ checked/ --source en --target de
 
-The input has a text column for each language. Rows with a `reason` should be dropped; the others are mended. What needs
-other pairs (misaligned runs, repeats, scores) is left to `vanilla-transformer clean`, which takes the Parquet file of
-the kept rows. On a cluster pass `--address auto`; without it Ray uses this machine's processors.
+The input has a text column for each language. Rows with a `reason` should be dropped; the others are mended. Rules
+that need other pairs (misaligned runs, repeats, scores) are left to `vanilla-transformer clean`, which takes the
+Parquet file of the kept rows. On a cluster pass `--address auto`; without it Ray uses this machine's processors.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from vanilla_transformer.cleaning import CleaningSettings, check_pair
 
 
 def check_rows(rows: dict, settings: CleaningSettings) -> dict:
-    """A batch of rows by column, checked."""
+    """Checks a batch of rows, given and returned by column."""
     pairs = zip(rows[settings.source_language], rows[settings.target_language], strict=True)
     found = [check_pair(source, target, settings) for source, target in pairs]
     columns = {settings.source_language: "source", settings.target_language: "target", "reason": "reason"}
@@ -35,9 +35,9 @@ def main() -> None:
     parser.add_argument("--address", help="of a running cluster: auto, or HOST:PORT")
     parser.add_argument("--cpus", type=int, help="processors of this machine to use, without --address")
     arguments = parser.parse_args()
-    if arguments.output.exists():  # Ray would add to what is there
+    if arguments.output.exists():  # Ray would append to it
         parser.error(f"{arguments.output} exists already: remove it, or choose another folder")
-    # Ray 2.60's new Parquet reader waits for ever on a machine with two processors.
+    # Ray 2.60's new Parquet reader hangs on a machine with two processors.
     ray.data.DataContext.get_current().use_datasource_v2 = False
     local = {} if arguments.address else {"num_cpus": arguments.cpus, "include_dashboard": False}
     ray.init(address=arguments.address, **local)

@@ -2,7 +2,7 @@
 
 For each set: NAME.words (one sentence per line), NAME.linear (its tree as a sequence) and NAME.trees (the tree in
 brackets, for `vanilla-transformer evalb --gold`), all without traces and function tags. In the paper's sequences tags
-stand for the words; --with-words writes both, which little data needs. The sets can be given in two ways:
+stand for the words; --with-words writes both, which a small treebank needs. The sets can be given in two ways:
 
     python scripts/examples/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words \\
         --output treebank
@@ -30,7 +30,7 @@ TRACE = "-NONE-"
 def plain_tree(tree: Tree) -> Tree | None:
     """A treebank's tree as parsers are trained and scored on: without traces, function tags and indices, under TOP.
 
-    `(NP-SBJ-1 (-NONE- *T*))` is gone, and `(NP-SBJ (PRP I))` becomes `(NP (PRP I))`. Words keep their tags.
+    `(NP-SBJ-1 (-NONE- *T*))` is dropped, and `(NP-SBJ (PRP I))` becomes `(NP (PRP I))`. Words keep their tags.
 
     Returns:
         The tree, or None if it has no words.
@@ -83,7 +83,7 @@ def split_by_file(trees: Iterable[tuple[int, Tree]], table: str | PathLike[str],
     """Splits the trees of one file by the files they came from.
 
     Args:
-        trees: What `trees_of` gives.
+        trees: The result of `trees_of`.
         table: One line per file, in order: name, first and last line, separated by tabs; the first line may be a
             heading.
         last: This many files at the end are for testing, and as many before them for validation.

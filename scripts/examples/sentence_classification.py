@@ -57,7 +57,7 @@ def split_by_hash(files: Mapping[int, str | PathLike[str]]) -> dict[str, Labelle
 
 
 class BagOfWords:
-    """Logistic regression on which words are in a sentence; words are what is between spaces.
+    """Logistic regression on the set of words in a sentence; spaces separate words.
 
     The loss is the mean cross-entropy plus `penalty` / 2 times the sum of all squared weights (not of the biases). It
     is convex, and L-BFGS finds its minimum, in float64: no seed, no learning rate.
@@ -94,7 +94,7 @@ class BagOfWords:
             known = sorted({self.places[word] for word in sentence.split() if word in self.places})
             rows += [row] * len(known)
             columns += known
-            values += [len(known) ** -0.5 for _ in known]  # none of them may be known
+            values += [len(known) ** -0.5 for _ in known]  # `known` may be empty
         shape = (len(sentences), len(self.places))
         return torch.sparse_coo_tensor(
             [rows, columns], values, shape, dtype=torch.float64, check_invariants=True

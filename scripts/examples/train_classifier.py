@@ -5,8 +5,8 @@
         --card model_cards/polarity.md
 
 The first command trains every pooling with every seed and shows how good each is on the validation part, beside a
-logistic regression on bags of words. Nothing of the test part is read before --test, which scores the existing models.
-Each run is kept in OUTPUT when it ends: the same command continues after an interruption.
+logistic regression on bags of words. The test part is not read before --test, which scores the existing models. Each
+finished run is kept in OUTPUT: the same command resumes after an interruption.
 """
 
 import argparse
@@ -53,7 +53,7 @@ PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs of a folder have in common."""
+    """The settings of all runs in a folder."""
 
     vocab_size: int = 6000
     d_model: int = 128
@@ -148,7 +148,7 @@ class Runs:
         return learn_tokenizer(train.sentences, chosen)
 
     def train(self, pooling: str, seed: int, tokenizer: PreTrainedTokenizerBase, parts: dict) -> None:
-        """Does one run, unless it is there, and keeps the epoch that is best on the validation part."""
+        """Does one run, unless it is done already, and keeps the epoch that is best on the validation part."""
         if any((run["pooling"], run["seed"]) == (pooling, seed) for run in self.record["runs"]):
             return
         began, place = time.perf_counter(), self.folder / f"{pooling}-{seed}"

@@ -55,7 +55,7 @@ def split(path: Path, folder: Path, held_out: int) -> None:
 
 
 def words_of(name: str, arguments: argparse.Namespace, data: Path) -> list[str]:
-    """The command of a way to adapt."""
+    """The command line of one way to adapt."""
     captions = [
         [str((arguments.multi30k / f"{part}.{side}").resolve()) for side in ("en", "de")] for part in ("train", "val")
     ]

@@ -7,17 +7,17 @@
 
 It prints the alignment error rate (Och and Ney 2003) of each way, AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) with the
 links A, the sure gold links S and the possible ones P: on every second pair, by which the ways are ordered and one of
-them may be chosen, and on the others, which the choice has not seen. Numbers are percentages. The gold alignments are
-one of:
+them may be chosen, and on the other pairs, which that choice has not seen. Numbers are percentages. The gold
+alignments are one of:
 
 - a file in the format of Pharaoh (`0-0 1-2 2?1`), whose texts have blanks between words;
 - those that the phrasebook's lexicon gives: nouns, adjectives, verbs and names that the lexicon translates by one
-  another, each once in its sentence, are sure links; of the other words any link is possible;
-- without either, what eflomal (Ostling and Tiedemann 2016; `pip install eflomal`) says, as a stand-in: links in both
-  its directions are sure, those in one are possible.
+  another, each once in its sentence, are sure links; between the other words any link is possible;
+- without either, the links of eflomal (Ostling and Tiedemann 2016; `pip install eflomal`) as a stand-in: those in both
+  directions are sure, those in only one are possible.
 
-Aligners learn from the --corpus and the pairs themselves. eflomal is one of them where it is installed, or give its
-links of the corpus and the pairs after it with --links FORWARD BACKWARD.
+Aligners learn from the --corpus and the pairs themselves. eflomal is one of them if it is installed; or pass its
+links, of the corpus and then of the pairs, with --links FORWARD BACKWARD.
 """
 
 import argparse
@@ -115,7 +115,7 @@ def links_of_file(path: str | Path) -> list[Links]:
 
 
 def words_of_blanks(found: list[str], given: list[str]) -> list[int]:
-    """For each word that a tokenizer found, the number of the given word that it begins in."""
+    """For each word that a tokenizer found, the number of the given word in which it begins."""
     number_of = [number for number, word in enumerate(given) for _ in word]
     at, numbers = 0, []
     for word in found:

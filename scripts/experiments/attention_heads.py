@@ -3,12 +3,12 @@
     python scripts/experiments/attention_heads.py RUN --sources test.en --targets test.de --plot heads.png
 
 A table for each of the three attentions: how much its heads look at the previous, the same and the next position, at
-the end and at punctuation, and how spread out they look (entropy). The first row of each is a head that looks evenly
-everywhere.
+the end and at punctuation, and how spread out their attention is (entropy). The first row of each is a head that looks
+evenly everywhere.
 
 With --alignments, words aligned by people in the format of Pharaoh (`0-0 1-2 2?1`; `?` or `p`: possible), each head of
-the decoder's attention on the source also has its alignment error rate. Words are then what blanks separate: give the
-texts that were aligned. A word's attention is summed over the pieces of what it looks at and averaged over its own
+the decoder's attention on the source also has its alignment error rate. Words are then separated by blanks: give the
+texts that were aligned. A word's attention is summed over the pieces of each source word and averaged over its own
 pieces, and the word is linked with the one source word that it looks at most.
 """
 

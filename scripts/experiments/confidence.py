@@ -2,13 +2,13 @@
 
     python scripts/experiments/confidence.py runs/multi30k_en_de multi30k --json figures.json --picture confidence.png
 
-A random half of the validation set calibrates, and the other half measures; the numbers are means over --splits such
-draws. `--dropout-samples 20` adds the signals that need passes with dropout. `--test` instead calibrates on the whole
-validation set and measures once, on the test set.
+A random half of the validation set is for calibration, and the other half for measurement; the numbers are means over
+--splits such draws. `--dropout-samples 20` adds the signals that need passes with dropout. `--test` instead calibrates
+on the whole validation set and measures once, on the test set.
 
 Each row is a choice of signals. "by chance" is the calibration error that perfect calibration shows on so few
 sentences. BLEU of the most confident 80 % stands beside that of all and of a random 80 %; risk is the share of bad
-ones.
+translations.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Which pronoun is "it"? Two models on documents of two sentences, with the sentence before and without.
+"""Which pronoun is "it"? Two models on documents of two sentences, with and without the sentence before.
 
     python scripts/experiments/context.py --output runs/context
 
@@ -6,13 +6,13 @@
     It is too expensive.             Sie ist zu teuer.
 
 German has er, sie or es for "it" (and ihn, sie or es as an object), by the gender of the noun in the sentence before;
-the second sentence does not show it. The phrasebook's grammar makes the text. Both models read the same pairs, in the
-same vocabulary except for the separator, for the same number of updates.
+the second sentence does not show it. The phrasebook's grammar generates the text. Both models read the same pairs, in
+the same vocabulary except for the separator, for the same number of updates.
 
 Contrastive accuracy is the share of test sentences whose right translation the model finds likelier than both with a
 wrong pronoun, all else equal. Each second sentence of the test set comes after a noun of each gender, so a model that
 ignores the sentence before is right in one of three, whatever it says. No document of the test set is in the training
-text. Finished models are not trained again; interrupted work is continued.
+text. Finished models are not trained again; interrupted work is resumed.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def first(draw: Callable, gender: str) -> Pair:
 
 
 def second(draw: Callable) -> dict[str, Pair]:
-    """A sentence about it, by the gender."""
+    """A sentence about "it", for each gender."""
     case, (degree, german), negated = draw((NOMINATIVE, ACCUSATIVE)), draw(list(DEGREES.items())), draw(range(4)) == 0
     english, german = linked((degree, german), draw(list(QUALITIES.items())))
     verb, subject = draw(WHAT_IS_DONE), somebody(draw)
@@ -86,7 +86,7 @@ def second(draw: Callable) -> dict[str, Pair]:
 
 
 def documents(seed: str) -> Iterator[list[tuple[Pair, dict[str, Pair], str]]]:
-    """Endless; for a second sentence, one document per gender: first sentence, the second by gender, the gender."""
+    """An endless stream; for each second sentence, a document per gender: first sentence, second by gender, gender."""
     random = Random(seed).random
 
     def draw(pool):
@@ -105,7 +105,7 @@ def write_documents(folder: Path, name: str, found: Sequence[tuple[Pair, dict[st
 
 
 def trained(sentences: int, options: argparse.Namespace) -> RunFolder:
-    """The run that reads this many sentences before, trained if necessary."""
+    """The run that reads this many preceding sentences, trained if necessary."""
     folder = RunFolder(options.output / f"context_{sentences}")
     overrides = {
         "data.folder": options.output.resolve(),

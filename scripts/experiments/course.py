@@ -2,7 +2,7 @@
 
     python scripts/experiments/course.py docs/course/*.ipynb
 
-What would differ in another run (times, versions) is left out.
+Output that would differ in another run (times, versions) is left out.
 """
 
 import argparse

@@ -4,11 +4,12 @@
         --foreign ../shared/data/newstest/newstest2013.fr --pairs 20000
 
 A fifth of the pairs is spoiled, two per cent by each kind. Rules and limits are tuned on `--part validation`; the
-reported results are from `--part test`. An English sentence is in one part only. In the folder are `original.tsv`,
-`spoiled.tsv` (line by line the same pairs), `kinds.txt` (of each line; blank: good) and the folder of `clean`.
+reported results are from `--part test`. An English sentence is in one part only. The folder holds `original.tsv`,
+`spoiled.tsv` (the same pairs, line by line), `kinds.txt` (the kind of each line; blank: good) and the output folder of
+`clean`.
 
-A pair is found if it is dropped, or mended to what it was. Precision is that of the rules made for the kind: of the
-pairs they dropped, the share that is spoiled in any way.
+A pair is found if it is dropped or restored. Precision is that of the rules made for the kind: of the pairs they
+dropped, the share that is spoiled in any way.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def wrong_language(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 
 def mojibake(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
-    """UTF-8 read as Latin-1 or Windows-1252, once, or characters that are lost."""
+    """UTF-8 decoded once as Latin-1 or Windows-1252, or lost characters."""
     read = pair[1].encode().decode(draw.choice(("latin-1", "cp1252")), errors="replace")
     lost = re.sub(r"[^\x00-\x7f]", "\ufffd", pair[1])
     return pair[0], draw.choice((read, lost))
@@ -68,7 +69,7 @@ def wrong_length(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
 
 
 def repeated(pair: Pair, other: Pair, foreign: str, draw: Random) -> Pair:
-    """An earlier pair, as it is or nearly, or a target that comes with many sources."""
+    """An earlier pair, unchanged or nearly so, or a target that occurs with many sources."""
     typo = draw.randrange(len(other[1]))
     near = (
         (other[0].upper(), other[1].rstrip(".!?")),
@@ -176,7 +177,7 @@ def measured(folder: Path, pairs: list[Pair], dirty: list[Pair], kinds: list[str
 
 
 def resources() -> str:
-    """What this process and its workers have used."""
+    """CPU seconds and peak memory of this process and its workers."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(each.ru_utime + each.ru_stime for each in used)
     peaks = [f"{each.ru_maxrss / 1024:,.0f} MB" for each in used]

@@ -34,11 +34,11 @@ _MOST_TOKENS = 4096  # in a batch, padding included
 
 @dataclass(frozen=True)
 class GoldAlignment:
-    """Which words of a source and its translation belong together, as people see it.
+    """Which words of a source and its translation belong together, as judged by people.
 
     Attributes:
         sure: Positions (source word, target word), counted from 0.
-        possible: Those, and links that may also be left out.
+        possible: The sure links, and links that may also be left out.
     """
 
     sure: frozenset[tuple[int, int]]
@@ -53,7 +53,7 @@ def read_alignments(path: str | PathLike[str]) -> Iterator[GoldAlignment]:
 
     Raises:
         FileNotFoundError, IsADirectoryError: There is no such file. Raised at once.
-        ValueError: A line has something else; the message names file, line and link. Raised on reading it.
+        ValueError: A line has something else; the message names file, line and link. Raised when the line is read.
     """
     return (_alignment(line, f"{path}, line {number}") for number, line in enumerate(text_lines(path), start=1))
 
@@ -257,7 +257,7 @@ def _side_by_side(pairs, alignments) -> Iterator[tuple[tuple[str, str], GoldAlig
 
 
 def _add(found: _Collected, model, tokenizer, batch: Sequence[_Pair]) -> None:
-    """Runs a batch through the model and adds what its heads do."""
+    """Runs a batch through the model and adds its heads' measures."""
     start, end = model.config.decoder_start_token_id, tokenizer.eos_token_id
     source, source_real = _padded([pair.source for pair in batch], model)
     read, read_real = _padded([[start, *pair.target[:-1]] for pair in batch], model)
@@ -270,7 +270,7 @@ def _add(found: _Collected, model, tokenizer, batch: Sequence[_Pair]) -> None:
     begins[:, 0] = True
     on_source = {"keys": source_real, "ends": (source == end) & source_real, "punctuation": source_signs & source_real}
     on_read = {"keys": read_real, "ends": begins, "punctuation": read_signs & read_real, "causal": True}
-    # Cross-attention has one row for each piece that is read: each predicts one that is written.
+    # Cross-attention has one row for each piece that the decoder reads: each row predicts a piece to write.
     for attention, layers, queries, looked_at in (
         ("encoder", outputs.encoder_attentions, source_real, on_source),
         ("decoder", outputs.decoder_attentions, read_real, on_read),
@@ -336,9 +336,9 @@ def _add_links(found: _Collected, tokenizer, pair: _Pair, layers: list[torch.Ten
 
 
 def words_between_blanks(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], text: str) -> list[list[int]]:
-    """The places of the pieces of every word of a text, where blanks separate words.
+    """The places of the pieces of every word of a text; blanks separate words.
 
-    A piece belongs to the word with which the text up to it ends. The special symbols at the end belong to no word.
+    A piece belongs to the last word of the text up to it. The special symbols at the end belong to no word.
 
     Args:
         tokenizer: The tokenizer that made the pieces.

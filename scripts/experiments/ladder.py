@@ -5,13 +5,14 @@
 
 The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_en_de` with the overrides of its rung and
 of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. Finished work is not repeated, and interrupted or
-killed work is continued. All rungs get their first seed before any gets its second.
+killed work is resumed. All rungs get their first seed before any gets its second.
 
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
-them (its teachers), and options of `vanilla-transformer backtranslate`. They are in OUTPUT/RUNG/SEED.texts, "{texts}"
-in the rung's overrides. Its minutes include its teachers' and the translation's. A rung that begins with the weights of
-the one below it has `initial_model: "{below}"`, and its minutes include that one's. Minutes are those of one core, as
-they were and as they would have been with nothing else on the machine ("quiet").
+them (its teachers), and options of `vanilla-transformer backtranslate`. The translations are in
+OUTPUT/RUNG/SEED.texts, "{texts}" in the rung's overrides. Its minutes include its teachers' and the translation's. A
+rung that starts from the weights of the one below it has `initial_model: "{below}"`, and its minutes include that
+one's. Minutes are those of one core, as they were and as they would have been with nothing else on the machine
+("quiet").
 
 Rungs are chosen on the validation set. Test sets are read only with --test: then every finished run that has not been
 tested yet translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of
@@ -57,9 +58,9 @@ LADDER = Path(__file__).with_suffix(".yaml")
 
 
 def quiet_minutes(folder: RunFolder) -> float:
-    """What training takes if nothing else runs: all updates at the pace of the fastest tenth of the records.
+    """Minutes of training if nothing else runs: all updates at the pace of the fastest tenth of the records.
 
-    Updates with R-Drop take at least twice as long. If it starts late, those before and after have paces of their own.
+    Updates with R-Drop take at least twice as long. If it starts late, updates before and after have separate paces.
     """
     records = [record for record in folder.log_records() if "loss" in record]
     if not records:
@@ -79,7 +80,7 @@ def quiet_minutes(folder: RunFolder) -> float:
 
 
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_training: Callable) -> float:
-    """For training and translating on one core, a rung's and its teachers', each once; without validation."""
+    """Minutes of training and translating on one core, for a rung and its teachers, each once; without validation."""
     needed, spent = [rung.name], 0.0
     for name in needed:  # the list grows
         needed += [teacher for teacher in rungs[name].teachers if teacher not in needed]
@@ -98,7 +99,7 @@ Texts = dict[int, tuple[list[str], list[str]]]  # by seed: hypotheses and refere
 
 @dataclass
 class Result:
-    """What is known about a rung: for each seed the folder, and by test set the texts of each seed."""
+    """The results of a rung: the folder of each seed, and by test set the texts of each seed."""
 
     rung: Rung
     runs: dict[int, RunFolder]
@@ -171,9 +172,9 @@ def draw(found: dict[str, Result], path: Path) -> None:
 
 
 def test_once(found: dict[str, Result], data: Path, output: Path, names: Sequence[str]) -> None:
-    """Has every run that is not tested yet translate the test sets, and gives the results their texts.
+    """Lets every run that is not tested yet translate the test sets, and adds the texts to the results.
 
-    OUTPUT/tests/RUNG/SEED.TEST_SET.jsonl has them, and OUTPUT/tests.jsonl says when each was read.
+    OUTPUT/tests/RUNG/SEED.TEST_SET.jsonl keeps the texts, and OUTPUT/tests.jsonl says when each set was read.
     """
     for name, result in found.items():
         for (seed, folder), test_set in product(result.runs.items(), names):

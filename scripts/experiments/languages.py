@@ -3,8 +3,8 @@
     python scripts/experiments/languages.py --data multi30k --output runs/languages --minutes 10
 
 Every direction gets the same training time: a model of n directions trains n times as long as a model of one. `pivot`
-learns English-German and English-French both ways, and French-German is zero-shot; `all` has learned that too. Finished
-models are not trained again, and interrupted work is continued. Scores are on the validation set, which all languages
+learns English-German and English-French both ways, and French-German is zero-shot; `all` learns that, too. Finished
+models are not trained again, and interrupted work is resumed. Scores are on the validation set, which all languages
 share.
 """
 
@@ -34,7 +34,7 @@ SCORED = [("en", "de"), ("en", "fr"), ("fr", "de")]
 
 
 def train(name: str, data: Path, output: Path, minutes: float) -> None:
-    """Trains a model, or continues its training; CalledProcessError if that fails."""
+    """Trains a model, or resumes its training; raises CalledProcessError if that fails."""
     corpora, validation = [], []
     for source, target in MODELS[name]:
         languages = {"source_language": source, "target_language": target}

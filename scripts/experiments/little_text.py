@@ -4,12 +4,12 @@
         --workers 2 --picture little.png
 
 The texts are in little_text.yaml. Each is cut to the numbers of pairs given there; a smaller cut is part of a larger
-one. No cut has either side of a pair in the validation or test set. Those sets have one pair of each held-out source.
+one. No cut contains either side of a pair of the validation or test set. Those sets have one pair per held-out source.
 `paper` is the recipe wmt14_en_de_base. Where a text is too small for a recipe's vocabulary, it gets the next smaller
 one of VOCABULARIES. Each run has --minutes of training, by the clock, on its share of the processor's cores: with
---workers 2 on two cores, one. Finished work is not repeated, and interrupted or killed work is continued.
+--workers 2 on two cores, one. Finished work is not repeated, and interrupted or killed work is resumed.
 
-Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. p is by
+Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. p is from
 approximate randomisation of BLEU, against `auto`.
 """
 
@@ -44,7 +44,7 @@ from vanilla_transformer.translation.lines import one_line
 
 TEXTS = Path(__file__).with_suffix(".yaml")
 METRICS = ("sacrebleu", "chrf")
-HELD_OUT = 1000  # sources, at most, and one in twenty
+HELD_OUT = 1000  # sources at most, and at most one in twenty
 SYSTEMS = {
     "auto": ["auto", "--minutes", "{minutes}"],
     "paper": ["wmt14_en_de_base", "--training.max_minutes", "{minutes}"],
@@ -108,7 +108,7 @@ def _digest(text: str) -> bytes:
 
 
 def find_vocabulary(cut: Cut, system: str) -> None:
-    """Writes down how many pieces the system's recipe has: its own, or the next smaller number that the text allows."""
+    """Records the vocabulary size for the system's recipe: its own, or the next smaller one that the text allows."""
     place, recipe = cut.folder / f"{system}.pieces.json", SYSTEMS[system][0]
     if place.exists() or system == "auto":
         return
@@ -124,7 +124,7 @@ def find_vocabulary(cut: Cut, system: str) -> None:
 
 
 def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[int]) -> None:
-    """One run, and its translation of the test set. Raises CalledProcessError; the log beside the run says why."""
+    """Does one run and translates the test set. Raises CalledProcessError; the log beside the run says why."""
     folder, log = cut.folder / system, cut.folder / f"{system}.log"
     source, target = cut.languages
     names = {part: json.dumps([path.name for path in cut.files(part)]) for part in ("train", "validation")}
@@ -143,7 +143,7 @@ def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[i
     words += [word for name, value in overrides.items() for word in (f"--{name}", str(value))]
     hypotheses = cut.folder / f"{system}.test"
     if not hypotheses.exists():
-        # Also where there are scores: `auto` chooses its decoding after them.
+        # Even if there are scores: `auto` chooses its decoding after them.
         run(["train", *words, "--output", str(folder), "--resume"], log, cores)
         [sources, _] = cut.files("test")
         words = ["--model", str(folder), "--input", str(sources), "--output", str(hypotheses)]
@@ -155,9 +155,9 @@ class Row:
     """A system on the test set of a cut.
 
     Attributes:
-        minutes: Of training; None for a published system.
+        minutes: Training time; None for a published system.
         scores: By metric: the score, and half of its 95 % interval if that is known.
-        p: Of the difference from `auto`; None without that.
+        p: p-value of the difference from `auto`; None without `auto`.
     """
 
     cut: Cut
@@ -168,7 +168,7 @@ class Row:
 
 
 def results(cuts: Sequence[Cut], systems: Sequence[str], texts: dict) -> Iterator[Row]:
-    """Those of all runs that have translated their test set, and the published ones."""
+    """Rows of all runs that have translated their test set, and of the published systems."""
     for cut in cuts:
         files = {name: cut.folder / f"{name}.test" for name in SYSTEMS if name in systems}  # auto comes first
         done = {name: path for name, path in files.items() if path.exists()}

@@ -1,4 +1,4 @@
-"""Small experiments on what every reader of the paper asks; docs/explanation/questions.md has the answers.
+"""Small experiments on questions that every reader of the paper asks; docs/explanation/questions.md has the answers.
 
     python scripts/experiments/paper_questions.py warmup --pictures docs/explanation
     python scripts/experiments/paper_questions.py all --pictures docs/explanation
@@ -53,7 +53,7 @@ SMALL = {
 Panel = Callable  # draws on one pair of axes
 
 
-# ---------------------------------------------------------------------------------------------------- what all share
+# ----------------------------------------------------------------------------------------------------- shared by all
 
 
 @cache
@@ -82,7 +82,7 @@ def adam(model: nn.Module) -> torch.optim.Adam:
 
 
 def learn(model: nn.Module, updates: int, rate: Callable[[int], float] | float, every: int = 20) -> list[tuple]:
-    """Trains in place; returns (update, validation loss in nats per token), and ends early if that is not finite."""
+    """Trains in place; returns (update, validation loss in nats per token), and stops if the loss is not finite."""
     optimizer, curve, batches = adam(model), [(0, validation_loss(model))], text()[1]
     for update in range(1, updates + 1):
         optimizer.param_groups[0]["lr"] = rate(update) if callable(rate) else rate
@@ -113,7 +113,7 @@ def print_table(headings: list, rows: list[list]) -> None:
 
 
 def draw(path: Path | None, title: str, *panels: Panel) -> None:
-    """Draws panels in rows of up to two: more are illegible in the width of a page."""
+    """Draws panels in rows of up to two: more are illegible at the width of a page."""
     if path is None:
         return
     columns = min(2, len(panels))
@@ -282,8 +282,8 @@ def with_batch_norm(model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def leaks(model: nn.Module) -> tuple[float, float]:
-    """In training mode: largest change of a logit of the first sentence when its neighbours change their places; of a
-    logit of the first position when the last token of the targets changes."""
+    """Largest change of a logit in training mode: of the first sentence when its neighbours are reordered; of the
+    first position when the last token of the targets changes."""
     inputs = {name: text()[1][0][name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
     before = model.train()(**inputs).logits
     neighbours, future = ({name: tensor.clone() for name, tensor in inputs.items()} for _ in range(2))

@@ -4,7 +4,7 @@
 
 Every row is a model with random weights at the paper's or a smaller size; the number is the largest difference of any
 logit (torch.nn: of any hidden state, it has no output layer) over a batch of two pairs of different lengths. The
-sentences are short: where sdpa is named, it is used all the same, and the script fails if it was not.
+sentences are short, but sdpa is used wherever it is named: otherwise the script fails.
 """
 
 import sys

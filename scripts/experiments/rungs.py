@@ -1,7 +1,7 @@
-"""Rungs: models of one recipe, each trained with what the rung below it has and one thing more, and how they compare.
+"""Rungs: models of one recipe, each trained like the rung below it with one thing added, and how they compare.
 
 A rung is trained once for each seed, in OUTPUT/RUNG/SEED. The scripts that train rungs share their options
-(`parse_rungs`), and keep and continue what is there (`train_rungs`). The files of rungs are described in ladder.py.
+(`parse_rungs`), keep finished runs and resume the others (`train_rungs`). ladder.py describes the files of rungs.
 """
 
 import argparse
@@ -33,7 +33,7 @@ RUNNING: list[subprocess.Popen] = []
 
 @dataclass(frozen=True)
 class Text:
-    """What teachers make of a text: a folder of pairs."""
+    """A text translated by teachers: a folder of pairs."""
 
     name: str
     text: str
@@ -43,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Rung:
-    """What a rung is trained with: the overrides and texts of all rungs below it, and its own."""
+    """A rung, with the overrides and texts of all rungs below it and its own."""
 
     name: str
     adds: str
@@ -130,13 +130,13 @@ def run(words: Sequence[str], log: Path, cores: Collection[int]) -> None:
 
 
 def stop(number: int, frame) -> None:
-    """Ends all training, each run with a checkpoint, then this process. (After SIGKILL they go on by themselves.)"""
+    """Ends all training, each run with a checkpoint, then this process. (After SIGKILL, training keeps running.)"""
     for process in RUNNING:
         if process.poll() is None:
             process.terminate()
     for process in RUNNING:
         process.wait()
-    os._exit(128 + number)  # threads waiting for a core would begin the next run
+    os._exit(128 + number)  # threads waiting for a core would start the next run
 
 
 class LacksTeacherError(Exception):
@@ -144,7 +144,7 @@ class LacksTeacherError(Exception):
 
 
 def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
-    """Trains what is not done yet; returns whether all of it succeeded."""
+    """Trains the rungs that are not done yet; returns whether all succeeded."""
     jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
@@ -210,7 +210,7 @@ def paired_p(
 
 
 def training_minutes(folder: RunFolder) -> float:
-    """On one core, without validation."""
+    """Training time on one core, without validation."""
     return max(record.get("elapsed_seconds", 0) for record in folder.log_records()) / 60
 
 
@@ -256,7 +256,7 @@ def parse_rungs(
 
 
 def train_rungs(arguments: argparse.Namespace, rungs: dict[str, Rung]) -> bool:
-    """Trains what the command line asks for and is not done yet; returns whether all of it succeeded."""
+    """Trains the requested rungs that are not done yet; returns whether all succeeded."""
     chosen = [rung for name, rung in rungs.items() if name in arguments.rungs]  # teachers first
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     succeeded = train_missing(chosen, arguments.seeds, arguments.data, arguments.output, arguments.workers)

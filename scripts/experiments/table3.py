@@ -5,14 +5,14 @@
 All widths of the paper (d_model, d_ff, d_k, d_v) are divided by --narrower; layers, heads, dropout and label smoothing
 are the paper's. All rows have one vocabulary, the same batches for a seed, the same number of updates (big has three
 times as many, as in the paper) and equation 3 with --peak times the rate that it has at 4,000 updates of warm-up,
-reached after 15 % of the updates; over the last share of them, --cooldown, it falls to 0. The measures are the paper's:
+reached after 15 % of the updates; over the last --cooldown share of them, it falls to 0. The measures are the paper's:
 perplexity per word piece and BLEU (sacreBLEU, beam search of section 6.1, no averaging) on the development set.
 
-The number of updates is --updates, or else what fits into --minutes of processor time, found by timing each row for a
-few updates. It is kept in OUTPUT/results.jsonl beside every finished run; table3_results.py prints their table at any
-time. The same command continues after an interruption: killed at any moment, it loses only the runs in progress. All
-rows get their first seed before any gets its second. A short budget flatters what learns fast, such as rows with few
-layers.
+The number of updates is --updates, or else the most that fits into --minutes of processor time, found by timing each
+row for a few updates. It is kept in OUTPUT/results.jsonl beside every finished run; table3_results.py prints their
+table at any time. The same command resumes after an interruption: killed at any moment, it loses only the runs in
+progress. All rows get their first seed before any gets its second. A short budget flatters models that learn fast,
+such as rows with few layers.
 
 --full-size trains nothing: it prints the commands for the paper's own sizes and data.
 """
@@ -49,8 +49,8 @@ from vanilla_transformer.files import alone_in, written_beside
 from vanilla_transformer.worker_processes import worker_processes
 
 
-RISE = 0.15  # of the updates: warm-up
-# One row at least of each kind, those that differ from base the most.
+RISE = 0.15  # share of the updates for warm-up
+# At least one row of each kind, those that differ from base the most.
 FEW = ("base", *(f"table3-{row}" for row in ("a1", "b1", "c1", "c4", "c5", "d1", "d3", "e")))
 FOR_VALIDATION = 0.15  # of the budget
 WIDTHS = ("d_model", "head_dim", "value_head_dim", "encoder_ffn_dim", "decoder_ffn_dim")
@@ -151,7 +151,7 @@ def make_trainer(
 
 
 def begin_process() -> None:
-    """Sets one thread, the command line's settings for training, and none of transformers' messages."""
+    """Sets one thread and the command line's settings for training, and silences transformers' messages."""
     torch.set_num_threads(1)
     prepare_for_training()
     transformers_logging.set_verbosity_error()
@@ -188,12 +188,12 @@ def updates_within(minutes: float, rows: list[str], seeds: int, settings: Settin
             with trainer.accelerator.autocast():
                 loss = trainer.model.train()(**batch).loss
             loss.backward()
-        seconds += (time.process_time() - start) / 4 * 1.1 * (3 if row == "big" else 1)  # and the optimizer's part
+        seconds += (time.process_time() - start) / 4 * 1.1 * (3 if row == "big" else 1)  # 10 % more for the optimizer
     return max(1, int((1 - FOR_VALIDATION) * 60 * minutes / (seeds * seconds)))
 
 
 def train_missing(results: Results, rows: list[str], seeds: int, workers: int, minutes: float, output: Path) -> None:
-    """Does what is not done yet, as long as processor time is left."""
+    """Runs the missing jobs as long as processor time is left."""
 
     def spent() -> float:
         return sum(record["cpu_seconds"] for record in results.runs) / 60

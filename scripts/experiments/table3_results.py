@@ -2,7 +2,7 @@
 
     python scripts/experiments/table3_results.py docs/explanation/table3_results.jsonl
 
-prints the table of a results file of table3.py, be it finished or not.
+prints the table of a results file of table3.py, finished or not.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class PaperRow:
-    """What Table 3 has in a row: perplexity and BLEU on newstest2013, millions of parameters, and what differs."""
+    """A row of Table 3: perplexity and BLEU on newstest2013, millions of parameters, and its difference from base."""
 
     what: str
     perplexity: float
@@ -52,7 +52,7 @@ SAME = {"perplexity": 0.05, "bleu": 0.1}  # differences in the paper, from one r
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs of one results file have in common.
+    """The settings of all runs in one results file.
 
     Attributes:
         narrower: The paper's widths are divided by this.
@@ -114,7 +114,7 @@ class Results:
 
 
 def summary(runs: list[dict]) -> list[dict]:
-    """For each row, its means, its spread over seeds, and what its differences from base say beside the paper's."""
+    """For each row, its means, its spread over seeds, and how its differences from base compare with the paper's."""
     of = {row: [record for record in runs if record["row"] == row] for row in ROWS}
     found = []
     for row, records in of.items():
@@ -133,10 +133,10 @@ def summary(runs: list[dict]) -> list[dict]:
 def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
 
-    One seed alone knows no noise: then it is "same sign", "other sign", or "no difference in the paper".
+    With one seed the noise is unknown: the verdict is then "same sign", "other sign", or "no difference in the paper".
 
     Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
-    perplexities are compared by their logarithms. Where the paper has almost no difference, one within noise agrees.
+    perplexities are compared by their logarithms. Where the paper has almost no difference, ours agrees within noise.
     """
     if row == "base" or not runs_of["base"]:
         return ""

@@ -5,8 +5,8 @@
 
 The models are the rungs of terms.yaml, trained as ladder.py trains; finished work is not repeated. Each line of the
 test set gets its own glossary, as in benchmarks/constraints.py: words of its source with the aligned words of its
-reference. Here the aligner has also read the training text. Every model translates with hard terms, and one that knows
-soft terms also with those, in turns with translating without a glossary.
+reference. Here the aligner has also read the training text. Every model translates with hard terms, and with soft
+terms if it knows them, in turns with translating without a glossary.
 """
 
 import argparse

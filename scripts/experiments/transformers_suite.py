@@ -16,7 +16,7 @@ import transformers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-# What the tests import but a source distribution does not have.
+# Modules that the tests import but a source distribution lacks.
 MISSING = {
     "exporters/test_export.py": "class ExportTesterMixin:\n    pass\n",
     "generation/test_utils.py": "class GenerationTesterMixin:\n    pass\n",
@@ -109,7 +109,7 @@ def main() -> None:
             (tests / name).parent.mkdir(exist_ok=True)
             (tests / name).parent.joinpath("__init__.py").touch()
             (tests / name).write_text(text, encoding="utf-8")
-        # Runs there, since its tests are a package, and with the installed library, not the one beside them.
+        # Runs in that folder, because the tests are a package, but with the installed library, not the one there.
         command = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); import pytest; sys.exit(pytest.main())"
         options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", f"--rootdir={tests.parent}", "-c", "/dev/null"]
         run = [sys.executable, "-c", command, *options, str(tests / "test_ours.py"), *sys.argv[1:]]

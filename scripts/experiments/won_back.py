@@ -10,7 +10,7 @@ updates. Validation and test sets are never spoiled; each model translates the t
 it. Scores are sacreBLEU. "Won back" is the share of what noise cost on average over the seeds; p is from approximate
 randomisation over the translations of all seeds, against the model of the spoiled text.
 
-Finished work is not repeated, and interrupted or killed work is continued.
+Finished work is not repeated, and interrupted or killed work is resumed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from vanilla_transformer.run.folder import RunFolder
 
 
 TEST = "tatoeba_test"
-KEEP_BEST = 0.97  # of what the rules have kept: they leave about 2 % of wrong pairs, and a few others
+KEEP_BEST = 0.97  # of the pairs that the rules keep: they leave about 2 % of wrong pairs, and a few others
 ROWS = {"original": "the text as it was", "spoiled": "a fifth of it spoiled", "cleaned": "spoiled, then cleaned"}
 
 
@@ -77,7 +77,7 @@ def spoil(held_out: Path, foreign: Path, output: Path, seed: int) -> None:
 
 
 def cleaned(corpus: list[str], held_out: Path, output: Path, steps: int) -> list[str]:
-    """What `clean` leaves of a corpus by its rules, and then by scores: two files."""
+    """The two files that `clean` leaves of a corpus, by its rules and then by scores."""
     words = ["clean", *corpus, "--source-language", "en", "--target-language", "de", "--output"]
     files = {}
     for name in ("rules", "scored"):
@@ -96,7 +96,7 @@ def cleaned(corpus: list[str], held_out: Path, output: Path, steps: int) -> list
 
 
 def rows_of(runs: dict[str, list[RunFolder]], pairs: dict[str, int]) -> Iterator[str]:
-    """The table, and what was won back."""
+    """The table, and how much was won back."""
     yield "| trained on | pairs | seeds | BLEU | against spoiled | p |\n| --- | ---: | ---: | ---: | ---: | ---: |"
     found = {name: [translations(run, TEST) for run in each] for name, each in runs.items()}
     scores = {name: [bleu(*each, metric="sacrebleu") for each in sets] for name, sets in found.items()}

@@ -2,18 +2,18 @@
 
     python scripts/faults/damages.py --damages 80 --folders 60 --json damages.json
 
-A run of a few seconds is trained. Copies of it, finished and half-way, get one damage each: bits, zeros, missing files,
-files and checkpoints of another run or update, weights that are not numbers, records that are not records, pickles that
-run code. `train --resume RUN` must then end as the undamaged run does, bit for bit, and name what was wrong; or it must
-end with status 1 or 2 and one message that names it, and change nothing. (A record that only informs may differ, and
-one that can be made again may be missing, if the end is the same.)
+A run of a few seconds is trained. Copies of it, finished and half-way, get one damage each: bits, zeros, missing
+files, files and checkpoints of another run or update, weights that are not numbers, records that are not records,
+pickles that run code. `train --resume RUN` must then end as the undamaged run does, bit for bit, and name what was
+wrong; or it must end with status 1 or 2 and one message that names it, and change nothing. (A record that only informs
+may differ, and one that can be rebuilt may be missing, if the result is the same.)
 
-The folders hold a run, the beginning of one or none, and a user's things in every place, some of them unreadable to
-another user. Whatever `train` with and without `--resume`, `average`, `publish --dry-run` and `translate` make of them,
-each thing must be there afterwards, and what fails must change nothing.
+The folders hold a run, the beginning of one, or neither, with a user's files in every place, some of them unreadable
+to another user. Whatever `train` with and without `--resume`, `average`, `publish --dry-run` and `translate` do with
+them, each file must be there afterwards, and a command that fails must change nothing.
 
-No command may write a traceback, hang, leave a hidden file when it succeeds, or run what is in a file.
-The exit status is 0 if nothing else was found. It needs Linux; only root tries another user.
+No command may write a traceback, hang, leave a hidden file when it succeeds, or run code from a file.
+The exit status is 0 if there was no fault. It needs Linux, and root to try another user.
 """
 
 import argparse
@@ -64,7 +64,7 @@ RECORDS = ("finished.json", "environment.json", "data.json", "tokenizer/tokenize
            "checkpoints/checkpoint-8/digests.json", "checkpoints/checkpoint-8/trainer_state.json",
            "averaged/digests.json", "averaged/config.json", "digests.json", "config.json")  # fmt: skip
 STATES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-# Without these the end is the same: they are made again, or hold information that nothing needs.
+# Without these the result is the same: they are rebuilt, or hold information that nothing needs.
 TELLING = ("finished.json", "data.json", "environment.json", "digests.json", "config.json", "averaged", "best",
            "tokenizer", "log.jsonl")  # fmt: skip
 
@@ -101,7 +101,7 @@ def contents(folder: Path) -> dict[str, object]:
 
 
 def differences(run: Path, expected: dict) -> list[str]:
-    """In what the end of a run differs from the one expected."""
+    """The parts in which a run's result differs from the expected one."""
     found = result_of(run)
     return [name for name in expected if name not in ("checkpoints", "files") and found[name] != expected[name]]
 
@@ -114,14 +114,14 @@ class Damage:
     """One damage of one run.
 
     Attributes:
-        run: The copy that it is done to.
+        run: The damaged copy.
         other: Another run, whose files may come into this one.
-        marker: A file that must not appear: pickles would make it if they were run.
+        marker: A file that must not appear: a pickle that is run would create it.
         what: What was done, in words.
         told: A name that messages must mention.
-        silent: Whether it may go unnoticed, as long as the end is the same.
-        listed: Whether the digests were made to fit the damage.
-        checkpoint: The checkpoint that most damages are done to.
+        silent: Whether it may go unnoticed, as long as the result is the same.
+        listed: Whether the digests were updated to match the damage.
+        checkpoint: The checkpoint that most damages hit.
     """
 
     draw: random.Random
@@ -149,7 +149,7 @@ class Damage:
                 self.told = checkpoint.name
 
     def content(self) -> None:
-        """Bits, zeros, an end, nothing."""
+        """A flipped bit, zeros, a truncated file or an empty one."""
         path = self.some_file() if self.draw.random() < 0.8 else self.run / "tokenizer" / "tokenizer.json"
         content, kind = bytearray(path.read_bytes()), self.draw.choice(["a bit of", "zeros in", "the end of", "all of"])
         at = self.draw.randrange(len(content))
@@ -169,7 +169,7 @@ class Damage:
         self.note("missing:", path, silent=path.name in TELLING and self.checkpoint not in path.parents)
 
     def exchanged(self) -> None:
-        """Files, or all files, of another run or update."""
+        """A file, a checkpoint or a record of another run or update."""
         of_run = self.draw.random() < 0.5
         found = sorted((self.other if of_run else self.run).glob("checkpoints/checkpoint-*"))
         of = self.draw.choice([path for path in found if path != self.checkpoint])
@@ -203,7 +203,7 @@ class Damage:
         self.note("a weight is missing in" if missing else "a weight is not a number in", path, silent=self.listed)
 
     def list_anew(self) -> None:
-        """Half of the time makes digests fit the damage; then it must be noticed only where something depends on it."""
+        """Half of the time, updates the digests; then damage must be noticed only where something depends on it."""
         if self.draw.random() < 0.5:
             record = json.loads((self.checkpoint / DIGESTS).read_text())
             write_digests(self.checkpoint, run=record["run"], step=record["step"])
@@ -216,7 +216,7 @@ class Damage:
         self.note("missing:", path, silent=self.listed)
 
     def record(self) -> None:
-        """Records that are not records."""
+        """Malformed records."""
         path = self.run / self.draw.choice(RECORDS)
         told = path.name in ("recipe.yaml", "trainer_state.json") or path.parent.name in ("tokenizer", "checkpoint-8")
         if self.draw.random() < 0.4 and path.suffix == ".json":
@@ -256,7 +256,7 @@ class Damage:
 
 
 def damaged(place: Path, base: dict[str, Path], expected: dict, draw: random.Random) -> dict:
-    """Damages a copy of a run, resumes it, and says what was wrong with that."""
+    """Damages a copy of a run, runs a command on it, and returns a record of its faults."""
     state = draw.choice(["half", "whole"])
     run = shutil.copytree(base[state], place / "run", symlinks=True)
     damage = Damage(draw, run, base["other"], place / "executed")
@@ -273,7 +273,7 @@ def damaged(place: Path, base: dict[str, Path], expected: dict, draw: random.Ran
     }[command]  # fmt: skip
     status, messages = call(words)
     after = contents(run)
-    if damage.listed:  # this only shows when training is about to begin
+    if damage.listed:  # noticed only when training is about to begin
         after |= {name: before[name] for name in ("recipe.yaml", "finished.json", "scores.json")}
     faults = faults_of(status, messages, place, before == after, mine)
     if command == "train" and status == 0:
@@ -290,7 +290,7 @@ def damaged(place: Path, base: dict[str, Path], expected: dict, draw: random.Ran
 
 
 def faults_of(status: int | None, messages: str, place: Path, unchanged: bool, mine: list[str]) -> list[str]:
-    """What no command may do."""
+    """The forbidden things that a command did."""
     found = ["it hangs"] * (status is None)
     if BAD.search(messages) or status not in (0, 1, 2, None):
         found.append(f"it breaks with status {status}")
@@ -310,7 +310,7 @@ def faults_of(status: int | None, messages: str, place: Path, unchanged: bool, m
 
 
 def put(path: Path) -> str:
-    """Puts a user's thing there, recognisable by its content."""
+    """Writes a user's file, recognisable by its content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = f"{path.name} {uuid4().hex}"
     path.write_text(text)
@@ -323,7 +323,7 @@ def put_things(run: Path, draw: random.Random, count: int = 2) -> list[str]:
 
 
 def hostile(place: Path, base: dict[str, Path], draw: random.Random) -> tuple[str, list[str], bool]:
-    """Makes a folder with a user's things: what it is, the things, and whether it must be tried as another user."""
+    """Makes a folder with a user's files; returns its description, their texts, and whether to use another user."""
     run, mine = place / "run", []
     kind = draw.choice(["none", "record", "begun", "begun", "half", "half", "whole", "whole"])
     if kind in ("half", "whole"):
@@ -405,7 +405,7 @@ TRICKS: tuple[Callable, ...] = (in_some_place, in_some_place, copies, leftovers,
 
 
 def tried(place: Path, base: dict[str, Path], expected: dict, draw: random.Random) -> dict:
-    """Runs a command on a hostile folder, and says what was wrong with that."""
+    """Runs a command on a hostile folder, and returns a record of its faults."""
     what, mine, other_user = hostile(place, base, draw)
     run, before = place / "run", contents(place)
     words = draw.choice([

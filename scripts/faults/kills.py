@@ -8,12 +8,12 @@ uniformly from the whole life of the unbroken run, from its first import to its 
 and so on until it has been trained; in the end it is compared with the unbroken run. Then the next run begins, until
 there have been enough kills. Lives and moments are seconds of processor time, which hardly depend on what else the
 machine is doing. Few kills fall into the moments when a checkpoint is saved or an old one removed: with
-`--around-saves` each kill waits for such a moment. (How many it then hits is in the figures.)
+`--around-saves` each kill waits for such a moment. (The figures show how many it hits.)
 
 Everything that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
 augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out what the paper
 does not have. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
-memory or as a stream. With two processes, started by torchrun, a kill ends everything at once, or only one of them.
+memory or as a stream. With two processes, started by torchrun, a kill ends all processes at once, or only one of them.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
 
@@ -93,7 +93,7 @@ MODELS = ("averaged/model.safetensors", "best/model.safetensors", "ema/model.saf
 
 @dataclass
 class Task:
-    """What is trained, and how it is killed."""
+    """The run to train, and how to kill it."""
 
     settings: dict
     processes: int
@@ -112,7 +112,7 @@ class Task:
         )
 
     def run(self, folder: Path, moment: float | None = None) -> tuple[bool, str, float]:
-        """Starts or resumes a run and kills it at a moment; says whether it was killed, its messages and its life."""
+        """Starts or resumes a run and kills it at `moment`; returns whether it was killed, its messages and life."""
         before, killed = unfinished(folder), False
         messages = folder.with_suffix(".messages")
         with messages.open("w", encoding="utf-8") as file:
@@ -127,7 +127,7 @@ class Task:
                     # The system counts in steps of 0.01 s, and a save with the removal after it takes several.
                     time.sleep(random.random() * (0.05 if self.around_saves else 0.02))
                     kill(process)
-                    killed = True  # what is left of several processes ends by itself
+                    killed = True  # any remaining processes end by themselves
                 time.sleep(0.0005 if self.around_saves else 0.005)
         text = messages.read_text(encoding="utf-8")
         if process.returncode != 0 and not killed:
@@ -136,7 +136,7 @@ class Task:
 
 
 def family_of(process: subprocess.Popen) -> list[psutil.Process]:
-    """The process, and what it has started."""
+    """The process and its descendants."""
     with contextlib.suppress(psutil.Error):  # it has just ended
         first = psutil.Process(process.pid)
         return [first, *first.children(recursive=True)]
@@ -151,7 +151,7 @@ def processor_seconds(process: psutil.Process) -> float:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """Kills the process and what it has started, or by chance only one of them."""
+    """Kills the process and its descendants, or by chance only one of the latter."""
     with contextlib.suppress(psutil.Error):
         first = psutil.Process(process.pid)
         first.suspend()  # it might start another one meanwhile
@@ -170,7 +170,7 @@ def unfinished(folder: Path) -> set[str]:
 
 
 def state_of(folder: Path, since: float) -> dict:
-    """What a kill left of a session begun at that time: whole checkpoints, and what it was doing."""
+    """The state after a kill of a session begun at `since`: whole checkpoints, and what it was doing."""
     run = RunFolder(folder)
     whole = run.good_checkpoints()
     damaged = [path for path in run.checkpoint_folders() if path not in whole]
@@ -178,7 +178,7 @@ def state_of(folder: Path, since: float) -> dict:
     newest = max((int(path.name.split("-")[1]) for path in (*whole, *damaged)), default=None)
     names = [{file.name for file in path.iterdir()} for path in whole]
     shortened = [path for path, has in zip(whole, names, strict=True) if has != max(names, key=len)]
-    # A session that was killed before it could clear up leaves those of the previous session as they were.
+    # A session that was killed before it could clean up leaves those of the previous session as they were.
     damaged, shortened = ([path for path in paths if path.stat().st_mtime > since] for paths in (damaged, shortened))
     if run.finished.exists():
         phase = "averaging, scoring"
@@ -210,7 +210,7 @@ def result_of(folder: Path) -> dict:
 
 
 def check_restart(messages: str, whole: list[str], killed: bool, max_steps: int) -> int:
-    """The update that a session resumed from, the last whole checkpoint's or 0; ends everything if it did not."""
+    """The update that a session resumed from, the last whole checkpoint's or 0; exits if it was another."""
     expected = int(whole[-1].split("-")[1]) if whole else 0
     found = re.search(r"^Going on from .*checkpoint-(\d+)\.$", messages, flags=re.MULTILINE)
     said = int(found[1]) if found else None
@@ -224,7 +224,7 @@ def crash(task: Task, folder: Path, kills: int, life: float, moments: random.Ran
     """Kills a run at most `kills` times, until it is trained; returns the kills, and where each restart resumed."""
     records, restarts = [], []
     while True:
-        trained = (folder / "finished.json").exists()  # more kills would only have it scored again and again
+        trained = (folder / "finished.json").exists()  # more kills would only repeat its scoring
         seconds = moments.uniform(0, life) if len(records) < kills and not trained else None
         before = records[-1]["whole"] if records else []
         started = time.time()

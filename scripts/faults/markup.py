@@ -10,9 +10,9 @@ including pieces of markup, and random alignments, some of wrong lengths. With `
 The right results are known from how a line was made, or from Python's own parsers (xml.etree, html.parser):
 
 - Well-formed lines: each tag and placeholder comes out exactly once; the result is well-formed, and each element is in
-  the one in which it was; no word of the translation is lost; nothing is warned of.
+  the same element as before; no word of the translation is lost; there is no warning.
 - Broken lines: one warning with the line's number; the result has no tags, and each placeholder once.
-- Hostile lines: one or the other. XML is warned of exactly if xml.etree does not take it.
+- Hostile lines: one or the other. XML gets a warning exactly if xml.etree rejects it.
 
 The exit status is 0 if no line has a fault.
 """
@@ -41,14 +41,14 @@ VOID = ("br", "img", "wbr", "hr", "input")
 ELEMENTS = ("b", "i", "a", "span", "p", "g", "em", "strong", "code")
 SOURCE_WORDS = ("a", "man", "in", "the", "red", "dog", "don't", "runs", "Straße", "日本", "🙂", "Go!", "«so»", "-")
 TARGET_WORDS = ("Ein", "Mann", "im", "roten", "Hund", "läuft,", "Park.", "Straße", "日本", "🙂", "„so“", "S-Bahn", ".")
-# For translations: what could be taken for markup.
+# For translations: words that could be taken for markup.
 HOSTILE_WORDS = ("<b>", "</i>", "{x}", "%s", "&", "&lt;", "<script>", "</script>", "]]>", "%", "{", "www.x.org", "\1")
 PIECES = (
     *"<>&{}%\"'/!=;# a", "<!--", "-->", "<b>", "</b>", "<i>", "</i>", "<br>", "<br/>", "<script>", "</script>", "]]>",
     "<img src=x onerror=alert(1)>", "<![CDATA[", "<?", "?>", "&lt;", "&#60;", "&amp;lt;", "&amp", "&x;", "&#0;", "\1",
     "\u202e", "\ufffc", "\u00a0", "%s", "{x}", "http://", "@", "dog", " dog ", "5",
 )  # fmt: skip
-# Placeholders, and what may not stand beside them. N makes them different from each other.
+# Placeholders; all but BRACES need separators around them. N makes them different from each other.
 BRACES = (
     "{nN}", "{{ nN }}", "${nN}", "#{nN}", "%{nN}", "{N}", "{}", "{nN.x!r:>9}", "{nN[0]}",
     "{nN, plural, one {# dog} other {# dogs}}",
@@ -59,7 +59,7 @@ ADDRESSES = ("http://hN.example.org/x?a=1", "https://hN.example.org/?a=1&b=2", "
 
 @dataclass
 class Line:
-    """A line, and what is known about it."""
+    """A line, and how it was made."""
 
     kind: str
     form: str  # well-formed, broken or hostile
@@ -94,7 +94,7 @@ class Maker:
                 return line
 
     def _content(self, line: Line, depth: int) -> Iterator[str]:
-        """The parts of a line: words, tags, placeholders and what is between them."""
+        """The parts of a line: words, tags, placeholders and separators."""
         for _ in range(self.random.randint(0, 4)):
             what = self.random.random()
             self.number += 1
@@ -146,7 +146,7 @@ class Maker:
         yield self.random.choice((" ", ", ", ") ")) if apart else ""
 
     def _damaged(self, parts: list[str], kind: str) -> str:
-        """A line with something wrong with its tags."""
+        """A line with broken tags."""
         tags = [i for i, part in enumerate(parts) if part.startswith("<")]
         if not tags or self.random.random() < 0.2:
             wrong = ["<b>", "</b>", "<b", "</b", "<b><i></b></i>", '<b title=">'] + ["<", "&", "&amp"] * (kind == "xml")
@@ -163,7 +163,7 @@ class Maker:
         return "".join(parts)
 
     def translation(self, text: str, tame: bool) -> tuple[str, WordAlignment]:
-        """Random words, and a random alignment; not always one that fits."""
+        """Random words, and a random alignment that does not always fit."""
         source = re.findall(r"\w+|[^\w\s]", text)
         vocabulary = TARGET_WORDS if tame else TARGET_WORDS + HOSTILE_WORDS
         found = " ".join(self.random.choices(vocabulary, k=self.random.randint(0, 2 * len(source) + 2)))
@@ -232,19 +232,19 @@ def tree_of_html(text: str) -> Counter | None:
 
 
 def faults_of(line: Line, text: str, translation: str | None, warnings: list[str], number: int) -> Iterator[str]:
-    """What is wrong with the result of a line.
+    """The faults in the result of a line.
 
     Args:
         line: The line.
         text: The line with the markup put back.
-        translation: The translation of its text, if nothing in that looks like markup.
-        warnings: What was logged.
+        translation: The translation of its text; None if it may look like markup.
+        warnings: The logged warnings.
         number: The line's number.
     """
     tree_of = {"xml": tree_of_xml, "html": tree_of_html}.get(line.kind)
     broken = line.form == "broken"
     if line.form == "hostile":
-        broken = bool(warnings)  # either will do, but the rest must agree with it
+        broken = bool(warnings)  # with or without a warning, but the rest must agree
         alone = not re.sub(r"<[^<>]*>|\s", "", line.text)  # its elements may continue in other lines
         if line.kind == "xml" and broken != (tree_of(line.text) is None) and text != line.text and not alone:
             yield "a warning of what is well-formed" if warnings else "no warning"
@@ -307,7 +307,7 @@ class Warnings(logging.Handler):
 
 
 def with_random_translations(maker: Maker, lines: int) -> Iterator[tuple[Line, str, list[str], str]]:
-    """Lines with their result, the warnings, and what is wrong."""
+    """Lines with their result, the warnings, and the faults."""
     for i in range(lines):
         line = maker.line(KINDS[i % len(KINDS)])
         markup, tame = Markup(line.kind, line.numbers), maker.random.random() < 0.7
@@ -320,7 +320,7 @@ def with_random_translations(maker: Maker, lines: int) -> Iterator[tuple[Line, s
 
 
 def with_a_model(maker: Maker, folder: Path, lines: int) -> Iterator[tuple[Line, str, list[str], str]]:
-    """The same, with translations of a model."""
+    """The same, with translations by a model."""
     model, tokenizer = load_model(folder)
     for kind in KINDS:
         made = [maker.line(kind) for _ in range(lines // len(KINDS))]
@@ -335,7 +335,7 @@ def with_a_model(maker: Maker, folder: Path, lines: int) -> Iterator[tuple[Line,
 
 
 def table(found: Iterator[tuple[Line, str, list[str], str]], title: str) -> dict:
-    """Prints how many lines of each kind and form there were, and what was wrong with them."""
+    """Prints how many lines of each kind and form there were, and their faults."""
     counts: dict[str, Counter] = {}
     examples = []
     for line, text, warnings, wrong in found:

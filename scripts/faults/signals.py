@@ -5,13 +5,14 @@
 `train`, `translate`, `prepare`, `evaluate`, `export` and `publish --dry-run` are started over and over and get a
 SIGINT, SIGTERM or SIGKILL, alone or with all their workers, at a moment drawn from the whole life of an undisturbed
 command, and often from its first moments, when Python starts and modules are imported. (Moments are in processor time,
-which hardly depends on what else the machine is doing.) Some get a second signal soon after the first. After SIGINT and
-SIGTERM there must be no hidden file, no worker and no traceback, and the status must say which signal it was. What
-SIGKILL or a second signal leaves must be gone once the same command has run to its end, which it does after at most
-three signals; then the result must be that of the undisturbed command, bit for bit.
+which hardly depends on what else the machine is doing.) Some get a second signal soon after the first. After SIGINT
+and SIGTERM there must be no hidden file, no worker and no traceback, and the status must say which signal it was.
+Leftovers of SIGKILL or of a second signal must be gone once the same command has run to its end, which it does after
+at most three signals; then the result must be that of the undisturbed command, bit for bit.
 
 The only traceback allowed is Python's own, for a SIGINT that comes before this package's first lines have run.
-The exit status is 0 if nothing else was found. It needs Linux, where /proc tells who handles signals and who works.
+The exit status is 0 if there was no fault. It needs Linux, where /proc tells which processes are alive and which
+handle signals.
 """
 
 import argparse
@@ -48,7 +49,7 @@ SETTINGS = {
     "decoding.max_new_tokens": 12,
 }
 OVERRIDES = [word for name, value in SETTINGS.items() for word in (f"--{name}", str(value))]
-# A corpus of several shards for `prepare`, which does more than learn a vocabulary.
+# A corpus of several shards, so that `prepare` does more than learn a vocabulary.
 CORPUS = ["--data.train", "phrasebook:train:20000", "--tokenizer.vocab_size", "300"]
 NAMES = {signal.SIGINT: "INT", signal.SIGTERM: "TERM", signal.SIGKILL: "KILL"}
 TIMES = ("elapsed_seconds", "eval_runtime", "target_tokens_per_second")
@@ -57,13 +58,13 @@ BAD = re.compile(r"Traceback|Exception ignored|Fatal Python|terminate called|pan
 
 @dataclass
 class Done:
-    """What became of a command.
+    """The outcome of a command.
 
     Attributes:
         status: Its status, or the signal that ended it, below 0.
         life: Seconds of processor time.
-        came: When it got the signal: "before" the package's handler was there, "during" its time, or "after" it; None:
-            never.
+        came: When it got the signal: "before" the package's handler was installed, "during" its time, or "after" it;
+            None: never.
         remained: How many of its processes were still there two seconds after its end.
     """
 
@@ -76,7 +77,7 @@ class Done:
 
 
 def words_of(name: str, place: Path, run: Path) -> list[str]:
-    """The command line that makes its result in a folder."""
+    """The command line that writes its result to a folder."""
     text = [str(run.parent / f"text.{language}") for language in ("en", "de")]
     return {
         "train": ["train", "phrasebook", "--output", str(place / "run"), "--resume", *OVERRIDES],
@@ -94,7 +95,7 @@ COMMANDS = ("train", "translate", "prepare", "evaluate", "export", "publish")
 
 def start(words: list[str], place: Path) -> subprocess.Popen:
     environment = {"PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(place / "tmp")}
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(place.parent / "inductor")  # torch makes it on import
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(place.parent / "inductor")  # torch creates it on import
     files = [(place / f"{stream}.log").open("w") for stream in ("output", "errors")]
     with files[0], files[1]:
         return subprocess.Popen(
@@ -105,7 +106,7 @@ def start(words: list[str], place: Path) -> subprocess.Popen:
 
 
 def _handle_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts background jobs to ignore it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts background jobs with it ignored
 
 
 def handles_signals(pid: int) -> bool:
@@ -154,7 +155,7 @@ def run(words: list[str], place: Path, signals=(), moment: float = 0.0, pause: f
 
 
 def hidden(place: Path) -> set[Path]:
-    """What nobody asked for: hidden files, and everything left in the folder for temporary files."""
+    """Leftovers: hidden files, and everything in the folder for temporary files."""
     return {path for path in place.rglob("*") if path.name.startswith(".")} | set((place / "tmp").iterdir())
 
 
@@ -180,7 +181,7 @@ def result_of(name: str, place: Path, done: Done) -> dict:
 
 
 def faults_of(done: Done, number: int, twice: bool, new: set[Path]) -> list[str]:
-    """What a signal must not lead to."""
+    """The forbidden effects of a signal."""
     found = []
     if done.remained:
         found.append(f"{done.remained} processes are left")
@@ -222,7 +223,7 @@ def disturbed(name: str, place: Path, undisturbed: Path, life: float, count: int
 
 
 def faults_at_the_end(name: str, place: Path, undisturbed: Path, expected: dict) -> list[str]:
-    """Runs the command to its end; returns what is wrong then."""
+    """Runs the command to its end; returns its faults."""
     for path in (place / "exported", place / "out.txt"):  # complete already; `export` replaces nothing
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     done = run(words_of(name, place, undisturbed), place)
