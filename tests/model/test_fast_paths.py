@@ -9,6 +9,7 @@ from vanilla_transformer.model import masks_vanilla_transformer as masks
 from vanilla_transformer.model import modeling_vanilla_transformer as modeling
 from vanilla_transformer.model.linear_vanilla_transformer import projected
 from vanilla_transformer.model.modeling_vanilla_transformer import eager_attention_forward
+from vanilla_transformer.model.steps_vanilla_transformer import GrowingLayer
 
 
 class TestProjected:
@@ -60,8 +61,46 @@ class TestProjected:
         assert seen == [3]
 
 
+class TestAttentionWeights:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_padded_rows_match_float64_softmax(self, monkeypatch, dtype):
+        padded, pad = [], torch.nn.functional.pad
+        monkeypatch.setattr(masks.F, "pad", lambda *args, **kwargs: padded.append(args) or pad(*args, **kwargs))
+        monkeypatch.setattr(masks, "_LANES", 16)
+        for positions in (1, 7, 15, 16, 17):
+            padded.clear()
+            scores = torch.randn(64, 4, 17, positions).to(dtype)
+            scores[3, :, :, positions // 2 :] = torch.finfo(dtype).min  # a mask
+            scores[5] = torch.finfo(dtype).min  # hides everything
+            found, expected = scores.requires_grad_(), scores.detach().double().requires_grad_()
+            weights, reference = masks.attention_weights(found), expected.softmax(dim=-1)
+            assert weights.dtype == torch.float32
+            assert len(padded) == (positions < 16)
+            torch.testing.assert_close(weights, reference.float(), atol=1e-6, rtol=1e-6)
+            chosen = torch.randn_like(weights)
+            (gradient,) = torch.autograd.grad(weights, found, chosen)
+            (reference,) = torch.autograd.grad(reference, expected, chosen.double())
+            tolerance = 1e-6 if dtype == torch.float32 else 1e-2
+            torch.testing.assert_close(gradient, reference.to(dtype), atol=tolerance, rtol=tolerance)
+
+
+class TestGrowingLayer:
+    def test_selected_rows_keep_their_capacity(self):
+        layer, given = GrowingLayer(), torch.randn(2, 5, 3, 4, 8)  # keys and values
+        layer.update(*given)
+        layer.batch_select_indices(torch.tensor([4, 1]))
+        expected = given[:, [4, 1]]
+        assert torch.equal(layer.keys[:, :, :4], expected[0])
+        assert torch.equal(layer.values[:, :, :4], expected[1])
+        place, further = layer.keys.data_ptr(), torch.randn(2, 2, 3, 4, 8)
+        keys, values = layer.update(*further)
+        assert torch.equal(keys, torch.cat((expected[0], further[0]), dim=2))
+        assert torch.equal(values, torch.cat((expected[1], further[1]), dim=2))
+        assert layer.keys.data_ptr() == place
+
+
 class TestWhichAttention:
-    def test_only_short_16_bit_sentences_use_the_plain_formula(self, tiny_model, monkeypatch):
+    def test_only_short_sentences_use_the_plain_formula(self, tiny_model, monkeypatch):
         calls = []
 
         def plain(*args, **kwargs):
@@ -69,12 +108,13 @@ class TestWhichAttention:
             return eager_attention_forward(*args, **kwargs)
 
         monkeypatch.setattr(modeling, "eager_attention_forward", plain)
+        monkeypatch.setattr(masks, "_LANES", 16)
         model, everywhere = tiny_model(attn_implementation="sdpa"), 2 + 2 * 3
-        for dtype, length, expected in (
-            (torch.bfloat16, 9, everywhere), (torch.float16, 9, everywhere), (torch.bfloat16, 513, 0),
-            (torch.float32, 9, 0), (torch.float64, 9, 0),
+        for dtype, sentences, length, expected in (
+            (torch.bfloat16, 1, 9, everywhere), (torch.float16, 1, 9, everywhere), (torch.bfloat16, 1, 513, 0),
+            (torch.float32, 1, 9, 0), (torch.float32, 32, 9, everywhere), (torch.float32, 32, 16, 0),
         ):  # fmt: skip
-            ids = torch.randint(4, 40, (1, length))
+            ids = torch.randint(4, 40, (sentences, length))
             calls.clear()
             model.to(dtype)(input_ids=ids, decoder_input_ids=ids)
             assert len(calls) == expected

@@ -19,7 +19,7 @@ import torch
 from transformers import StoppingCriteria
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
-from .search_vanilla_transformer import OpenHypothesis, Rules, Sentence, exact_top_k
+from .search_vanilla_transformer import Hypotheses, Rules, Sentence, exact_top_k
 
 
 Phrase = tuple[int, ...]  # of token ids
@@ -126,8 +126,16 @@ class ConstrainedSentence(Sentence):
     automaton: PhraseAutomaton = None
     progress: list[Progress] = field(default_factory=list)  # of each open hypothesis
 
-    def advance(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> list:
-        """As for any sentence, but the banks share the beams, and a hypothesis may end only with all phrases."""
+    def select(self, candidates: list[tuple[float, int, int]], length: int, rules: Rules) -> tuple[list, list]:
+        """Selects the candidates that continue and those that end, best first, and follows the former's progress.
+
+        The banks share the beams, and a hypothesis may end only with all phrases.
+
+        Args:
+            candidates: (log-probability, number of the hypothesis continued, token).
+            length: How many tokens the hypotheses have with them.
+            rules: Those of the search.
+        """
         banks: dict[int, list] = {}  # by the number of missing tokens: (log-probability, hypothesis, token), best first
         states = {}
         for candidate in sorted(set(candidates), reverse=True):
@@ -135,18 +143,16 @@ class ConstrainedSentence(Sentence):
             if log_probability > -math.inf:
                 states[beam, token] = self.automaton.after(self.progress[beam], token)
                 banks.setdefault(states[beam, token].missing, []).append(candidate)
-        enough = rules.early_stopping is True and len(self.finished) == rules.beams
         complete, banks[0] = banks.get(0, []), []
+        ended = []
         for rank, candidate in enumerate(complete):
-            log_probability, beam, token = candidate
-            if token not in rules.eos_ids and length < self.limit:
+            if candidate[2] not in rules.eos_ids and length < self.limit:
                 banks[0].append(candidate)
-            elif rank < rules.beams and not enough:
-                self.finished.append((log_probability / rules.penalty(length), OpenHypothesis(self.open[beam], token)))
-        going_on = sorted(shared_out(banks, rules.beams), reverse=True) if length < self.limit else []
-        self.progress = [states[beam, token] for _, beam, token in going_on]
-        self.go_on_with(going_on, length, rules)
-        return going_on
+            elif rank < rules.beams:
+                ended.append(candidate)
+        continuing = sorted(shared_out(banks, rules.beams), reverse=True) if length < self.limit else []
+        self.progress = [states[beam, token] for _, beam, token in continuing]
+        return continuing, ended
 
 
 def shared_out(banks: dict[int, list], beams: int) -> list:
@@ -192,13 +198,13 @@ class LexicalConstraints(StoppingCriteria):
             "in evaluation mode, and no logits processors, stopping criteria, scores or attentions of every step."
         )
 
-    def put_on(self, sentences: list[Sentence], prefix: torch.LongTensor, eos_ids: set[int]) -> list[Sentence]:
+    def put_on(self, sentences: list[Sentence], prefix: torch.LongTensor, rules: Rules) -> list[Sentence]:
         """The sentences of a batch; those with unmet constraints become [`ConstrainedSentence`].
 
         Args:
             sentences: Before the first step.
             prefix: (batch, length) tokens that their translations begin with; phrases in it count.
-            eos_ids: Tokens that end a translation.
+            rules: Those of the search.
 
         Raises:
             ValueError: The number of lists in `constraints` is not that of the sentences, or a phrase has a token that
@@ -210,7 +216,7 @@ class LexicalConstraints(StoppingCriteria):
         found = []
         for sentence, own, beginning in zip(sentences, for_each, prefix.tolist(), strict=True):
             constraints = [*self.for_all, *own]
-            if ends := {token for each in constraints for phrase in each for token in phrase} & eos_ids:
+            if ends := {token for each in constraints for phrase in each for token in phrase} & rules.eos_ids:
                 raise ValueError(
                     f"A phrase has the token {min(ends)}, which ends a translation: tokenise phrases with "
                     "add_special_tokens=False."
@@ -218,24 +224,25 @@ class LexicalConstraints(StoppingCriteria):
             automaton = PhraseAutomaton(constraints)
             *_, state = accumulate(beginning, automaton.after, initial=automaton.start)
             if state.missing:
-                progress = [state] * len(sentence.open)
-                sentence = ConstrainedSentence(sentence.limit, sentence.open, automaton=automaton, progress=progress)
+                progress = [state] * rules.beams
+                sentence = ConstrainedSentence(sentence.limit, automaton=automaton, progress=progress)
             found.append(sentence)
         return found
 
-    def candidates(self, sentences: list[Sentence], scores: torch.Tensor, length: int, rules: Rules) -> list:
+    def candidates(self, hypotheses: Hypotheses, block: slice, scores: torch.Tensor, rules: Rules) -> list:
         """The candidates that constrained sentences must consider besides the best ones overall.
 
         Args:
-            sentences: Those in the batch.
-            scores: (batch, beams, vocabulary) log-probabilities of the extended hypotheses. Those of ends that
+            hypotheses: Those of the batch.
+            block: A part of its sentences.
+            scores: (sentences, beams, vocabulary) log-probabilities of the extended hypotheses. Those of ends that
                 come too early become minus infinity.
-            length: How many tokens the extended hypotheses have.
             rules: Those of the search.
 
         Returns:
             For each sentence a list of (log-probability, number of the hypothesis, token).
         """
+        sentences, length = hypotheses.sentences[block], hypotheses.tokens.shape[2] + 1
         rows = [i for i, each in enumerate(sentences) if isinstance(each, ConstrainedSentence) and not each.done]
         found = [[] for _ in sentences]
         if not rows:

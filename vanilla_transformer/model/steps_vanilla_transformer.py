@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from transformers.modeling_outputs import BaseModelOutput
 
 from .linear_vanilla_transformer import is_hooked, is_its_weights
-from .masks_vanilla_transformer import additive_mask, is_better_plain, without_cudnn
+from .masks_vanilla_transformer import MANY_HEADS, additive_mask, attention_weights, is_better_plain, without_cudnn
 
 
 class StepwiseDecoder:
@@ -67,9 +67,10 @@ class StepwiseDecoder:
     def keep(self, sentences: torch.LongTensor):
         """Forgets all sentences but these."""
         self.steps.keep(sentences)
-        self.ancestors = self.ancestors[sentences]
+        # Indexing by brackets takes three times as long.
+        self.ancestors = self.ancestors.index_select(0, sentences)
         if self.source_mask is not None:
-            self.source_mask = self.source_mask[sentences]
+            self.source_mask = self.source_mask.index_select(0, sentences)
 
 
 def mean_log_probabilities(scores: list[torch.Tensor]) -> torch.Tensor:
@@ -140,9 +141,15 @@ class GrowingLayer(DynamicLayer):
         return grown
 
     def batch_select_indices(self, indices: torch.LongTensor):
-        """Keeps these rows of the batch, and copies only what is in use."""
+        """Keeps these rows of the batch, and copies only the positions in use."""
         if self.used:
-            self.keys, self.values = (each[indices, :, : self.used] for each in (self.keys, self.values))
+            self.keys, self.values = (self._selected(each, indices) for each in (self.keys, self.values))
+
+    def _selected(self, old: torch.Tensor, indices: torch.LongTensor) -> torch.Tensor:
+        """These rows, with the same capacity: without it the next step would copy them again."""
+        kept = old.new_empty(len(indices), *old.shape[1:])
+        torch.index_select(old[:, :, : self.used], 0, indices, out=kept[:, :, : self.used])
+        return kept
 
     def get_seq_length(self) -> int:
         """Positions in use."""
@@ -179,7 +186,7 @@ class _WholePasses:
     def keep(self, sentences: torch.LongTensor):
         for layer in (*self.cache.self_attention_cache.layers, *self.cache.cross_attention_cache.layers):
             layer.batch_select_indices(sentences)
-        self.encoder_states = self.encoder_states[sentences]
+        self.encoder_states = self.encoder_states.index_select(0, sentences)
 
 
 class _LayerSteps:
@@ -258,7 +265,7 @@ class _LayerStep:
 
     def keep(self, sentences: torch.LongTensor):
         self.cache.batch_select_indices(sentences)
-        self.keys, self.values = self.keys[sentences], self.values[sentences]
+        self.keys, self.values = (each.index_select(0, sentences) for each in (self.keys, self.values))
 
 
 class _OutputLayer:
@@ -331,13 +338,14 @@ def _attended(
     """Equation 1 for (batch, heads, beams, dim) queries: (batch, beams, heads * value_head_dim)."""
     if mask is not None:
         mask = additive_mask(mask, query.dtype)
-    if attention.config._attn_implementation == "sdpa" and not is_better_plain(query, keys):
+    many_heads = query.device.type == "cpu" and query.shape[0] * query.shape[1] >= MANY_HEADS
+    if attention.config._attn_implementation == "sdpa" and not many_heads and not is_better_plain(query, keys):
         with without_cudnn(query):
             found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=attention.scaling)
     else:
         scores = torch.matmul(query * attention.scaling, keys.transpose(2, 3))  # (batch, heads, beams, positions)
         if mask is not None:
-            scores = scores + mask
-        weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
+            scores += mask
+        weights = attention_weights(scores).to(query.dtype)
         found = torch.matmul(weights, values)
     return found.transpose(1, 2).flatten(2)
