@@ -61,29 +61,6 @@ class TestProjected:
         assert seen == [3]
 
 
-class TestAttentionWeights:
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-    def test_padded_rows_match_float64_softmax(self, monkeypatch, dtype):
-        padded, pad = [], torch.nn.functional.pad
-        monkeypatch.setattr(masks.F, "pad", lambda *args, **kwargs: padded.append(args) or pad(*args, **kwargs))
-        monkeypatch.setattr(masks, "_LANES", 16)
-        for positions in (1, 7, 15, 16, 17):
-            padded.clear()
-            scores = torch.randn(64, 4, 17, positions).to(dtype)
-            scores[3, :, :, positions // 2 :] = torch.finfo(dtype).min  # a mask
-            scores[5] = torch.finfo(dtype).min  # hides everything
-            found, expected = scores.requires_grad_(), scores.detach().double().requires_grad_()
-            weights, reference = masks.attention_weights(found), expected.softmax(dim=-1)
-            assert weights.dtype == torch.float32
-            assert len(padded) == (positions < 16)
-            torch.testing.assert_close(weights, reference.float(), atol=1e-6, rtol=1e-6)
-            chosen = torch.randn_like(weights)
-            (gradient,) = torch.autograd.grad(weights, found, chosen)
-            (reference,) = torch.autograd.grad(reference, expected, chosen.double())
-            tolerance = 1e-6 if dtype == torch.float32 else 1e-2
-            torch.testing.assert_close(gradient, reference.to(dtype), atol=tolerance, rtol=tolerance)
-
-
 class TestGrowingLayer:
     def test_selected_rows_keep_their_capacity(self):
         layer, given = GrowingLayer(), torch.randn(2, 5, 3, 4, 8)  # keys and values
@@ -100,7 +77,7 @@ class TestGrowingLayer:
 
 
 class TestWhichAttention:
-    def test_only_short_sentences_use_the_plain_formula(self, tiny_model, monkeypatch):
+    def test_only_short_16_bit_sentences_use_the_plain_formula(self, tiny_model, monkeypatch):
         calls = []
 
         def plain(*args, **kwargs):
@@ -108,13 +85,12 @@ class TestWhichAttention:
             return eager_attention_forward(*args, **kwargs)
 
         monkeypatch.setattr(modeling, "eager_attention_forward", plain)
-        monkeypatch.setattr(masks, "_LANES", 16)
         model, everywhere = tiny_model(attn_implementation="sdpa"), 2 + 2 * 3
-        for dtype, sentences, length, expected in (
-            (torch.bfloat16, 1, 9, everywhere), (torch.float16, 1, 9, everywhere), (torch.bfloat16, 1, 513, 0),
-            (torch.float32, 1, 9, 0), (torch.float32, 32, 9, everywhere), (torch.float32, 32, 16, 0),
+        for dtype, length, expected in (
+            (torch.bfloat16, 9, everywhere), (torch.float16, 9, everywhere), (torch.bfloat16, 513, 0),
+            (torch.float32, 9, 0), (torch.float64, 9, 0),
         ):  # fmt: skip
-            ids = torch.randint(4, 40, (sentences, length))
+            ids = torch.randint(4, 40, (1, length))
             calls.clear()
             model.to(dtype)(input_ids=ids, decoder_input_ids=ids)
             assert len(calls) == expected

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
 import torch
-from torch.nn import functional as F
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.utils import logging
@@ -24,11 +23,6 @@ logger = logging.get_logger(__name__)
 _BROADCASTING = ("eager", "sdpa")
 # Up to this many query-key pairs per head, the plain formula keeps little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
-# How many float32 numbers the processor handles at once.
-_LANES = {"DEFAULT": 1, "AVX2": 8}.get(torch.backends.cpu.get_cpu_capability(), 16)
-# On a CPU, torch's fused attention takes longer to begin with each head of each sentence than to compute a short one.
-MANY_HEADS = 32
-_WORTH_PADDING = 4096  # numbers; with fewer, padding takes longer than it saves
 
 
 def padding_mask(
@@ -89,34 +83,19 @@ def additive_mask(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return mask.clamp(min=lowest).to(dtype)
 
 
-def attention_weights(scores: torch.Tensor) -> torch.Tensor:
-    """The softmax of equation 1, over the last dimension, in float32 or better.
-
-    On a CPU torch computes a row shorter than a vector of the processor (16 numbers with AVX-512) number by number.
-    Attention over 14 positions, forward and backward, takes half the time if rows are padded.
-    """
-    dtype, positions = torch.promote_types(scores.dtype, torch.float32), scores.shape[-1]
-    if positions >= _LANES or scores.device.type != "cpu" or scores.numel() < _WORTH_PADDING or is_recorded():
-        return scores.softmax(dim=-1, dtype=dtype)
-    padded = F.pad(scores, (0, _LANES - positions), value=-torch.inf)
-    return padded.softmax(dim=-1, dtype=dtype)[..., :positions]
-
-
 def is_better_plain(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Whether to use the plain formula when sdpa is asked for: on a CPU, in 16 bits or for many short rows.
+    """Whether to use the plain formula when sdpa is asked for: in 16 bits on a CPU, for all but long sentences.
 
-    torch 2.13 has a slow kernel in 16 bits: with the plain formula a training step in bfloat16 is 1.8 times as fast on
-    the size "tiny" and 1.3 times on "base" (one core of an AMD EPYC with AVX512-BF16). In float32 they are equally
-    fast, except for rows shorter than a vector of the processor (see [`attention_weights`]).
+    torch 2.13 has a slow kernel there: with the plain formula a training step in bfloat16 is 1.8 times as fast on the
+    size "tiny" and 1.3 times on "base" (one core of an AMD EPYC with AVX512-BF16). In float32 they are equally fast.
 
     Args:
         query: (batch, heads, target, head_dim).
         key: (batch, heads, source, head_dim).
     """
-    if query.device.type != "cpu" or is_recorded():
+    in_16_bits = query.dtype in (torch.bfloat16, torch.float16)
+    if query.device.type != "cpu" or not in_16_bits or is_recorded():
         return False  # a recorded graph serves any length
-    if query.dtype not in (torch.bfloat16, torch.float16):
-        return key.shape[2] < _LANES and query.shape[0] * query.shape[1] >= MANY_HEADS
     if query.shape[2] * key.shape[2] > _PLAIN_PAIRS:
         return False
     logger.info_once(

@@ -39,14 +39,7 @@ from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .linear_vanilla_transformer import is_hooked, is_its_weights, projected
 from .loss_vanilla_transformer import cross_entropy, linear_cross_entropy, twice
-from .masks_vanilla_transformer import (
-    additive_mask,
-    attention_weights,
-    causal_mask,
-    is_better_plain,
-    padding_mask,
-    without_cudnn,
-)
+from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask, without_cudnn
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -126,7 +119,7 @@ def eager_attention_forward(
         attention_mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
     if attention_mask is not None:
         scores = scores + additive_mask(attention_mask, scores.dtype)
-    weights = attention_weights(scores).to(query.dtype)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
     if dropout and module.training:
         weights = F.dropout(weights, dropout)
     return torch.matmul(weights, value).transpose(1, 2), weights
