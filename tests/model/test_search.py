@@ -42,6 +42,15 @@ def test_exact_top_k_equals_topk(rows, columns, count):
         assert torch.equal(places, expected.indices)
 
 
+def test_exact_top_k_returns_existing_places_of_minus_infinity():
+    values = torch.full((3, 4099), -torch.inf)
+    values[1, 7] = 0
+    best, places = exact_top_k(values, 8)
+    assert best.tolist() == [[-math.inf] * 8, [0] + [-math.inf] * 7, [-math.inf] * 8]
+    assert places.max() < 4099
+    assert places[1, 0] == 7
+
+
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_stepwise_scores_match_the_whole_forward_pass(tiny_model, sources, options):
     model, beams = tiny_model(**options), 3

@@ -40,7 +40,9 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     chosen = maxima.topk(count, dim=1).indices  # (rows, count)
     places = chosen[..., None] + torch.arange(0, columns, groups, device=values.device)
     places = places.flatten(1)  # (rows, count * members)
-    members = values.gather(1, places.clamp(max=columns - 1)).masked_fill_(places >= columns, -torch.inf)
+    missing = places >= columns  # the last members of some groups
+    places = places.where(~missing, places - groups)  # also returned in a row with too few finite values
+    members = values.gather(1, places).masked_fill_(missing, -torch.inf)
     best = members.topk(count, dim=1)
     return best.values, places.gather(1, best.indices)
 
