@@ -4,7 +4,7 @@ Sentences that are done leave the batch. The best few tokens are found without s
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -133,20 +133,20 @@ class Hypotheses:
         ends &= ~impossible
         for row, more in enumerate(further):
             if more:
-                found = [(value, *divmod(place, vocabulary)) for value, place in _pairs(values[row], places[row])]
-                continuing, ended = self.sentences[row].select(found + more, length, rules)
-                self._end(row, ended, length, rules)
+                continuing, ended = self.sentences[row].select(
+                    _candidates(values[row], places[row], vocabulary) + more, length, rules
+                )
+                self._end(row, ended, rules)
                 ends[row], impossible[row] = False, torch.arange(values.shape[1], device="cpu") >= len(continuing)
                 for number, (value, parent, token) in enumerate(continuing):
                     values[row, number], places[row, number] = value, parent * vocabulary + token
         stopped = ends | impossible
         if bool(stopped.any()):
             # Candidates beyond the first `beams` are there for the open hypotheses only.
-            rows, ranks = ends[:, :beams].nonzero(as_tuple=True)
-            ended = zip(rows.tolist(), _pairs(values[rows, ranks], places[rows, ranks]), strict=True)
-            for row, group in groupby(ended, key=itemgetter(0)):
-                group = [(value, *divmod(place, vocabulary)) for _, (value, place) in group]
-                self._end(row, group, length, rules)
+            ending = ends[:, :beams].nonzero(as_tuple=True)
+            ended = _candidates(values[ending], places[ending], vocabulary)
+            for row, group in groupby(zip(ending[0].tolist(), ended, strict=True), key=itemgetter(0)):
+                self._end(row, [candidate for _, candidate in group], rules)
             order = stopped.sort(dim=1, stable=True).indices[:, :beams]  # those that continue come first
             stopped, values, places = (each.gather(1, order) for each in (stopped, values, places))
             values, places = values.masked_fill(stopped, -torch.inf), places.masked_fill(stopped, 0)
@@ -159,9 +159,11 @@ class Hypotheses:
                 sentence.done, values[row] = True, -torch.inf
         return values, parents, tokens
 
-    def _end(self, row: int, ended: list[tuple[float, int, int]], length: int, rules: Rules) -> None:
+    def _end(self, row: int, ended: list[tuple[float, int, int]], rules: Rules) -> None:
         """Ends hypotheses of a sentence: (log-probability, number of the hypothesis, token)."""
-        penalty, before = rules.penalty(length), self.tokens[row].tolist()
+        if self.sentences[row].done:  # it only waits to leave the batch
+            return
+        penalty, before = rules.penalty(self.tokens.shape[2] + 1), self.tokens[row].tolist()
         self.sentences[row].end([Translation([*before[i], token], value / penalty) for value, i, token in ended], rules)
 
     def keep(self, rows: torch.LongTensor) -> None:
@@ -169,8 +171,9 @@ class Hypotheses:
         self.sentences, self.tokens = [self.sentences[row] for row in rows.tolist()], self.tokens[rows]
 
 
-def _pairs(values: torch.Tensor, places: torch.LongTensor) -> Iterable[tuple[float, int]]:
-    return zip(values.tolist(), places.tolist(), strict=True)
+def _candidates(values: torch.Tensor, places: torch.LongTensor, vocabulary: int) -> list[tuple[float, int, int]]:
+    """As (log-probability, number of the hypothesis, token)."""
+    return [(value, *divmod(place, vocabulary)) for value, place in zip(values.tolist(), places.tolist(), strict=True)]
 
 
 def _is_in(tokens: torch.LongTensor, eos_ids: set[int]) -> torch.BoolTensor:
