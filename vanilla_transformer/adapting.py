@@ -28,7 +28,7 @@ from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 from .model.generation_vanilla_transformer import paper_generation_config
 from .run.folder import RunFolder
 from .run.loading import find_model, load_its_tokenizer, load_model
-from .run.recipe import Recipe, load_recipe, recipe_with
+from .run.recipe import DataSettings, Recipe, load_recipe, recipe_with
 from .training.initial_model import GROWN_FROM
 from .training.run import train
 from .translation import translate
@@ -129,33 +129,10 @@ def adapt(
 def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:
     """The recipe of an adaptation, still without the floors: the model has to translate to find them."""
     found = find_model(model)
-    if (found / "source.spm").is_file():
-        raise ValueError(
-            f"{model} has a SentencePiece vocabulary, and a run needs one of ours: train it further with "
-            f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
-        )
-    if several := target_languages(load_its_tokenizer(found)):
-        raise ValueError(
-            f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: train this "
-            "one on by `train`, with a recipe that has it as initial_model."
-        )
+    _check_adaptable(model, found)
     config = VanillaTransformerConfig.from_pretrained(found)
     its_recipe = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
-    described = {field.name for field in dataclasses.fields(config)} - {
-        field.name for field in dataclasses.fields(PreTrainedConfig)
-    }
-    plain = VanillaTransformerConfig()
-    shape = {name: getattr(config, name) for name in sorted(described - _OF_TRAINING)}
-    shape = {name: value for name, value in shape.items() if value != getattr(plain, name)}
-    rate = (config.d_model * _UPDATES) ** -0.5
-    training = {
-        "max_tokens": 4096, "max_steps": 10_000, "warmup_steps": 100, "eval_steps": 250, "save_steps": 250,
-        "average_last": 0, "early_stopping_patience": 5, "noam_factor": None,
-        "learning_rate": float(f"{rate * (_FOR_ADAPTERS if settings.lora_rank else 1):.1e}"),
-        "lr_scheduler_type": "constant_with_warmup", "label_smoothing_factor": config.label_smoothing,
-    }  # fmt: skip
-    if settings.lora_rank:
-        training["lora_rank"] = settings.lora_rank
+    shape, training = _shape(config), _training(config, settings)
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
     lost = "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
@@ -174,7 +151,47 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         if not str(error).endswith("is missing"):
             raise
         raise ValueError(f"{error}: give the new text by --data.train and --data.validation.") from error
-    data = recipe.data
+    return dataclasses.replace(recipe, data=_with_old_text(recipe.data, settings, its_recipe))
+
+
+def _check_adaptable(model: str, found: Path) -> None:
+    """Raises ValueError for a model in the folder `found` that cannot be adapted."""
+    if (found / "source.spm").is_file():
+        raise ValueError(
+            f"{model} has a SentencePiece vocabulary, and a run needs one of ours: train it further with "
+            f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
+        )
+    if several := target_languages(load_its_tokenizer(found)):
+        raise ValueError(
+            f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: train this "
+            "one on by `train`, with a recipe that has it as initial_model."
+        )
+
+
+def _shape(config: VanillaTransformerConfig) -> dict[str, Any]:
+    """The fields of the section `model` that differ from their defaults."""
+    described = {field.name for field in dataclasses.fields(config)} - {
+        field.name for field in dataclasses.fields(PreTrainedConfig)
+    }
+    plain = VanillaTransformerConfig()
+    values = {name: getattr(config, name) for name in sorted(described - _OF_TRAINING)}
+    return {name: value for name, value in values.items() if value != getattr(plain, name)}
+
+
+def _training(config: VanillaTransformerConfig, settings: AdaptSettings) -> dict[str, Any]:
+    """The section `training`."""
+    rate = (config.d_model * _UPDATES) ** -0.5
+    training = {
+        "max_tokens": 4096, "max_steps": 10_000, "warmup_steps": 100, "eval_steps": 250, "save_steps": 250,
+        "average_last": 0, "early_stopping_patience": 5, "noam_factor": None,
+        "learning_rate": float(f"{rate * (_FOR_ADAPTERS if settings.lora_rank else 1):.1e}"),
+        "lr_scheduler_type": "constant_with_warmup", "label_smoothing_factor": config.label_smoothing,
+    }  # fmt: skip
+    return training | ({"lora_rank": settings.lora_rank} if settings.lora_rank else {})
+
+
+def _with_old_text(data: DataSettings, settings: AdaptSettings, its_recipe: Recipe | None) -> DataSettings:
+    """The data with the text to replay and with a test set of what the model could do before."""
     if OLD in data.test and settings.old is not None:
         raise ValueError(f"data.test.{OLD} and --old are the same set: leave one of them out.")
     if settings.replay is not None:
@@ -185,7 +202,7 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         data = dataclasses.replace(data, test={OLD: old, **data.test})
     elif settings.floor is not None:
         logger.warning("Nothing says what the model forgets: give --old with validation text of what it has learned.")
-    return dataclasses.replace(recipe, data=data)
+    return data
 
 
 def _decoding(model: Path) -> dict:

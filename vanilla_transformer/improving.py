@@ -24,7 +24,6 @@ import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import groupby
 from multiprocessing import get_all_start_methods
 from pathlib import Path
@@ -324,58 +323,86 @@ def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
                     file.write(f"{one_line(pair[language])}\n".encode())
 
 
-def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator[Stage]:
-    """All commands in their order."""
-    languages = source, target = plan.data.source_language, plan.data.target_language
+class _StageMaker:
+    """Makes the commands of the stages of a plan.
 
-    def training(name: str, overrides: Mapping) -> Stage:
-        publishes = bool(plan.training.get("push_to_hub"))
+    Attributes:
+        languages: Source and target.
+        texts, validation: Files of the pairs to train on and to validate on, source and target.
+    """
+
+    def __init__(self, output: Path, plan: Recipe):
+        self.output, self.plan = output, plan
+        self.languages = plan.data.source_language, plan.data.target_language
+        self.texts, self.validation = (
+            [output / "pairs" / f"{name}.{each}.gz" for each in self.languages] for name in _SETS
+        )
+
+    def in_recipe(self, path: Path) -> str:
+        return relative_to(self.plan.data.folder, path)
+
+    def cleaning(self, options: Mapping) -> Stage:
+        """From now on, `texts` are the clean ones."""
+        source, target = self.languages
+        words = ["clean", *_corpus_words(self.plan), "--output", str(self.output / "clean")]
+        for name, value in {"source_language": source, "target_language": target, **options}.items():
+            if value != []:
+                words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+        self.texts = [self.output / "clean" / f"clean.{each}.gz" for each in self.languages]
+        return Stage("clean", words, self.output / "clean" / "report.json")
+
+    def training(self, name: str, overrides: Mapping) -> Stage:
+        publishes = bool(self.plan.training.get("push_to_hub"))
         if publishes and name != "student":  # all have the recipe's hub_model_id
             overrides = {**overrides, "training.push_to_hub": False}
             publishes = False
-        overrides = {"data.folder": plan.data.folder, **overrides}
+        overrides = {"data.folder": self.plan.data.folder, **overrides}
         words = [word for key, value in as_typed(overrides).items() for word in (f"--{key}", value)]
-        run = RunFolder(output / name)
-        words = ["train", str(output / "recipe.yaml"), "--output", str(run.path), "--resume", *words]
+        run = RunFolder(self.output / name)
+        words = ["train", str(self.output / "recipe.yaml"), "--output", str(run.path), "--resume", *words]
         return Stage(name, words, run.published if publishes else run.scores)
 
+    def reverse(self) -> Stage:
+        """The training of a model of the other direction."""
+        source, target = self.languages
+        overrides = {"data.source_language": target, "data.target_language": source, "data.test": {}}
+        if self.plan.training.get("floors"):  # for test sets, which this model lacks
+            overrides["training.floors"] = {}
+        for name, files in (("train", self.texts), ("validation", self.validation)):
+            overrides[f"data.{name}"] = [self.in_recipe(each) for each in files[::-1]]
+        return self.training("reverse", overrides)
+
     def translating(
-        name: str, models: Sequence[str], text: str, language: str, *options: str, folder: str | None = None
+        self, name: str, models: Sequence[str], text: str, language: str, *options: str, folder: str | None = None
     ) -> tuple[Stage, list[str]]:
         """The stage, and the files that it makes in the folder of its name, or in `folder`."""
-        folder = output / (folder or name)
-        bare = name_of(Path(text), (language, *(each for each in languages if each != language)))
-        words = ["backtranslate", "--model", *(str(output / model) for model in models), "--input", text]
+        folder = self.output / (folder or name)
+        bare = name_of(Path(text), (language, *(each for each in self.languages if each != language)))
+        words = ["backtranslate", "--model", *(str(self.output / model) for model in models), "--input", text]
         words += ["--output", str(folder), *options]
-        files = [in_recipe(folder / f"{bare}.{each}.gz") for each in languages]
+        files = [self.in_recipe(folder / f"{bare}.{each}.gz") for each in self.languages]
         return Stage(name, words, folder / f"{bare}.report.json"), files
 
-    in_recipe = partial(relative_to, plan.data.folder)
 
-    texts, validation = ([output / "pairs" / f"{name}.{each}.gz" for each in languages] for name in _SETS)
+def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator[Stage]:
+    """All commands in their order."""
+    make = _StageMaker(output, plan)
+    source, target = make.languages
     if settings.clean is not None:
-        words = ["clean", *_corpus_words(plan), "--output", str(output / "clean")]
-        for name, value in {"source_language": source, "target_language": target, **settings.clean}.items():
-            if value != []:
-                words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
-        yield Stage("clean", words, output / "clean" / "report.json")
-        texts = [output / "clean" / f"clean.{each}.gz" for each in languages]
-    pairs = list(map(in_recipe, texts))
-    yield training("first", {"data.train": pairs})
+        yield make.cleaning(settings.clean)
+    pairs = [make.in_recipe(each) for each in make.texts]
+    yield make.training("first", {"data.train": pairs})
     diverse, back = [], []
     if settings.target_text is not None or settings.diversify:
-        directions = {"data.source_language": target, "data.target_language": source, "data.test": {}}
-        if plan.training.get("floors"):  # for test sets, which this model lacks
-            directions["training.floors"] = {}
-        files = {"data.train": pairs[::-1], "data.validation": list(map(in_recipe, validation[::-1]))}
-        yield training("reverse", directions | files)
+        yield make.reverse()
     if settings.diversify:
-        for model, *options in (("first", str(texts[0]), source, "--forward"), ("reverse", str(texts[1]), target)):
-            stage, files = translating("diverse", [model], *options, folder=f"diverse/{model}")
+        sides = ("first", str(make.texts[0]), source, "--forward"), ("reverse", str(make.texts[1]), target)
+        for model, *options in sides:
+            stage, files = make.translating("diverse", [model], *options, folder=f"diverse/{model}")
             yield stage
             diverse.append({"corpus": files})
     if settings.target_text is not None:
-        stage, files = translating("back", ["reverse"], settings.target_text, target)
+        stage, files = make.translating("back", ["reverse"], settings.target_text, target)
         yield stage
         back.append({"corpus": files, "tag": BACK_TRANSLATED})
     learned: list = pairs
@@ -386,16 +413,16 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         if name != "first":
             own = {"training.seed": plan.training.get("seed", 42), **dotted(settings.teacher)}
             own["training.seed"] += number  # so that the teachers differ
-            yield training(name, {"data.train": learned, **own})
+            yield make.training(name, {"data.train": learned, **own})
     distilled = []
     # Folders of their own: both texts may have the same name.
-    for text, folder in ((str(texts[0]), "distilled"), (settings.source_text, "distilled/source_text")):
+    for text, folder in ((str(make.texts[0]), "distilled"), (settings.source_text, "distilled/source_text")):
         if text is None:
             continue
-        stage, files = translating("distilled", teachers, text, source, "--forward", folder=folder)
+        stage, files = make.translating("distilled", teachers, text, source, "--forward", folder=folder)
         yield stage
         distilled.append({"corpus": files})
-    yield training("student", {"data.train": distilled, **dotted(settings.student)})
+    yield make.training("student", {"data.train": distilled, **dotted(settings.student)})
     if settings.quantization is not None:
         words = ["export", str(output / "student"), "--output", str(output / "export")]
         yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")

@@ -77,21 +77,8 @@ def chosen_recipe(
     asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
     asked += " ".join(f"--{name} {text}" for name, text in of_data.items())
     asked = " ".join(asked.split())
-    if folder.checkpoint_folders() and folder.chosen.is_file():
-        if folder.chosen.read_text(encoding="utf-8").partition("\n")[0] != asked:
-            command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
-            raise ValueError(
-                f"{folder.path} holds a run that was chosen for something else ({folder.chosen}): go on with it by "
-                f"`{command}`, or choose another output folder."
-            )
+    if _was_chosen(folder, asked):
         return load_recipe(folder.chosen, rest)
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ValueError(
-            "One process chooses: run `vanilla-transformer train auto ... --only-choose` first, and start the others "
-            f"with {folder.chosen} for a recipe."
-        )
-    if folder.checkpoint_folders():
-        raise FileExistsError(f"{folder.path} holds a run that was not chosen by `train auto`: choose another folder.")
     data = recipe_of({"data.validation": _HELD_OUT, **of_data}).data
     pairs, facts = _text_of(data)
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
@@ -102,11 +89,7 @@ def chosen_recipe(
         if searching and searching.choices:
             choices = searching.choices
         else:
-            bf16 = has_bfloat16(chosen_device(device).type == "cpu")
-            if speeds is None:
-                logger.info("Measuring the speed of this machine ...")
-                speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
-            choices = choose(facts, minutes, speeds, bf16=bf16)
+            choices = _choices(facts, minutes, device, speeds)
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
@@ -127,6 +110,40 @@ def chosen_recipe(
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
         return recipe
+
+
+def _was_chosen(folder: RunFolder, asked: str) -> bool:
+    """Whether the folder holds a run that was chosen by this command.
+
+    Raises:
+        ValueError: It was chosen for something else, or this is one of several processes and nothing was chosen yet.
+        FileExistsError: The run was not chosen.
+    """
+    has_run = bool(folder.checkpoint_folders())
+    if has_run and folder.chosen.is_file():
+        if folder.chosen.read_text(encoding="utf-8").partition("\n")[0] == asked:
+            return True
+        command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
+        raise ValueError(
+            f"{folder.path} holds a run that was chosen for something else ({folder.chosen}): go on with it by "
+            f"`{command}`, or choose another output folder."
+        )
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError(
+            "One process chooses: run `vanilla-transformer train auto ... --only-choose` first, and start the others "
+            f"with {folder.chosen} for a recipe."
+        )
+    if has_run:
+        raise FileExistsError(f"{folder.path} holds a run that was not chosen by `train auto`: choose another folder.")
+    return False
+
+
+def _choices(facts: TextFacts, minutes: float, device: str, speeds: Mapping[int, float] | None) -> list[Choice]:
+    bf16 = has_bfloat16(chosen_device(device).type == "cpu")
+    if speeds is None:
+        logger.info("Measuring the speed of this machine ...")
+        speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
+    return choose(facts, minutes, speeds, bf16=bf16)
 
 
 def _recipes_to_try(
