@@ -342,7 +342,7 @@ class _StageMaker:
         return relative_to(self.plan.data.folder, path)
 
     def cleaning(self, options: Mapping) -> Stage:
-        """From now on, `texts` are the clean ones."""
+        """The stage that cleans; from now on, `texts` are the clean ones."""
         source, target = self.languages
         words = ["clean", *_corpus_words(self.plan), "--output", str(self.output / "clean")]
         for name, value in {"source_language": source, "target_language": target, **options}.items():

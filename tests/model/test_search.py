@@ -130,7 +130,7 @@ def test_searching_a_batch_in_parts_changes_nothing(tiny_model):
         found = model.generate(ids[some], constraints=constraints[some], **options)
         width = found.sequences.shape[1]
         assert torch.equal(together.sequences[some, :width], found.sequences)
-        # Few sentences are attended by another kernel, whose rounding differs.
+        # A small batch uses another attention kernel, whose rounding differs.
         torch.testing.assert_close(together.sequences_scores[some], found.sequences_scores, atol=1e-4, rtol=1e-4)
 
 

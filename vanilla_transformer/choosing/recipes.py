@@ -116,7 +116,7 @@ def _was_chosen(folder: RunFolder, asked: str) -> bool:
     """Whether the folder holds a run that was chosen by this command.
 
     Raises:
-        ValueError: It was chosen for something else, or this is one of several processes and nothing was chosen yet.
+        ValueError: It was chosen for something else, or this is one of several processes and there is no run yet.
         FileExistsError: The run was not chosen.
     """
     has_run = bool(folder.checkpoint_folders())

@@ -26,7 +26,7 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     """The same as `values.topk(count)` for (rows, columns), several times faster on a CPU when there are many columns.
 
     Columns are dealt out to groups. The best `count` values lie in the `count` groups with the best maxima, and maxima
-    are cheap: only those groups are sorted.
+    are cheap: only those groups are sorted. In a row with too few finite values, places of minus infinity may repeat.
     """
     columns = values.shape[1]
     groups = 2 ** round(math.log2(math.sqrt(count * columns)))  # about as many as the chosen groups have members
@@ -41,7 +41,7 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     places = chosen[..., None] + torch.arange(0, columns, groups, device=values.device)
     places = places.flatten(1)  # (rows, count * members)
     missing = places >= columns  # the last members of some groups
-    places = places.where(~missing, places - groups)  # also returned in a row with too few finite values
+    places = places.where(~missing, places - groups)  # any that exist: they have minus infinity
     members = values.gather(1, places).masked_fill_(missing, -torch.inf)
     best = members.topk(count, dim=1)
     return best.values, places.gather(1, best.indices)
@@ -87,7 +87,7 @@ class Sentence:
         del self.finished[rules.beams :]
 
     def is_decided(self, best: float, length: int, rules: Rules) -> bool:
-        """Whether no open hypothesis can enter the finished ones; `best` is the highest log-probability of the open."""
+        """Whether the search of this sentence is over; `best` is the highest log-probability of an open hypothesis."""
         if len(self.finished) < rules.beams:
             return False
         score = best / rules.penalty(self.limit if rules.looks_ahead else length)
@@ -97,7 +97,7 @@ class Sentence:
 class Hypotheses:
     """The open hypotheses of a batch, on the host.
 
-    Each step handles all sentences together. One by one, 64 sentences with 4 hypotheses each would take a seventh of
+    Each step handles all sentences together. One by one, 64 sentences with 4 hypotheses each would take up a seventh of
     the time of a small model's search on a CPU.
 
     Attributes:
@@ -115,15 +115,17 @@ class Hypotheses:
         """Takes the next tokens: ends hypotheses, continues the best others, and sees which sentences are done.
 
         Args:
-            values: Log-probabilities of the candidates, (sentences, candidates), best first.
+            values: Log-probabilities of the candidates, (sentences, candidates), best first. They may be overwritten,
+                as may the places.
             places: Their hypotheses and tokens, as hypothesis * vocabulary + token.
             vocabulary: Number of tokens.
-            further: More candidates of each sentence that selects its own, as (log-probability, hypothesis, token).
+            further: More candidates of each sentence that selects its own, as (log-probability, hypothesis, token);
+                empty if no sentence does.
             rules: Those of the search.
 
         Returns:
-            Log-probabilities, parents and tokens of the hypotheses that are open now, (sentences, beams) each. Places
-            without a hypothesis have minus infinity and zeros.
+            Log-probabilities, parents and tokens of the hypotheses that are open now, (sentences, beams) each. Where
+            there is none, the log-probability is minus infinity.
         """
         length, beams = self.tokens.shape[2] + 1, rules.beams
         ends = _is_in(places % vocabulary, rules.eos_ids)
@@ -166,9 +168,38 @@ class Hypotheses:
         penalty, before = rules.penalty(self.tokens.shape[2] + 1), self.tokens[row].tolist()
         self.sentences[row].end([Translation([*before[i], token], value / penalty) for value, i, token in ended], rules)
 
-    def keep(self, rows: torch.LongTensor) -> None:
+    def keep(self, rows: list[int]) -> None:
         """Forgets all sentences but these."""
-        self.sentences, self.tokens = [self.sentences[row] for row in rows.tolist()], self.tokens[rows]
+        self.sentences, self.tokens = [self.sentences[row] for row in rows], self.tokens[rows]
+
+
+class _Samples:
+    """The translations of a batch that grow by one token at a time, on the host."""
+
+    def __init__(self, limits: list[int], beams: int):
+        self.limits, self.rows = limits, torch.arange(len(limits), device="cpu")  # rows: the sentences in the batch
+        self.over = torch.tensor([[limit <= 0] * beams for limit in limits], dtype=torch.bool, device="cpu")
+        self.tokens = torch.zeros(len(limits), beams, 0, dtype=torch.long, device="cpu")
+
+    def done(self) -> list[bool]:
+        """Whether each sentence in the batch is done."""
+        return self.over.all(dim=1).tolist()
+
+    def append(self, tokens: torch.LongTensor, eos_ids: set[int]) -> None:
+        """Takes the next tokens, (sentences in the batch, beams)."""
+        column = tokens.new_full((len(self.limits), tokens.shape[1], 1), _NO_TOKEN)
+        column[self.rows, :, 0] = tokens.masked_fill(self.over, _NO_TOKEN)
+        self.tokens = torch.cat((self.tokens, column), dim=2)
+        self.over = self.over | _is_in(tokens, eos_ids)
+        if any(at_limit := [self.tokens.shape[2] >= self.limits[row] for row in self.rows.tolist()]):
+            self.over |= torch.tensor(at_limit, device="cpu")[:, None]
+
+    def keep(self, rows: list[int]) -> None:
+        """Forgets all sentences of the batch but these."""
+        self.rows, self.over = self.rows[rows], self.over[rows]
+
+    def translations(self) -> list[list[list[int]]]:
+        return [[[token for token in row if token != _NO_TOKEN] for row in rows] for rows in self.tokens.tolist()]
 
 
 def _candidates(values: torch.Tensor, places: torch.LongTensor, vocabulary: int) -> list[tuple[float, int, int]]:
@@ -211,13 +242,13 @@ def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def _rows_to_keep(done: Sequence[bool]) -> torch.LongTensor | None:
-    """Rows of the batch that stay, on the CPU, as soon as an eighth of it is done; else None.
+def _rows_to_keep(done: Sequence[bool]) -> list[int] | None:
+    """Rows of the batch that stay if an eighth of it or more is done, but not all; else None.
 
-    Moving everything together for each one would cost more than a few rows too many.
+    Compacting the batch after every sentence would cost more than computing a few rows too many.
     """
     stay = [row for row, is_done in enumerate(done) if not is_done]
-    return torch.tensor(stay, device="cpu") if stay and 8 * (len(done) - len(stay)) >= len(done) else None
+    return stay if stay and 8 * (len(done) - len(stay)) >= len(done) else None
 
 
 @torch.no_grad()
@@ -254,7 +285,7 @@ def beam_search(
     """
     rules = Rules(decoder.beams, eos_ids, penalty, early_stopping)
     beams, device = rules.beams, prefix.device
-    # As many as can end, and as many again to continue with.
+    # All that can end, and enough to continue with.
     count = max(2, 1 + len(eos_ids)) * beams
     everything = [Sentence(limit) for limit in limits]
     if constraints is not None:
@@ -271,18 +302,18 @@ def beam_search(
             # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
             scores = decoder.scores_of(states, block)  # (sentences, beams, vocabulary)
             scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[block, :, None])
+            vocabulary = scores.shape[2]
             if constraints is not None:
                 further += constraints.candidates(hypotheses, block, scores, rules)
             best.append(_on_host(*exact_top_k(scores.flatten(1), min(count, scores[0].numel()))))
         values, places = map(torch.cat, zip(*best, strict=True))
-        so_far, parents, tokens = hypotheses.advance(values, places, decoder.vocab_size, further, rules)
-        so_far, parents, tokens = (
-            _on_device(each, device) for each in (so_far.to(torch.get_default_dtype()), parents, tokens)
-        )
+        so_far, *chosen = hypotheses.advance(values, places, vocabulary, further, rules)
+        so_far = _on_device(so_far.to(torch.get_default_dtype()), device)
+        parents, tokens = _on_device(torch.stack(chosen), device)
         decoder.continue_from(parents)
         if (rows := _rows_to_keep([sentence.done for sentence in hypotheses.sentences])) is not None:
             hypotheses.keep(rows)
-            rows = _on_device(rows, device)
+            rows = _on_device(torch.tensor(rows, device="cpu"), device)
             decoder.keep(rows)
             so_far, tokens = so_far.index_select(0, rows), tokens.index_select(0, rows)
     return [sentence.finished for sentence in everything]
@@ -309,25 +340,16 @@ def sample(
     Returns:
         For each sentence `decoder.beams` translations, each as its tokens after the prefix.
     """
-    beams, device = decoder.beams, prefix.device
+    samples, device = _Samples(limits, decoder.beams), prefix.device
     for position in range(prefix.shape[1] - 1):
-        decoder.states(prefix[:, position, None].expand(-1, beams))
-    tokens = prefix[:, -1, None].expand(-1, beams)
-    rows_of = torch.arange(len(prefix), device="cpu")  # of the sentences in the batch
-    over = torch.tensor([[limit <= 0] * beams for limit in limits], device="cpu")
-    outputs = torch.zeros(len(prefix), beams, 0, dtype=torch.long, device="cpu")
-    while not bool(over.all()):
-        tokens = choose(decoder.scores(tokens).flatten(0, 1)).view(-1, beams)
-        found = tokens.cpu()
-        column = found.new_full((len(prefix), beams, 1), _NO_TOKEN)
-        column[rows_of, :, 0] = found.masked_fill(over, _NO_TOKEN)
-        outputs = torch.cat((outputs, column), dim=2)
-        over = over | _is_in(found, eos_ids)
-        if any(at_limit := [outputs.shape[2] >= limits[row] for row in rows_of.tolist()]):
-            over |= torch.tensor(at_limit, device="cpu")[:, None]
-        if (rows := _rows_to_keep(over.all(dim=1).tolist())) is not None:
-            rows_of, over = rows_of[rows], over[rows]
-            rows = _on_device(rows, device)
+        decoder.states(prefix[:, position, None].expand(-1, decoder.beams))
+    tokens = prefix[:, -1, None].expand(-1, decoder.beams)
+    while not all(done := samples.done()):
+        if (rows := _rows_to_keep(done)) is not None:
+            samples.keep(rows)
+            rows = _on_device(torch.tensor(rows, device="cpu"), device)
             decoder.keep(rows)
             tokens = tokens.index_select(0, rows)
-    return [[[token for token in row if token != _NO_TOKEN] for row in rows] for rows in outputs.tolist()]
+        tokens = choose(decoder.scores(tokens).flatten(0, 1)).view(-1, decoder.beams)
+        samples.append(tokens.cpu(), eos_ids)
+    return samples.translations()
