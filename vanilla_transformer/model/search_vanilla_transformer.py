@@ -6,6 +6,7 @@ Sentences that are done leave the batch. The best few tokens are found without s
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -132,7 +133,6 @@ class Hypotheses:
         if any(at_limit := [length >= sentence.limit for sentence in self.sentences]):
             ends |= torch.tensor(at_limit, device="cpu")[:, None]
         impossible = values == -torch.inf
-        ends &= ~impossible
         for row, more in enumerate(further):
             if more:
                 continuing, ended = self.sentences[row].select(
@@ -145,7 +145,7 @@ class Hypotheses:
         stopped = ends | impossible
         if bool(stopped.any()):
             # Candidates beyond the first `beams` are there for the open hypotheses only.
-            ending = ends[:, :beams].nonzero(as_tuple=True)
+            ending = (ends & ~impossible)[:, :beams].nonzero(as_tuple=True)
             ended = _candidates(values[ending], places[ending], vocabulary)
             for row, group in groupby(zip(ending[0].tolist(), ended, strict=True), key=itemgetter(0)):
                 self._end(row, [candidate for _, candidate in group], rules)
@@ -208,10 +208,9 @@ def _candidates(values: torch.Tensor, places: torch.LongTensor, vocabulary: int)
 
 
 def _is_in(tokens: torch.LongTensor, eos_ids: set[int]) -> torch.BoolTensor:
-    found = torch.zeros_like(tokens, dtype=torch.bool)
-    for each in eos_ids:  # there are few: `torch.isin` takes longer
-        found |= tokens == each
-    return found
+    if not eos_ids:
+        return torch.zeros_like(tokens, dtype=torch.bool)
+    return reduce(torch.logical_or, (tokens == each for each in eos_ids))  # `torch.isin` takes longer
 
 
 def _blocks(decoder: StepwiseDecoder | EnsembleDecoder, count: int, device: torch.device) -> Iterator[slice]:
@@ -308,8 +307,7 @@ def beam_search(
             best.append(_on_host(*exact_top_k(scores.flatten(1), min(count, scores[0].numel()))))
         values, places = map(torch.cat, zip(*best, strict=True))
         so_far, *chosen = hypotheses.advance(values, places, vocabulary, further, rules)
-        so_far = _on_device(so_far.to(torch.get_default_dtype()), device)
-        parents, tokens = _on_device(torch.stack(chosen), device)
+        so_far, parents, tokens = (_on_device(each, device) for each in (so_far.to(torch.get_default_dtype()), *chosen))
         decoder.continue_from(parents)
         if (rows := _rows_to_keep([sentence.done for sentence in hypotheses.sentences])) is not None:
             hypotheses.keep(rows)
