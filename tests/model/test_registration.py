@@ -64,11 +64,11 @@ QUICK = ("package first", "auto classes first", "pipeline and Trainer first", "r
 @pytest.mark.parametrize(
     "order", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ORDERS]
 )
-def test_the_auto_classes_know_the_architecture(order):
+def test_auto_classes_know_the_architecture(order):
     python(f"{ORDERS[order]}\n{CHECK}")
 
 
-def test_a_saved_folder_loads_through_the_auto_classes(tiny_model, tmp_path):
+def test_saved_folder_loads_through_the_auto_classes(tiny_model, tmp_path):
     tiny_model().save_pretrained(tmp_path)
     code = f"""
 import vanilla_transformer
