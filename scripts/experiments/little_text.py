@@ -6,11 +6,13 @@
 The texts are in little_text.yaml. Each is cut to the numbers of pairs given there; a smaller cut is part of a larger
 one. No cut contains either side of a pair of the validation or test set. Those sets have one pair per held-out source.
 `paper` is the recipe wmt14_en_de_base. Where a text is too small for a recipe's vocabulary, it gets the next smaller
-one of VOCABULARIES. Each run has --minutes of training, by the clock, on its share of the processor's cores: with
+one of VOCABULARIES. A system may have other settings, `auto:model.dropout=0.3`, several of them with commas between.
+Each run has --minutes of training, by the clock, on its share of the processor's cores: with
 --workers 2 on two cores, one. Finished work is not repeated, and interrupted or killed work is resumed.
 
-Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. p is from
-approximate randomisation of BLEU, against `auto`.
+Nothing is chosen on the test set: each run translates it once, with its own decoding, after its training. To choose,
+give `--part validation`: then the test set is not translated. p is from approximate randomisation of BLEU, against the
+first system.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from rungs import run, stop
@@ -107,10 +110,27 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def find_vocabulary(cut: Cut, system: str) -> None:
+class System(NamedTuple):
+    """A way to train."""
+
+    name: str
+    words: list[str]  # of the command line, after `train`
+
+    @classmethod
+    def parse(cls, text: str) -> "System":
+        """`NAME` or `NAME:FIELD=VALUE,…`, with a name of SYSTEMS. Raises ArgumentTypeError for others."""
+        name, colon, settings = text.partition(":")
+        fields = [setting.partition("=") for setting in settings.split(",")] if colon else []
+        if name not in SYSTEMS or "/" in text or not all(field and equals for field, equals, _ in fields):
+            known = ", ".join(SYSTEMS)
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:FIELD=VALUE,… with a name of {known}")
+        return cls(text, [*SYSTEMS[name], *(word for field, _, value in fields for word in (f"--{field}", value))])
+
+
+def find_vocabulary(cut: Cut, system: System) -> None:
     """Records the vocabulary size for the system's recipe: its own, or the next smaller one that the text allows."""
-    place, recipe = cut.folder / f"{system}.pieces.json", SYSTEMS[system][0]
-    if place.exists() or system == "auto":
+    place, recipe = cut.folder / f"{system.name}.pieces.json", system.words[0]
+    if place.exists() or recipe == "auto":
         return
     settings = load_recipe(recipe).tokenizer
     for size in (settings.vocab_size, *reversed(VOCABULARIES)):
@@ -123,9 +143,9 @@ def find_vocabulary(cut: Cut, system: str) -> None:
     raise SystemExit(f"{cut.folder} has too little text for {VOCABULARIES[0]} pieces.")
 
 
-def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[int]) -> None:
-    """Does one run and translates the test set. Raises CalledProcessError; the log beside the run says why."""
-    folder, log = cut.folder / system, cut.folder / f"{system}.log"
+def train_and_translate(cut: Cut, system: System, part: str, minutes: float, cores: Sequence[int]) -> None:
+    """Does one run and translates a part of the text. Raises CalledProcessError; the log beside the run says why."""
+    folder, log = cut.folder / system.name, cut.folder / f"{system.name}.log"
     source, target = cut.languages
     names = {part: json.dumps([path.name for path in cut.files(part)]) for part in ("train", "validation")}
     overrides = {
@@ -136,28 +156,29 @@ def train_and_translate(cut: Cut, system: str, minutes: float, cores: Sequence[i
         "data.validation": names["validation"],
         "data.test": "{}",
     }
-    if system != "auto":
-        pieces = read_json(cut.folder / f"{system}.pieces.json")["pieces"]
+    words = [word.replace("{minutes}", f"{minutes:g}") for word in system.words]
+    if words[0] != "auto":
+        pieces = read_json(cut.folder / f"{system.name}.pieces.json")["pieces"]
         overrides |= {"evaluation.examples": "[]", "tokenizer.vocab_size": pieces}
-    words = [word.format(minutes=f"{minutes:g}") for word in SYSTEMS[system]]
-    words += [word for name, value in overrides.items() for word in (f"--{name}", str(value))]
-    hypotheses = cut.folder / f"{system}.test"
+    # Before the system's own settings, which count.
+    words[1:1] = [word for name, value in overrides.items() for word in (f"--{name}", str(value))]
+    hypotheses = cut.folder / f"{system.name}.{part}"
     if not hypotheses.exists():
         # Even if there are scores: `auto` chooses its decoding after them.
         run(["train", *words, "--output", str(folder), "--resume"], log, cores)
-        [sources, _] = cut.files("test")
+        [sources, _] = cut.files(part)
         words = ["--model", str(folder), "--input", str(sources), "--output", str(hypotheses)]
         run(["translate", *words], log, cores)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system on the test set of a cut.
+    """A system on the test or validation set of a cut.
 
     Attributes:
         minutes: Training time; None for a published system.
         scores: By metric: the score, and half of its 95 % interval if that is known.
-        p: p-value of the difference from `auto`; None without `auto`.
+        p: p-value of the difference from the first system; None for that and the published one.
     """
 
     cut: Cut
@@ -167,22 +188,22 @@ class Row:
     p: float | None = None
 
 
-def results(cuts: Sequence[Cut], systems: Sequence[str], texts: dict) -> Iterator[Row]:
-    """Rows of all runs that have translated their test set, and of the published systems."""
+def results(cuts: Sequence[Cut], systems: Sequence[System], part: str, texts: dict) -> Iterator[Row]:
+    """Rows of all runs that have translated this part, and of the published systems, which translated the test set."""
     for cut in cuts:
-        files = {name: cut.folder / f"{name}.test" for name in SYSTEMS if name in systems}  # auto comes first
+        files = {system.name: cut.folder / f"{system.name}.{part}" for system in systems}
         done = {name: path for name, path in files.items() if path.exists()}
         hypotheses = {name: list(text_lines(path)) for name, path in done.items()}
-        options = {"references": cut.lines("test", 1), "target_language": cut.languages[1]}
+        options = {"references": cut.lines(part, 1), "target_language": cut.languages[1]}
         p = {}
-        if "auto" in hypotheses and len(hypotheses) > 1:
-            compared = compare_systems(hypotheses, metrics=METRICS[:1], **options)  # with the first, which is auto
+        if systems[0].name in hypotheses and len(hypotheses) > 1:
+            compared = compare_systems(hypotheses, metrics=METRICS[:1], **options)
             p = {each.system: each.randomization_p for each in compared}
         for name, lines in hypotheses.items():
             scores = score_translations(lines, metrics=METRICS, resamples=1000, **options)
             spent = max(record.get("elapsed_seconds", 0) for record in RunFolder(cut.folder / name).log_records()) / 60
             yield Row(cut, name, spent, {each.metric: (each.value, each.confidence) for each in scores}, p.get(name))
-        if published := texts[cut.text].get("published"):
+        if part == "test" and (published := texts[cut.text].get("published")):
             yield Row(cut, "published", None, {name: (value, None) for name, value in published.items()})
 
 
@@ -198,19 +219,21 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {' | '.join([row.cut.text, f'{row.cut.pairs:,}', row.system, *cells])} |"
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
+def draw(rows: Sequence[Row], part: str, path: Path) -> None:
     """BLEU against pairs, a panel for each text, a line for each system."""
     texts = list(dict.fromkeys(row.cut.text for row in rows))
-    figure = new_figure(4.5 * len(texts) + 1, 4, "BLEU of the test set against pairs to train on")
+    figure = new_figure(4.5 * len(texts) + 1, 4, f"BLEU of the {part} set against pairs to train on")
     panels = figure.subplots(1, len(texts), squeeze=False)[0]
-    systems = [name for name in SYSTEMS if any(row.system == name for row in rows)]
+    systems = [name for name in dict.fromkeys(row.system for row in rows) if name != "published"]
     for axes, text in zip(panels, texts, strict=True):
         for number, system in enumerate(systems):
             points = [
                 (row.cut.pairs, *row.scores[METRICS[0]]) for row in rows if (row.cut.text, row.system) == (text, system)
             ]
             pairs, values, intervals = zip(*points, strict=True) if points else ((), (), ())
-            axes.errorbar(pairs, values, intervals, fmt="o-", color=COLORS[number], capsize=3, label=system)
+            axes.errorbar(
+                pairs, values, intervals, fmt="o-", color=COLORS[number % len(COLORS)], capsize=3, label=system
+            )
         axes.set_xscale("log")
         axes.set_title(text)
         axes.set_xlabel("pairs")
@@ -228,7 +251,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--texts", nargs="+", metavar="TEXT", help="of the file; all of them by default")
     parser.add_argument("--file", type=Path, default=TEXTS, help="another file of texts")
-    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    systems = [System.parse(name) for name in SYSTEMS]
+    parser.add_argument(
+        "--systems", nargs="+", type=System.parse, default=systems, help=f"{', '.join(SYSTEMS)}, or NAME:FIELD=VALUE,…"
+    )
+    parser.add_argument("--part", choices=["test", "validation"], default="test", help="what to translate and score")
     parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time, each with its share of the cores")
     parser.add_argument("--picture", type=Path, help="where to draw the scores against the pairs")
@@ -254,24 +281,24 @@ def main() -> None:
     for worker in range(args.workers):
         shares.put(every[worker :: args.workers][: len(every) // args.workers])
 
-    def work(cut: Cut, system: str) -> bool:
+    def work(cut: Cut, system: System) -> bool:
         cores = shares.get()
         try:
-            train_and_translate(cut, system, args.minutes, cores)
+            train_and_translate(cut, system, args.part, args.minutes, cores)
         except subprocess.CalledProcessError as error:
-            print(f"`{error.cmd[3]}` has failed, see {cut.folder / system}.log", flush=True)
+            print(f"`{error.cmd[3]}` has failed, see {cut.folder / system.name}.log", flush=True)
             return False
         finally:
             shares.put(cores)
-        print(f"{cut.text}, {cut.pairs:,} pairs, {system}: done", flush=True)
+        print(f"{cut.text}, {cut.pairs:,} pairs, {system.name}: done", flush=True)
         return True
 
     with ThreadPoolExecutor(args.workers) as pool:
         succeeded = all(list(pool.map(lambda job: work(*job), product(cuts, args.systems))))
-    rows = list(results(cuts, args.systems, texts))
+    rows = list(results(cuts, args.systems, args.part, texts))
     print("\n".join(table(rows)))
     if args.picture and rows:
-        draw(rows, args.picture)
+        draw(rows, args.part, args.picture)
     sys.exit(0 if succeeded else 1)
 
 

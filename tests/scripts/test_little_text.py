@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from itertools import islice
 
 import pytest
 import yaml
 
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.run.recipe import load_recipe
 
 from .conftest import load_script
 
@@ -53,22 +55,40 @@ def test_cuts_are_nested_without_evaluation_sources(tmp_path):
         list(little_text.cuts_of("phrases", text, tmp_path, tmp_path / "out"))
 
 
+def test_a_system_may_have_settings_of_its_own():
+    parse = little_text.System.parse
+    assert parse("auto") == ("auto", ["auto", "--minutes", "{minutes}"])
+    assert parse("auto:model.dropout=0.3,data.test={}").words[3:] == ["--model.dropout", "0.3", "--data.test", "{}"]
+    for wrong in ("other", "auto:", "auto:dropout", "auto:=0.3", "auto:a=1,", "auto:data.folder=../x"):
+        with pytest.raises(ArgumentTypeError, match="is not NAME or NAME:FIELD=VALUE"):
+            parse(wrong)
+
+
 @pytest.mark.slow
 def test_second_run_reuses_the_first_runs_results(tmp_path):
     published = {"sacrebleu": 1.5, "chrf": 12.25}
     path, _ = write_text_of_phrases(tmp_path, pairs=[300], published=published)
     words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--file", str(path), "--minutes", "0.2"]
-    words += ["--systems", "auto", "multi30k_en_de", "--picture", str(tmp_path / "little.png")]
+    words += ["--systems", "auto", "multi30k_en_de:model.dropout=0.2,tokenizer.vocab_size=500"]
+    words += ["--picture", str(tmp_path / "little.png")]
     command = [sys.executable, little_text.__file__, *words]
     first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
     assert first.returncode == again.returncode == 0, first.stdout + first.stderr
     rows = [line for line in first.stdout.splitlines() if line.startswith("| phrases")]
-    assert [row.split(" | ")[2] for row in rows] == ["auto", "multi30k_en_de", "published"]
+    assert [row.split(" | ")[2] for row in rows] == ["auto", words[words.index("--systems") + 2], "published"]
     assert rows[-1] == "| phrases | 300 | published |  | 1.50 |  | 12.25 |  |  |"
     assert [line for line in again.stdout.splitlines() if line.startswith("| phrases")] == rows  # nothing is redone
-    for system in ("auto", "multi30k_en_de"):
-        log = (tmp_path / "out/phrases/300" / system / "log.jsonl").read_text().splitlines()
+    folders = [tmp_path / "out/phrases/300" / row.split(" | ")[2] for row in rows[:2]]
+    recipe = load_recipe(folders[1] / "recipe.yaml")
+    assert (recipe.model["dropout"], recipe.tokenizer.vocab_size) == (0.2, 500)
+    for folder in folders:
+        log = (folder / "log.jsonl").read_text().splitlines()
         assert max(json.loads(line).get("elapsed_seconds", 0) for line in log) < 20  # 12, and the update begun
     assert (tmp_path / "little.png").stat().st_size > 10_000
+    chosen = subprocess.run([*command, "--part", "validation"], capture_output=True, text=True, check=False)
+    table = [line for line in chosen.stdout.splitlines() if line.startswith("| phrases")]
+    assert len(table) == 2, chosen.stdout + chosen.stderr  # nothing is published for it
+    assert all(mine.split(" | ")[3] == row.split(" | ")[3] for mine, row in zip(table, rows, strict=False))  # same runs
+    assert table != rows[:2]
     other = subprocess.run([*command, "--minutes", "1"], capture_output=True, text=True, check=False)
     assert "have 0.2: give that, or another --output" in other.stderr
