@@ -227,6 +227,18 @@ class PaperGeneration:
 
     # ------------------------------------------------------------ transformers' private hooks, 5.17 to 5.23
 
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+        """Makes the cache that transformers would make, unless the call or its config asks for a special one.
+
+        All our layers have the same kind of cache. transformers reads the configuration to find other kinds, which
+        takes longer than a step of a small model.
+        """
+        special = generation_config.cache_implementation is not None or generation_config.is_assistant
+        if generation_config.use_cache and not special and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        else:
+            super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
     def _beam_search(
         self, input_ids, logits_processor, stopping_criteria, generation_config, synced_gpus=False, **model_kwargs
     ):

@@ -177,9 +177,9 @@ class _Samples:
     """The translations of a batch that grow by one token at a time, on the host."""
 
     def __init__(self, limits: list[int], beams: int):
-        self.limits, self.rows = limits, torch.arange(len(limits), device="cpu")  # rows: the sentences in the batch
+        self.limits, self.beams, self.rows = limits, beams, list(range(len(limits)))  # rows: sentences in the batch
         self.over = torch.tensor([[limit <= 0] * beams for limit in limits], dtype=torch.bool, device="cpu")
-        self.tokens = torch.zeros(len(limits), beams, 0, dtype=torch.long, device="cpu")
+        self.steps: list[tuple[list[int], list[list[int]]]] = []  # rows of each step, and their tokens
 
     def done(self) -> list[bool]:
         """Whether each sentence in the batch is done."""
@@ -187,19 +187,23 @@ class _Samples:
 
     def append(self, tokens: torch.LongTensor, eos_ids: set[int]) -> None:
         """Takes the next tokens, (sentences in the batch, beams)."""
-        column = tokens.new_full((len(self.limits), tokens.shape[1], 1), _NO_TOKEN)
-        column[self.rows, :, 0] = tokens.masked_fill(self.over, _NO_TOKEN)
-        self.tokens = torch.cat((self.tokens, column), dim=2)
+        self.steps.append((self.rows, tokens.masked_fill(self.over, _NO_TOKEN).tolist()))
         self.over = self.over | _is_in(tokens, eos_ids)
-        if any(at_limit := [self.tokens.shape[2] >= self.limits[row] for row in self.rows.tolist()]):
+        if any(at_limit := [len(self.steps) >= self.limits[row] for row in self.rows]):
             self.over |= torch.tensor(at_limit, device="cpu")[:, None]
 
     def keep(self, rows: list[int]) -> None:
         """Forgets all sentences of the batch but these."""
-        self.rows, self.over = self.rows[rows], self.over[rows]
+        self.rows, self.over = [self.rows[row] for row in rows], self.over[rows]
 
     def translations(self) -> list[list[list[int]]]:
-        return [[[token for token in row if token != _NO_TOKEN] for row in rows] for rows in self.tokens.tolist()]
+        found = [[[] for _ in range(self.beams)] for _ in self.limits]
+        for rows, tokens in self.steps:
+            for row, of_sentence in zip(rows, tokens, strict=True):
+                for translation, token in zip(found[row], of_sentence, strict=True):
+                    if token != _NO_TOKEN:
+                        translation.append(token)
+        return found
 
 
 def _candidates(values: torch.Tensor, places: torch.LongTensor, vocabulary: int) -> list[tuple[float, int, int]]:

@@ -79,11 +79,13 @@ class TorchEngine:
             # Otherwise transformers imports all of FSDP to see whether it is in use.
             given = {"synced_gpus": False, **given}
         was_training = model.training
-        model.eval()
+        if was_training:  # going through all modules takes as long as half a step
+            model.eval()
         try:
             output = model.generate(**inputs, **self._limits(batch, inputs["attention_mask"]), **beginning, **given)
         finally:
-            model.train(was_training)
+            if was_training:
+                model.train()
         scores = None
         if not isinstance(output, torch.Tensor):
             output, scores = output.sequences, output.get("sequences_scores")
