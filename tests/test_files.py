@@ -24,6 +24,9 @@ from vanilla_transformer.files import (
 )
 
 
+NOBODY = 65534  # a user id
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -237,11 +240,26 @@ def test_rewriting_removes_leftovers_of_killed_processes_only(tmp_path, monkeypa
 
 
 def test_unlistable_folder_can_be_written_to(tmp_path):
-    (tmp_path / "drop").mkdir()
-    (tmp_path / "drop").chmod(0o300)
-    write_text(tmp_path / "drop" / "a.txt", "x")
-    (tmp_path / "drop").chmod(0o700)
-    assert names(tmp_path / "drop") == ["a.txt"]
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    folder.chmod(0o300)
+    if (child := os.fork()) == 0:  # root may list any folder, so the child becomes another user
+        status = 1
+        try:
+            os.chdir(folder)
+            if os.getuid() == 0:
+                os.setuid(NOBODY)
+            with pytest.raises(PermissionError):
+                os.listdir()
+            write_text(Path("a.txt"), "x")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    folder.chmod(0o700)
+    assert names(folder) == ["a.txt"]
 
 
 def test_old_folder_is_restored_if_replacing_fails(old, monkeypatch):

@@ -133,10 +133,13 @@ def summary(runs: list[dict]) -> list[dict]:
 def verdict(name: str, row: str, runs_of: dict[str, list[dict]]) -> str:
     """Whether a row's difference from base has the paper's sign: "agrees", "differs", or "within noise".
 
+    Where the paper has almost no difference, it is "agrees (no difference)" if ours is within noise, too, and else
+    "differs (no difference in the paper)".
+
     With one seed the noise is unknown: the verdict is then "same sign", "other sign", or "no difference in the paper".
 
     Noise is twice the standard error of a difference of means, from the seeds' variance pooled over all rows;
-    perplexities are compared by their logarithms. Where the paper has almost no difference, ours agrees within noise.
+    perplexities are compared by their logarithms.
     """
     if row == "base" or not runs_of["base"]:
         return ""
