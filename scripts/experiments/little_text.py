@@ -250,6 +250,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder that paths in the file of texts begin at")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--texts", nargs="+", metavar="TEXT", help="of the file; all of them by default")
+    parser.add_argument("--pairs", nargs="+", type=int, help="sizes of the parts, instead of those in the file")
     parser.add_argument("--file", type=Path, default=TEXTS, help="another file of texts")
     systems = [System.parse(name) for name in SYSTEMS]
     parser.add_argument(
@@ -261,6 +262,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where to draw the scores against the pairs")
     args = parser.parse_args()
     texts = yaml.safe_load(args.file.read_text(encoding="utf-8"))
+    if args.pairs:
+        texts = {name: text | {"pairs": args.pairs} for name, text in texts.items()}
     if unknown := set(args.texts or ()) - set(texts):
         parser.error(f"--texts: there is no {', '.join(sorted(unknown))} in {args.file}")
     every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))

@@ -67,15 +67,15 @@ def test_a_system_may_have_settings_of_its_own():
 @pytest.mark.slow
 def test_second_run_reuses_the_first_runs_results(tmp_path):
     published = {"sacrebleu": 1.5, "chrf": 12.25}
-    path, _ = write_text_of_phrases(tmp_path, pairs=[300], published=published)
+    path, _ = write_text_of_phrases(tmp_path, pairs=[100, 200], published=published)
     words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--file", str(path), "--minutes", "0.2"]
-    words += ["--systems", "auto", "multi30k_en_de:model.dropout=0.2,tokenizer.vocab_size=500"]
+    words += ["--pairs", "300", "--systems", "auto", "multi30k_en_de:model.dropout=0.2,tokenizer.vocab_size=500"]
     words += ["--picture", str(tmp_path / "little.png")]
     command = [sys.executable, little_text.__file__, *words]
     first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
     assert first.returncode == again.returncode == 0, first.stdout + first.stderr
     rows = [line for line in first.stdout.splitlines() if line.startswith("| phrases")]
-    assert [row.split(" | ")[2] for row in rows] == ["auto", words[words.index("--systems") + 2], "published"]
+    assert [row.split(" | ")[2] for row in rows] == ["auto", words[words.index("auto") + 1], "published"]
     assert rows[-1] == "| phrases | 300 | published |  | 1.50 |  | 12.25 |  |  |"
     assert [line for line in again.stdout.splitlines() if line.startswith("| phrases")] == rows  # nothing is redone
     folders = [tmp_path / "out/phrases/300" / row.split(" | ")[2] for row in rows[:2]]
