@@ -131,16 +131,6 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         speeds: Target tokens trained per second, by the width of the model.
         bf16: Whether the device is fast at bfloat16.
     """
-    words = sum(facts.words)
-    possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
-    needed = {size: _WORDS_PER_PIECE if size <= _SMALL else _WORDS_PER_PIECE_BEYOND for size in VOCABULARIES}
-    by_words = max(size for size in VOCABULARIES if size <= max(500, words / needed[size]))
-    pieces = min(by_words, possible[-1])
-    why = f"{words:,} running words: at least {needed[by_words]} for each piece, so that rare pieces are learned too"
-    if words < by_words * needed[by_words]:
-        why = f"only {words:,} running words"
-    if pieces < by_words:
-        why = f"only {sum(facts.types):,} different words: too few for more pieces"
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
@@ -156,7 +146,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
     by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
     return [
-        Choice("tokenizer.vocab_size", pieces, why),
+        _vocabulary(facts),
         Choice(
             "tokenizer.apostrophe_as_letter",
             facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
@@ -193,6 +183,20 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("decoding.length_penalty_type", "length", ""),
         Choice("evaluation.metrics", ["chrf", "sacrebleu"], ""),
     ]
+
+
+def _vocabulary(facts: TextFacts) -> Choice:
+    words = sum(facts.words)
+    possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
+    needed = {size: _WORDS_PER_PIECE if size <= _SMALL else _WORDS_PER_PIECE_BEYOND for size in VOCABULARIES}
+    by_words = max(size for size in VOCABULARIES if size <= max(500, words / needed[size]))
+    pieces = min(by_words, possible[-1])
+    why = f"{words:,} running words: at least {needed[by_words]} for each piece, so that rare pieces are learned too"
+    if words < by_words * needed[by_words]:
+        why = f"only {words:,} running words"
+    if pieces < by_words:
+        why = f"only {sum(facts.types):,} different words: too few for more pieces"
+    return Choice("tokenizer.vocab_size", pieces, why)
 
 
 def _tokens_of(facts: TextFacts) -> float:
