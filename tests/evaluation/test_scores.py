@@ -518,6 +518,7 @@ class TestScripts:
             monkeypatch.setattr(module, name, None)
         with pytest.raises(ImportError, match=rf'pip install "sacrebleu\[{language}\]"; or ask for sacrebleu_char'):
             build_metric("sacrebleu", language)
+        assert bleu_for(language) == "sacrebleu_char"  # a training without the package goes on
 
     def test_normal_forms_score_alike_and_signature_records_nfc(self):
         names = ["sacrebleu", "sacrebleu_char", "chrf", "ter", "bleu_lowercase_tokenized"]

@@ -51,8 +51,8 @@ def calibrate(
         target_language: Language code of the translations; only --test-set needs it.
         threshold: Sentence chrF, from 0 to 100, from which a translation is good; or median, that of the part used for
             fitting.
-        dropout_samples: Also judge by this many passes with dropout: 10 or more, or 0 for none. Every translation with
-            a confidence then takes as many passes.
+        dropout_samples: Also judge by this many passes with dropout, 10 or more for good results; 0 for none. Every
+            translation with a confidence then takes as many passes.
         seed: Seed of these passes.
         held_out: Share of the sentences that are not used for fitting, only for measuring.
         num_beams: Hypotheses kept in beam search; by default the model's own setting. Use the same for translating.

@@ -195,8 +195,18 @@ def without_words(names: Iterable[str], language: str) -> list[str]:
 
 
 def bleu_for(language: str) -> str:
-    """The BLEU by which to judge translations into a language during training."""
-    return "sacrebleu_char" if without_words(["sacrebleu"], language) else "sacrebleu"
+    """The BLEU by which to judge translations into a language during training.
+
+    It counts characters where words cannot be found: the language has no spaces between them, or the package that
+    would find them is missing.
+    """
+    if without_words(["sacrebleu"], language):
+        return "sacrebleu_char"
+    try:
+        build_metric("sacrebleu", language)
+    except ImportError:
+        return "sacrebleu_char"
+    return "sacrebleu"
 
 
 def language_code(language: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedModel
 
 from ..environment import free_bytes, resident_bytes
+from ..evaluation.metrics import bleu_for
 from ..model.loss_vanilla_transformer import LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
 
@@ -110,7 +111,7 @@ def describe_updates(trainer: "VanillaTransformerTrainer") -> str:
     )
 
 
-def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
+def describe_choice(arguments: VanillaTransformerTrainingArguments, target_language: str) -> str:
     """Describes how the best checkpoint is chosen, in a sentence or two."""
     name = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
     patience = arguments.early_stopping_patience
@@ -122,7 +123,7 @@ def describe_choice(arguments: VanillaTransformerTrainingArguments) -> str:
         f"{'higher' if arguments.greater_is_better else 'lower'} the better."
     )
     if arguments.predict_with_generate:
-        text += " Validation BLEU is sacreBLEU (case:mixed|eff:no|tok:13a|smooth:exp)"
+        text += f" Validation BLEU is {bleu_for(target_language)}"
         beams = arguments.generation_num_beams
         text += f", of {'greedy search' if beams == 1 else f'beam search with {beams}'}." if beams else "."
     return text

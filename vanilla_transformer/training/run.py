@@ -188,7 +188,7 @@ def _make_trainer(
         logger.info("%s parameters learn: adapters, and the rows of new pieces.", f"{learning:,}")
     logger.info("Model: %s parameters. %s", f"{model.num_parameters():,}", describe_updates(trainer))
     logger.info("%s", describe_needs(trainer))
-    logger.info("%s", describe_choice(arguments))
+    logger.info("%s", describe_choice(arguments, recipe.data.target_language))
     return trainer
 
 
