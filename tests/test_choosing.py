@@ -131,9 +131,10 @@ def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.weight_decay": "1e-5"}
     own |= {"tokenizer.forms.upper": "0.1", "evaluation.metrics": "[chrf]", "initial_model": "'runs/größer: 2'"}
+    own |= {"description": "Mine"}
     recipe = chosen_recipe(tmp_path / "run", {**data, **own}, minutes=2, speeds=SPEEDS)
     assert recipe == load_recipe(tmp_path / "run" / "chosen.yaml")
-    assert recipe.initial_model == "runs/größer: 2"
+    assert (recipe.initial_model, recipe.description) == ("runs/größer: 2", "Mine")
     assert recipe.tokenizer.forms == {"upper": 0.1}
     assert recipe.evaluation.metrics == ["chrf"]
     assert recipe.model["dropout"] == 0.05

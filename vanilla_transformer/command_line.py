@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import inspect
+import os
 import re
 import sys
 import types
@@ -42,6 +43,8 @@ _THE_REST = ("overrides", "more_options")
 
 def run_command(arguments: list[str] | None = None) -> int:
     """Runs one command: see `cli.main`."""
+    if sys.stdout is None:  # closed by whoever started this, who does not want to see anything
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     parser = command_parser(COMMANDS)
     options, rest = parser.parse_known_args(arguments)
     values = vars(options)

@@ -36,6 +36,7 @@ from .cleaning.rules import CleaningSettings
 from .cleaning.scoring import Scoring
 from .command_processes import Command, run_commands
 from .data.corpora import load_corpus, naming_in_errors, open_stream
+from .data.mixture import MOST_COPIES, copies_of
 from .data.readers import plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
 from .files import alone_in, read_json, relative_to, remove_leftovers, replaced_path, text_lines, write_json, write_text
@@ -191,6 +192,16 @@ def improve(
         raise ValueError(
             "data.context_sentences: improve translates sentences out of order, so without context: set 0."
         )
+    if plan.initial_model is not None:  # the student has another shape, and the teachers more tokens
+        raise ValueError("initial_model: improve trains all models from random weights: leave it out.")
+    if settings.target_text is not None:  # fail now if the teachers' mixture would be rejected
+        try:
+            copies_of([settings.pairs_weight, 1.0])
+        except ValueError as error:
+            raise ValueError(
+                f"improve.pairs_weight: {settings.pairs_weight} and 1 are not a ratio of whole numbers up to "
+                f"{MOST_COPIES}: choose a rounder number, nearer to 1."
+            ) from error
     if settings.quantization is not None:
         from .export.ctranslate2 import QUANTIZATIONS  # an extra: better to fail now than at the end
 
@@ -233,6 +244,8 @@ def improve(
 def _check_cleaning(options: dict, plan: Recipe) -> None:
     """Raises ValueError for options that the first stage would reject."""
     hints = typing.get_type_hints(CleaningSettings) | _MORE_OF_CLEAN | {"skip": list[str]}
+    for name in ("source_language", "target_language"):
+        del hints[name]  # the recipe's are used
     for name, value in options.items():
         check_known(name, hints, "improve.clean.")
         of_type(f"improve.clean.{name}", value, hints[name])

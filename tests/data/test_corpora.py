@@ -145,6 +145,7 @@ def test_relative_paths_are_relative_to_the_folder(tmp_path):
         ({"a": "OK\nyes\n", "b": "OK\nja\n"}, ["a", "b"], [("OK", "OK"), ("yes", "ja")]),
         # Spreadsheets write a byte order mark; read as text, it would silently swap the languages.
         ({"c.tsv": b"\xef\xbb\xbfde\ten\nein Hund\ta dog\n"}, "c.tsv", [("a dog", "ein Hund")]),
+        ({"c.tsv": "DE\tEN\nein Hund\ta dog\n"}, "c.tsv", [("a dog", "ein Hund")]),
     ],
 )
 def test_unusual_files_are_read_correctly(files, where, expected, tmp_path):

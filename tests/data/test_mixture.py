@@ -24,10 +24,10 @@ SIZES = {"real": 230, "made": 145, "more": 40}
 SETTINGS = [
     CorpusSettings(["real.en", "real.de"]),
     CorpusSettings("made.parquet", weight=0.5, tag="<bt>"),
-    CorpusSettings("more.tsv", weight=1.5, tag="<2de>", vocabulary=False),
+    CorpusSettings("more.tsv", weight=1.5, tag="<more>", vocabulary=False),
 ]
 COPIES = {"real": 2, "made": 1, "more": 3}
-TAGS = {"made": "<bt>", "more": "<2de>"}
+TAGS = {"made": "<bt>", "more": "<more>"}
 
 
 def pairs_of(name: str) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def batches(mixed, tokenizer, **choices):
 
 def as_text(batch, tokenizer):
     """(tag, source, target) of each pair; tags are recognised by their ids."""
-    tags = {len(tokenizer) - 2 + i: tag for i, tag in enumerate(("<bt>", "<2de>"))}
+    tags = {len(tokenizer) - 2 + i: tag for i, tag in enumerate(("<bt>", "<more>"))}
     for row in batch:
         source, target = row["input_ids"].tolist(), row["labels"].tolist()
         tag = tags.get(source[0])
@@ -117,9 +117,9 @@ def test_vocabulary_reads_each_text_once_and_appends_tags(folder, caplog):
     assert list(mixed.texts()) == [pair for both in turns for pair in both if pair is not None]
     caplog.set_level("INFO")
     tokenizer = vocabulary(mixed)
-    assert caplog.messages == ["Learned a bpe vocabulary of 300 pieces, followed by the tags <bt>, <2de>."]
+    assert caplog.messages == ["Learned a bpe vocabulary of 300 pieces, followed by the tags <bt>, <more>."]
     without = learn_tokenizer((text for pair in mixed.texts() for text in pair), TokenizerSettings(vocab_size=300))
-    assert tokenizer.get_vocab() == {**without.get_vocab(), "<bt>": 300, "<2de>": 301}
+    assert tokenizer.get_vocab() == {**without.get_vocab(), "<bt>": 300, "<more>": 301}
     with pytest.raises(ValueError, match="the vocabulary has no tag <bt>"):
         batches(mixed, without)
 

@@ -163,6 +163,8 @@ def test_invalid_test_set_and_language_names_are_rejected(write):
     for name in (2016, "train", "validation", "a/b", "..", ".hidden", "", "test set"):  # not usable as file names
         with pytest.raises(ValueError, match=rf"data\.test: {name!r} is not a name for a test set"):
             with_data(test={name: "a.tsv"})
+    with pytest.raises(ValueError, match=r"'validation_2016' is a name for a validation set"):  # it would choose models
+        with_data(test={"validation_2016": "a.tsv"})
     for name in ("2016", "test_2016_flickr", "newstest2014", "wmt.14", "a-b"):
         assert with_data(test={name: "a.tsv"}).test == {name: "a.tsv"}
     for language in ("", "d", "German", "de/at", "../de", "de "):
@@ -196,6 +198,7 @@ def test_several_corpora_are_read_and_checked(write):
         ([{"corpus": "a.tsv"}, {"corpus": "b.tsv", "weight": 0.001}], r"data\.train: the weights 1\.0, 0\.001 are no"),
         ([{"corpus": "a.tsv", "tag": "<b t>"}], r"data\.train\[0\]: the tag '<b t>' cannot be a token"),
         ([{"corpus": "a.tsv", "tag": "</s>"}], r"data\.train\[0\]: the tag '</s>' cannot be a token"),
+        ([{"corpus": "a.tsv", "tag": "<2nd>"}], r"data\.train\[0\]: the tag '<2nd>' stands for a target language"),
         ([{"corpus": "a.tsv", "tag": 2}], r"data\.train\[0\]\.tag must be null or str, not 2"),
         ([{"corpus": {"prepared": "folder"}}], r"data\.train\[0\]: corpus = \{'prepared': 'folder'\} holds token ids"),
         ([{"corpus": "a.tsv", "vocabulary": False}], r"data\.train: vocabulary is false for every corpus"),

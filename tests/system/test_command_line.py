@@ -1,6 +1,8 @@
 """The other commands as processes, and how the command line answers unknown arguments."""
 
 import json
+import subprocess
+import sys
 
 import torch
 from ctranslate2 import Translator
@@ -159,3 +161,11 @@ def test_unknown_arguments_get_suggestions_and_usage():
         assert (f"usage: vanilla-transformer {arguments[0]} " in done.stderr) == (status == 2)
     for arguments in ([], ["dance"]):
         assert "COMMAND" in refused(*arguments, status=2)
+
+
+def test_closed_output_and_ports_out_of_range():
+    shell = f"{sys.executable} -m vanilla_transformer recipes >&-"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in (("serve", "nowhere", "--port", "99999"), ("demo", "nowhere", "--port", "-1")):
+        assert f"--port must be from 0 to 65535, not {words[-1]}" in refused(*words, status=2)

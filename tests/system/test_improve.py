@@ -179,11 +179,18 @@ def test_diversify_trains_teachers_on_three_versions(tmp_path):
 def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
     path, english = recipe_of(tmp_path), tmp_path / "news.en.txt"
     english.write_text("A dog.\n")
+    german = text_in_german(tmp_path / "news.de.gz", 3)
     blank = tmp_path / "blank.de"
     blank.write_text("\n \n")
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
         (["--improve.pairs_weight", "-1"], "improve.pairs_weight must be above 0"),
+        (
+            ["--improve.pairs_weight", "0.003", "--improve.target_text", str(german)],
+            "improve.pairs_weight: 0.003 and 1 are not a ratio of whole numbers up to 100",
+        ),
+        (["--initial_model", "somewhere"], "initial_model: improve trains all models from random weights"),
+        (["--improve.clean", "{source_language: fr}"], "improve.clean.source_language is unknown"),
         (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),

@@ -259,7 +259,8 @@ def _as_yaml(
     for field, text in (typed or {}).items():
         override(content, field, text)
         reasons[tuple(field.split(".")[:2])] = AS_TYPED
-    lines = [yaml.safe_dump({"description": "Chosen by the size of its text."}).strip()]
+    description = content.pop("description", "Chosen by the size of its text.")
+    lines = [yaml.safe_dump({"description": description}).strip()]
     if held_out:
         lines += ["# Validation pairs: one in twenty sources, by a hash; the others are trained on, each pair once."]
     lines += [yaml.safe_dump({"data": dict(data)}, sort_keys=False, allow_unicode=True, width=120).rstrip()]

@@ -57,6 +57,7 @@ def serve(
     check_positive(max_waiting=max_waiting, max_terms=max_terms)
     if not 0 < max_seconds < math.inf or not 0 <= batch_milliseconds < math.inf:
         raise UsageError("--max-seconds must be above 0, --batch-milliseconds at least 0, and both finite.")
+    _check_port(port)
     from ..serving import server
     from ..serving.backend import Batcher, load_backend
 
@@ -74,7 +75,13 @@ def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> No
         host: The address to listen on; 0.0.0.0 means all of this machine's.
         port: The port to listen on; by default the first free one from 7860.
     """
+    _check_port(port)
     from ..demo import show
 
     use_memory_well()
     show(model, host, port)
+
+
+def _check_port(port: int | None) -> None:
+    if port is not None and not 0 <= port <= 65535:  # uvicorn would end with a traceback
+        raise UsageError(f"--port must be from 0 to 65535, not {port}.")

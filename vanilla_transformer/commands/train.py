@@ -54,7 +54,7 @@ def train(
 
     if not plain_process and (done := prepare_for_training(device)):
         logger.info("%s", done)
-    if (run := Path(recipe)).is_dir() and recipe not in list_recipes():
+    if (run := Path(recipe)).is_dir() and recipe not in (AUTO, *list_recipes()):
         if not resume:
             raise UsageError(f"{run} is a folder: name a recipe, or add --resume to go on with the run in it.")
         if output is not None and output.resolve() != run.resolve():
@@ -93,8 +93,9 @@ def train(
         language = settings.data.source_language
         print(f"\nIts training text has {count_words(known):,} words of {language!r}; translate warns about others.")
     use = "parse" if settings.is_parser else "translate"
+    to = " --to LANGUAGE" if len(settings.data.target_languages) > 1 else ""
     print(f"\nEverything is in {folder.path}. {use.capitalize()} with it:")
-    print(f'  vanilla-transformer {use} --model {shlex.quote(str(folder.path))} "..."')
+    print(f'  vanilla-transformer {use} --model {shlex.quote(str(folder.path))}{to} "..."')
 
 
 def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:

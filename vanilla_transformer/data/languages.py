@@ -27,6 +27,11 @@ def is_language_code(text: str) -> bool:
     return re.fullmatch(_CODE, text) is not None
 
 
+def is_language_tag(token: str) -> bool:
+    """Whether a token asks for a target language: `<2de>`."""
+    return _TAG.fullmatch(token) is not None
+
+
 def language_tag(language: str) -> str:
     """The tag of a target language: `<2pt_BR>` for "pt_BR"."""
     return f"<2{language}>"

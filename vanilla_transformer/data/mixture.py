@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .corpora import Pair, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
-from .languages import language_tag, tempered
+from .languages import is_language_tag, language_tag, tempered
 from .tokenizer import check_tag
 
 
@@ -56,6 +56,10 @@ class CorpusSettings:
             raise ValueError(f"weight is {self.weight}; choose a number above 0")
         if self.tag is not None:
             check_tag(self.tag)
+            if is_language_tag(self.tag):
+                raise ValueError(
+                    f"the tag {self.tag!r} stands for a target language: choose another, or give target_language"
+                )
 
 
 def copies_of(weights: Sequence[float]) -> list[int]:

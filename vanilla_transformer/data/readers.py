@@ -105,14 +105,16 @@ def _aligned(source_path: Path, target_path: Path, lines: Iterable) -> Iterator[
 
 def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents: bool) -> Iterator[tuple]:
     columns, expected = (0, 1), ["source", "target"]
+    wanted = [language.lower() for language in languages]
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if number == 1 and set(cells) & set(languages) and all(map(re.compile(_HEAD).fullmatch, cells)):
-            if missing := [language for language in languages if language not in cells]:
+        heads = [cell.lower() for cell in cells]
+        if number == 1 and set(heads) & set(wanted) and all(map(re.compile(_HEAD).fullmatch, heads)):
+            if missing := [language for language in languages if language.lower() not in heads]:
                 raise ValueError(f"{path} has columns for {', '.join(cells)} but none for {missing[0]!r}.")
-            columns, expected = tuple(map(cells.index, languages)), cells
-            if documents and DOCUMENT in cells:
-                columns = (*columns, cells.index(DOCUMENT))
+            columns, expected = tuple(map(heads.index, wanted)), cells
+            if documents and DOCUMENT in heads:
+                columns = (*columns, heads.index(DOCUMENT))
         elif documents and not line.strip():  # it ends a document
             yield "", ""
         elif len(cells) != len(expected):

@@ -95,7 +95,8 @@ class DataSettings:
                     f"data.test: {_shown(name)} is not a name for a test set: use letters, digits, '_', '-' and '.' (a "
                     "number in quotes)"
                 )
-
+            if name.startswith("validation_"):  # the model of the run would be chosen by it
+                raise ValueError(f"data.test: {_shown(name)} is a name for a validation set: choose another")
         _ = self.measured  # raises if a set is invalid
         if self.mixture:
             copies_of([each.weight for each in self.mixture])
