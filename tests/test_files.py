@@ -151,6 +151,14 @@ def test_folder_replaces_the_old_one_completely(tmp_path):
         assert names(tmp_path / "model") == [content]
 
 
+def test_rewritten_file_keeps_its_permissions(tmp_path):
+    (tmp_path / "secret.txt").touch(0o600)
+    for mode in (0o600, 0o640):
+        (tmp_path / "secret.txt").chmod(mode)
+        write_text(tmp_path / "secret.txt", "x")
+        assert (tmp_path / "secret.txt").stat().st_mode & 0o777 == mode
+
+
 def test_pipe_is_written_to_in_place(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as pool:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 import zlib
@@ -161,13 +162,16 @@ def check_replaceable(path: Path) -> None:
 def replaced_path(path: Path) -> Iterator[Path]:
     """Gives an empty file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
-    Leftovers of the same file from killed processes are removed. Errors name `path`.
+    Leftovers of the same file from killed processes are removed. The new file has the permissions of an old one. Errors
+    name `path`.
     """
     remove_leftovers(path.parent, path.name)
     try:
         with _claimed(path, lambda beside: beside.touch(exist_ok=False)) as beside:
             yield beside
             flush(beside)
+            with suppress(FileNotFoundError):
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
             os.replace(beside, path)
     except OSError as error:
         if error.filename is None or not _leftovers_of(path.name).fullmatch(Path(error.filename).name):

@@ -161,6 +161,9 @@ def test_decaying_transformers_schedules_cannot_be_extended(recipe, run, copy):
                                                     "max_steps": 32, "eval_steps": 8, "save_steps": 8})  # fmt: skip
         if first is None:
             check_same_rates(last, arguments)
+            arguments.max_steps = 8
+            with pytest.raises(ValueError, match=r"max_steps was 24 and cannot become 8: .* is after 24 updates"):
+                check_same_rates(last, arguments)
             continue
         with pytest.raises(ValueError, match=f"cannot become 32: the rate of update {first} depends on it"):
             check_same_rates(last, arguments)

@@ -183,7 +183,10 @@ def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
 
 
 def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArguments) -> None:
-    """Raises ValueError if with another `max_steps` the updates so far, or the next, would have had other rates."""
+    """Raises ValueError if with another `max_steps` the updates so far, or the next, would have had other rates.
+
+    So it does if there have been more updates than that.
+    """
     state = trainer_state(checkpoint)
     updates, before, now = state["global_step"], state["max_steps"], arguments.max_steps
     if now == before:
@@ -195,6 +198,10 @@ def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArgu
             f"training.max_steps was {before} and cannot become {now}: the rate of update {differ[0]} depends on it, "
             f"and {checkpoint} is after {updates} updates. Resume with {before}, or choose another output folder"
             + (f", or move the checkpoints after update {differ[0] - 2} elsewhere." if differ[0] > 2 else ".")
+        )
+    if now < updates:
+        raise ValueError(
+            f"training.max_steps was {before} and cannot become {now}: {checkpoint} is after {updates} updates."
         )
 
 
