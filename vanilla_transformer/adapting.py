@@ -26,6 +26,7 @@ from .evaluation.scores import compare_systems, score_translations
 from .files import json_rows, read_json, text_lines, write_json, write_text
 from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 from .model.generation_vanilla_transformer import paper_generation_config
+from .run.digests import sha256_of_model
 from .run.folder import RunFolder
 from .run.loading import find_model, load_its_tokenizer, load_model
 from .run.recipe import DataSettings, Recipe, load_recipe, recipe_with
@@ -112,9 +113,10 @@ def adapt(
             floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
     recipe = dataclasses.replace(recipe, training={**recipe.training, **({"floors": floors} if floors else {})})
     account = folder.path / "adaptation.json"
-    if account.exists() and folder.finished.exists() and load_recipe(folder.recipe) == recipe:
+    finished = account.exists() and folder.finished.exists() and load_recipe(folder.recipe) == recipe
+    # A killed process may have trained the model further without another account.
+    if finished and read_json(account).get("model_sha256") == sha256_of_model(folder.path):
         return account.with_suffix(".md")
-    account.unlink(missing_ok=True)
     train(recipe, folder.path, resume=True, device=device, **training)
     if os.environ.get("RANK", "0") != "0":
         return account.with_suffix(".md")  # the first of several processes writes it
@@ -122,7 +124,8 @@ def adapt(
     tokenizer = load_its_tokenizer(folder.path)
     added = len(tokenizer) - tokenizer.init_kwargs.get(GROWN_FROM, len(tokenizer))
     write_text(account.with_suffix(".md"), "\n".join(_report(rows, model, floors, added)) + "\n")
-    write_json(account, {"model": model, "settings": asdict(settings), "floors": floors, "pieces": added, "sets": rows})
+    content = {"model": model, "settings": asdict(settings), "floors": floors, "pieces": added, "sets": rows}
+    write_json(account, content | {"model_sha256": sha256_of_model(folder.path)})
     return account.with_suffix(".md")
 
 

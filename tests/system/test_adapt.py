@@ -75,6 +75,9 @@ def test_finished_adaptation_is_not_repeated(adapted, capsys):
     assert "| new (validation) |" in capsys.readouterr().out
     assert run_command([*command, "--floor", "3"]) == 1
     assert "was begun as" in capsys.readouterr().err
+    place = command.index("--replay") + 1
+    assert run_command([*command[:place], "nowhere.tsv", *command[place + 2 :]]) == 1
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before  # the account is still there
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("--lora-rank", "4"), marks=pytest.mark.slow)])
