@@ -184,7 +184,8 @@ class TestOutput:
         for _ in range(2):
             with pytest.raises(ValueError, match=f"No pair of the list is left to use: 0 of {len(pairs)} pairs kept"):
                 prepare(stream_of(pairs), tokenizer, tmp_path, limits=LIMITS, shard_pairs=2)
-            assert not (tmp_path / "state.json").exists()
+            assert list(tmp_path.iterdir()) == []
+        assert prepare(stream_of([("a", "b")]), tokenizer, tmp_path, limits=None).kept == 1  # not bound to LIMITS
 
     def test_reading_ahead_of_writing_is_bounded(self, tokenizer, tmp_path):
         read, ahead = [0], []

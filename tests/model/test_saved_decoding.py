@@ -100,6 +100,22 @@ def test_tokenizer_special_tokens_must_be_texts(changed, name):
             load_model(changed(TOKENIZER, **{name: value}))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("model.safetensors", "The weights in .* are damaged"),
+        ("tokenizer.json", "the tokenizer in .* cannot be read"),
+        (TOKENIZER, "the tokenizer in .* cannot be read"),
+    ],
+)
+def test_half_a_file_is_named_with_a_remedy(saved, tmp_path, name, said):
+    shutil.copytree(saved, tmp_path / "cut")
+    content = (saved / name).read_bytes()
+    (tmp_path / "cut" / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=f"{said} .*: (restore|learn)"):
+        load_model(tmp_path / "cut")
+
+
 def test_attentions_ignore_return_dict_in_generate(changed):
     model, tokenizer = load_model(changed(DECODING, return_dict_in_generate=True))
     assert attentions(model, tokenizer, "No.").source[-1] == "</s>"

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -103,6 +104,8 @@ def prepare(
         with encoded_in_workers(_chunks(stream, record), tokenizer, limits, workers) as chunks:
             _write_shards(output, record, chunks, on_progress)
         if not record.report.kept:
+            shutil.rmtree(output / TOKENIZER)  # so that the next call may have other limits
+            (output / RECORD).unlink()
             raise ValueError(f"No pair of {stream.name} is left to use: {record.report}.")
         _finish(output, record)
     return record.report

@@ -253,7 +253,9 @@ def load_tokenizer(folder: str | PathLike[str]) -> PreTrainedTokenizerFast:
     # Ours has no code. Another tokenizer's code is not run, and transformers does not ask whether to run it.
     try:
         tokenizer = _class_of(Path(folder)).from_pretrained(folder, trust_remote_code=False)
-    except TypeError as error:  # a special token that is not text
+    except Exception as error:  # damaged files; `tokenizers` raises Exception itself
+        if isinstance(error, (OSError, ImportError)):
+            raise
         raise ValueError(f"the tokenizer in {str(folder)!r} cannot be read ({error}): {remedy}") from error
     found = (tokenizer.bos_token, tokenizer.pad_token, tokenizer.eos_token, tokenizer.unk_token)
     ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))

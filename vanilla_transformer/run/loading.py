@@ -9,6 +9,7 @@ from operator import or_
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, initialization
 
 from ..data.known_words import KNOWN_WORDS, load_word_counts
@@ -80,9 +81,12 @@ def find_model(path: str | Path) -> Path:
 
 
 def load_weights(kind: type, path: str | Path, **options):
-    """`kind.from_pretrained(path)`; ValueError if weights are missing, which transformers would make up."""
+    """`kind.from_pretrained(path)`; ValueError if weights are damaged or missing, which transformers would make up."""
     with initialization.no_init_weights():  # all of them are read, or there is an error
-        model, report = kind.from_pretrained(path, **options, output_loading_info=True)
+        try:
+            model, report = kind.from_pretrained(path, **options, output_loading_info=True)
+        except SafetensorError as error:
+            raise ValueError(f"The weights in {path} are damaged ({error}): restore or save them again.") from error
     if missing := sorted(report["missing_keys"]):
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")
