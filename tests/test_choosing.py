@@ -367,6 +367,9 @@ def test_typed_minutes_and_cooldown_apply_after_search(data, tmp_path):
     assert all(each["max_minutes"] < 1 for each in tried)
     ends = [recipe.training[name] for name in ("max_minutes", "max_steps", "cooldown_steps")]
     assert ends == [None, 90, 30]
+    before, typed = len(tried), {**typed, "training.cooldown_steps": "20", "description": "Mine"}
+    recipe = chosen_recipe(tmp_path / "run", {**data, **typed}, minutes=1, speeds=SPEEDS, search=1, train=train)
+    assert (len(tried), recipe.training["cooldown_steps"], recipe.description) == (before, 20, "Mine")
 
 
 def test_impossible_candidates_are_skipped(tmp_path):

@@ -150,9 +150,7 @@ def _recipes_to_try(
     section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
 ) -> Callable[[Mapping[str, Any], Path], Recipe]:
     """A function that makes a recipe from changes to the choices, for a search."""
-    # Each round has its own time and no end of its own, and no candidate is published.
-    without = ("training.max_minutes", "training.cooldown_steps", "training.push_to_hub", "training.hub_")
-    typed = {name: text for name, text in rest.items() if not name.startswith(without)}
+    typed = _of_candidates(rest)
 
     def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
         write_text(path, _as_yaml(section, with_changes(choices, changes), held_out=held_out))
@@ -161,12 +159,19 @@ def _recipes_to_try(
     return recipe_with
 
 
+def _of_candidates(typed: Mapping[str, str]) -> dict[str, str]:
+    """The typed fields that candidates have: a round has its own time and no end, and publishes nothing."""
+    own = ("max_minutes", "cooldown_steps", "push_to_hub", "hub_")
+    without = ("description", *(f"training.{name}" for name in own))
+    return {name: text for name, text in typed.items() if not name.startswith(without)}
+
+
 def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:
-    """The identity of a search: the command with all options typed, and a digest of the text."""
+    """The identity of a search: the command with all options typed that matter to it, and a digest of the text."""
     digest = hashlib.sha256()
     for pair in pairs:
         digest.update(repr(pair).encode())
-    return f"{asked} {json.dumps(dict(rest), sort_keys=True)} {digest.hexdigest()}"
+    return f"{asked} {json.dumps(_of_candidates(rest), sort_keys=True)} {digest.hexdigest()}"
 
 
 def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
