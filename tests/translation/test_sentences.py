@@ -179,6 +179,15 @@ def test_too_long_line_is_split_and_reported(tokenizer, caplog):
     ]
 
 
+def test_line_longer_than_the_models_positions_is_cut(tokenizer, caplog):
+    model = build_model(vocab_size=280, position_embedding_type="learned", max_position_embeddings=30)
+    long = "A man sees the dog. The girl runs across the street. No."
+    assert len(translate(model, tokenizer, ["No.", long], num_beams=1)) == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Line 2 has {len(tokenizer(long).input_ids)} tokens at a stretch, more than 30: translated in 2 pieces."
+    ]
+
+
 def test_split_line_joins_translations_of_its_sentences(model, tokenizer):
     line = "Mr. Man sees the dog. No. Two men play football in the park."
     sentences = ["Mr. Man sees the dog.", "No.", "Two men play football in the park."]

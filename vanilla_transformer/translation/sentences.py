@@ -135,7 +135,7 @@ def translate_lines(
             and put together again.
         longest: Tokens that a sentence may have, `</s>` included, or as many as the model has positions for. A longer
             one is translated in pieces, as `in_pieces` cuts it, and its line's number is logged as a warning. None: any
-            number.
+            number that the model has positions for.
         align: Whether hypotheses are to have an `alignment`.
         calibration: The model's own, which gives hypotheses a `confidence`; see `load_calibration`.
         workers: Processes (threads of CTranslate2) that translate batches side by side on a CPU, each on one core;
@@ -176,7 +176,7 @@ def translate_lines(
     )
     engine_class = next((each for runs, each in _ENGINES.items() if isinstance(model, runs)), TorchEngine)
     engine = engine_class(model, tokenizer, decoding)
-    pieces_of = Pieces(tokenizer, split, longest if None in (longest, positions) else min(longest, positions))
+    pieces_of = Pieces(tokenizer, split, min((each for each in (longest, positions) if each is not None), default=None))
     if workers < 1:
         raise ValueError(f"There must be at least 1 worker, not {workers}.")
     done, before = 0, Before(context_settings(tokenizer).sentences)
