@@ -201,7 +201,8 @@ def check_same_rates(checkpoint: Path, arguments: VanillaTransformerTrainingArgu
         )
     if now < updates:
         raise ValueError(
-            f"training.max_steps was {before} and cannot become {now}: {checkpoint} is after {updates} updates."
+            f"training.max_steps was {before} and cannot become {now}: {checkpoint} is after {updates} updates. Give "
+            "at least as many, or choose another output folder."
         )
 
 
