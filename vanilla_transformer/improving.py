@@ -186,6 +186,32 @@ def improve(
     """
     output = Path(output)
     plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)
+    _check(plan, settings)
+    source, target = plan.data.source_language, plan.data.target_language
+    for fields in ({}, settings.teacher, settings.student):  # fail now if they are wrong
+        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
+        usable_arguments(RunFolder(output / "first"), tried, device)
+    with alone_in(output):
+        is_new = not (output / "plan.json").exists()
+        _begin(output, plan, settings)
+        try:
+            _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
+            if is_new and settings.clean is not None:  # `clean` reads it, and would fail too late
+                with naming_in_errors("data.train"):
+                    open_stream(plan.data.train, source, target, folder=plan.data.folder)
+        except (OSError, ValueError):
+            if is_new:  # a mistyped path must not bind the folder to it
+                shutil.rmtree(output / "pairs", ignore_errors=True)
+                for name in ("recipe.yaml", "plan.json"):  # if killed in between, `_begin` writes the first again
+                    (output / name).unlink()
+            raise
+        stages = list(stages_of(output, plan, settings))
+        seconds = _go_through(stages, output / "seconds.json", device, workers)
+        return _account(output, plan, settings, seconds, device)
+
+
+def _check(plan: Recipe, settings: ImproveSettings) -> None:
+    """Raises ValueError or ImportError for what a later stage would reject."""
     if plan.data.mixture:
         raise ValueError("data.train: improve makes the mixture of corpora itself: give it one corpus.")
     if plan.data.context_sentences:
@@ -219,26 +245,6 @@ def improve(
                 if not any(line.strip() for line in text_lines(path)):
                     raise ValueError(f"{path} has no text: every line is blank")
                 name_of(Path(path), languages)
-    for fields in ({}, settings.teacher, settings.student):  # fail now if they are wrong
-        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
-        usable_arguments(RunFolder(output / "first"), tried, device)
-    with alone_in(output):
-        is_new = not (output / "plan.json").exists()
-        _begin(output, plan, settings)
-        try:
-            _write_pairs(output / "pairs", plan, _SETS if settings.clean is None else _SETS[1:])
-            if is_new and settings.clean is not None:  # `clean` reads it, and would fail too late
-                with naming_in_errors("data.train"):
-                    open_stream(plan.data.train, source, target, folder=plan.data.folder)
-        except (OSError, ValueError):
-            if is_new:  # a mistyped path must not bind the folder to it
-                shutil.rmtree(output / "pairs", ignore_errors=True)
-                for name in ("recipe.yaml", "plan.json"):  # if killed in between, `_begin` writes the first again
-                    (output / name).unlink()
-            raise
-        stages = list(stages_of(output, plan, settings))
-        seconds = _go_through(stages, output / "seconds.json", device, workers)
-        return _account(output, plan, settings, seconds, device)
 
 
 def _check_cleaning(options: dict, plan: Recipe) -> None:
