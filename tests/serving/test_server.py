@@ -192,11 +192,13 @@ def test_confidences_match_the_command_line(server, random_translator, expected,
     assert found["unknown_words"] == [[], [], [], [], ["日本"]]
 
 
-def test_long_text_matches_the_command_line(server, random_translator):
+def test_long_text_matches_the_command_line(random_translator, tmp_path):
     text = " ".join(row["en"] for row in islice(phrasebook("test"), 45))
     [found] = by_command_line(random_translator, [text])
     assert len(found) > 2 * 30  # translated in several pieces
-    assert post(server, [text]).json() == {"translations": [found]}
+    with serving(str(random_translator), *OPTIONS, *SEARCH_LIMITS, log=tmp_path / "log") as (url, _):
+        assert post(url, [text]).json() == {"translations": [found]}
+    assert "at a stretch" not in (tmp_path / "log").read_text()
 
 
 def test_concurrent_clients_get_their_own_translations(server, expected, sources):

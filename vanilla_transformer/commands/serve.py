@@ -1,5 +1,6 @@
 """A model behind HTTP: as a service for programs, as a page for people."""
 
+import logging
 import math
 from pathlib import Path
 
@@ -62,6 +63,8 @@ def serve(
     from ..serving.backend import Batcher, load_backend
 
     use_memory_well()
+    # They name lines of a file, which a request has not, and may quote its text; clients could fill the log with them.
+    logging.getLogger("vanilla_transformer.translation").setLevel(logging.ERROR)
     limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting, max_terms)
     loaded = load_backend(backend, model, num_beams, max_tokens, device)
     server.serve(Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
