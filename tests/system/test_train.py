@@ -190,6 +190,8 @@ def test_bad_settings_are_rejected_before_reading_text(train, tmp_path):
 
 def test_invalid_settings_and_data_are_rejected(train):
     """The remains of a failed start do not stop the next one."""
+    learned = ["--model.position_embedding_type", "learned", "--model.max_position_embeddings"]
+    short = ["--data.max_source_length", "16", "--data.max_target_length", "16"]
     for override, message in (
         (["--training.max_stps", "3"], "did you mean training.max_steps?"),
         (["--training.max_steps", "many"], "training.max_steps must be int"),
@@ -202,6 +204,8 @@ def test_invalid_settings_and_data_are_rejected(train):
         (["--training.max_tokens", "6"], "more than max_tokens = 6"),
         (["--data.stream", "true", "--training.max_tokens", "200"], "let pairs of 256 tokens through, and a batch has"),
         (["--data.test", "{t: [nowhere.en, test.de]}"], "nowhere.en"),
+        ([*learned, "99"], "data.max_source_length lets 256 tokens through, and the model has 99 learned positions"),
+        ([*learned, "16", *short], "tokens, and the model has 16 learned positions: raise model.max_position"),
     ):
         assert message in refused(*train, *override), override
 

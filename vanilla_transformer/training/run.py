@@ -4,11 +4,12 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 
 import torch
+from datasets import Dataset
 from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
@@ -161,6 +162,8 @@ def _make_trainer(
     recipe = data.recipe
     tokenizer, train_pairs, measured = data.encode(folder, arguments)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
+    if config.position_embedding_type == "learned":
+        _check_positions(config.max_position_embeddings, recipe, measured)
     model = VanillaTransformerForConditionalGeneration(config)
     if recipe.initial_model is not None and not folder.good_checkpoints():
         take_weights(model, recipe.initial_model, tokenizer)
@@ -190,6 +193,24 @@ def _make_trainer(
     logger.info("%s", describe_needs(trainer))
     logger.info("%s", describe_choice(arguments, recipe.data.target_language))
     return trainer
+
+
+def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset]) -> None:
+    """Raises ValueError if a pair would have more tokens than there are learned positions: it may come only late."""
+    remedy = "raise model.max_position_embeddings, or"
+    for name in ("max_source_length", "max_target_length"):
+        if (longest := getattr(recipe.data, name)) > places:
+            raise ValueError(
+                f"data.{name} lets {longest} tokens through, and the model has {places} learned positions: {remedy} "
+                "lower it."
+            )
+    for name in ("validation", *recipe.training.get("floors", ())):  # test sets are only translated, and cut for that
+        for number, sides in enumerate(zip(measured[name]["input_ids"], measured[name]["labels"], strict=True), 1):
+            if (longest := max(map(len, sides))) > places:
+                raise ValueError(
+                    f"{name}: pair {number} has {longest} tokens, and the model has {places} learned positions: "
+                    f"{remedy} leave the pair out."
+                )
 
 
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: str) -> None:
