@@ -7,7 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from vanilla_transformer.data.batch_stream import TokenBatchStream
+from vanilla_transformer.data.batching import TranslationCollator
+from vanilla_transformer.data.corpora import PairStream
 from vanilla_transformer.files import write_json
+from vanilla_transformer.hub import StreamLostError
 from vanilla_transformer.run.digests import DIGESTS, DamagedError, write_digests
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.training.checkpoints import recover, saving
@@ -187,6 +191,27 @@ def test_trainer_rejects_a_damaged_checkpoint(make_trainer, tmp_path):
     flipped(last / "optimizer.pt")
     with pytest.raises(DamagedError, match=r"checkpoint-1/optimizer\.pt is damaged"):
         make_trainer(max_steps=2).train(resume_from_checkpoint=str(last))
+
+
+def test_stream_lost_right_after_a_resume_keeps_its_place(make_trainer, tokenizer, tmp_path):
+    def stream(unit_of) -> TokenBatchStream:
+        pairs = PairStream("made up", 4, unit_of, {}, patience=0.01)
+        return TokenBatchStream(pairs, tokenizer, 80, buffer_pairs=20, collate=TranslationCollator())
+
+    def lost(number):
+        yield from ()
+        raise ConnectionResetError("gone")
+
+    whole = stream(lambda number: (("tiny words", f"words {row}") for row in range(40)))
+    make_trainer(train_dataset=whole, save_strategy="steps", save_steps=3).train()
+    place = tmp_path / "checkpoints" / "checkpoint-3" / "stream_0.json"
+    before = json.loads(place.read_text())
+    assert before != json.loads(json.dumps(stream(lost).state_dict()))
+    trainer = make_trainer(train_dataset=stream(lost), max_steps=6, logging_steps=100)
+    with pytest.raises(StreamLostError):
+        trainer.train(resume_from_checkpoint=True)
+    trainer.save_checkpoint()
+    assert json.loads(place.read_text()) == before
 
 
 def test_failed_save_leaves_no_checkpoint(tmp_path):

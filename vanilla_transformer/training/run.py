@@ -216,12 +216,14 @@ def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: str) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
     checkpoints, max_steps, is_main = folder.good_checkpoints(), trainer.args.max_steps, trainer.is_world_process_zero()
+    done = 0
     if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
         if is_main:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
         return
     if checkpoints:
         check_state(checkpoints[-1], trainer)
+        done = state["global_step"]
         logger.info("Going on from %s.", checkpoints[-1])
     if is_main:
         for stale in (folder.finished, folder.scores, folder.published):  # they are of an earlier model
@@ -240,7 +242,8 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
             f"{checkpoints[-1]} was not saved by a run: its state holds Python objects, so it was not loaded."
         ) from error
     except StreamLostError as error:
-        if trainer.args.world_size == 1 and trainer.state.global_step:  # between two updates one process can save
+        # Between two updates a single process can save.
+        if trainer.args.world_size == 1 and trainer.state.global_step > done:
             trainer.save_checkpoint()
         saved = folder.good_checkpoints()
         told = f"The last checkpoint is {saved[-1]}." if saved else "Nothing has been trained yet."

@@ -347,6 +347,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                     f"{path} is missing: training cannot go on in the stream from {resume_from_checkpoint}."
                 )
             self.stream.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
+            self.stream_place.state = self.stream.state_dict()  # also if it is lost before the next update
         if self.args.push_to_hub and self.args.should_save:
             # Pushes during training send this folder, where Trainer puts everything but the model's code.
             self.accelerator.unwrap_model(self.model).config.save_pretrained(self.args.output_dir)
