@@ -166,8 +166,9 @@ def _check_adaptable(model: str, found: Path) -> None:
         )
     if several := target_languages(load_its_tokenizer(found)):
         raise ValueError(
-            f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: train this "
-            "one on by `train`, with a recipe that has it as initial_model."
+            f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: use "
+            "`vanilla-transformer finetune`, or `train` with a recipe that has it as initial_model and corpora of at "
+            "least two of these languages."
         )
 
 

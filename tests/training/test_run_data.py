@@ -60,6 +60,18 @@ def test_given_vocabulary_has_no_known_words(recipe, tmp_path):
     assert not (again / KNOWN_WORDS).exists()
 
 
+def test_model_of_several_target_languages_needs_two_of_them(recipe, make_model, tmp_path):
+    """Its sources need tags, which those of one target language have not."""
+    several = [{"corpus": recipe.data.train, "target_language": each} for each in ("en", "de")]
+    several[1] |= {"corpus": recipe.data.train[::-1], "source_language": "en"}
+    first = vocabulary_of(with_data(recipe, train=several), tmp_path / "first")
+    make_model().save_pretrained(first)
+    onward = dataclasses.replace(recipe, initial_model=str(first))
+    with pytest.raises(ValueError, match=r"translates into en, de, and data\.train has only en"):
+        vocabulary_of(onward, tmp_path / "one")
+    assert load_tokenizer(vocabulary_of(with_data(onward, train=several), tmp_path / "two")).vocab_size
+
+
 def test_resume_with_changed_corpora_reports_the_change(recipe, tmp_path):
     first, second = {"corpus": ["train.de", "train.en"]}, {"corpus": "phrasebook:train:9", "weight": 0.5, "tag": "<bt>"}
 

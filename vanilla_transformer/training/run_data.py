@@ -14,7 +14,7 @@ from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
 from ..data.context import ContextSettings, context_settings, set_context
 from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
-from ..data.languages import language_tag
+from ..data.languages import language_tag, target_languages
 from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
@@ -141,6 +141,12 @@ class RunData:
                 if not (beside / TERM_LEXICON).is_file():
                     learn_lexicon(self.train.texts()).save(beside)
             tokenizer, data = load_tokenizer(beside), self.recipe.data
+            if (several := target_languages(tokenizer)) and len(data.target_languages) == 1:  # sources have no tags
+                raise ValueError(
+                    f"The vocabulary is that of a model that translates into {', '.join(several)}, and data.train has "
+                    f"only {data.target_language}: make data.train a list with corpora of at least two of these "
+                    "languages, or train it by `vanilla-transformer finetune`, which takes one."
+                )
             before = context_settings(tokenizer)  # of the initial model
             set_context(tokenizer, ContextSettings(data.context_sentences, data.max_source_length))
             if context_settings(tokenizer) != before:
