@@ -427,17 +427,19 @@ def test_context_comes_only_from_the_same_request(translator):
                 ask(client, texts=["d", "e"]),
                 ask(client, texts=["f"], context=["x" * (LIMITS.characters + 1)]),
                 ask(client, texts=["f"], context=["x"] * (LIMITS.texts + 1)),
+                ask(client, texts=["<b>g</b>", "h", "<br/>", "i"], context=["<i>z</i>"], markup="html"),
             )
         batcher.close()
         return answers
 
-    found = asyncio.run(ask_all(Backend(noting, len, context_sentences=1)))
-    assert [answer.status_code for answer in found] == [200, 200, 413, 413]
+    found = asyncio.run(ask_all(Backend(noting, len, context_sentences=1, has_alignments=True)))
+    assert [answer.status_code for answer in found] == [200, 200, 413, 413, 200]
     assert found[0].json() == {"translations": ["a", "b", " ", "c"]}
     expected = [("a", ("y",)), ("b", ("a",)), (" ", ()), ("c", ()), ("d", ()), ("e", ("d",))]
+    expected += [("<b>g</b>", ("z",)), ("h", ("g",)), ("<br/>", ()), ("i", ())]
     assert sorted(read) == sorted(expected)
     read.clear()
     found = asyncio.run(ask_all(Backend(noting, len)))
-    assert [answer.status_code for answer in found] == [422, 200, 413, 413]
+    assert [answer.status_code for answer in found] == [422, 200, 413, 413, 422]
     assert found[0].json() == {"error": "The model reads no sentences before a text: leave context out."}
     assert {context for _, context in read} == {()}

@@ -160,12 +160,24 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
             raise HTTPException(503, message, headers={"Retry-After": "1"})
         taken_on += 1
         try:
-            before = contexts_of(asked.texts, batcher.backend.context_sentences, asked.context or ())
+            before = _contexts(asked, batcher.backend.context_sentences)
             return await _translated(request, batcher, list(zip(asked.texts, before, strict=True)), wish)
         finally:
             taken_on -= 1
 
     return app
+
+
+def _contexts(asked: TranslationRequest, sentences: int) -> list[Context]:
+    """The sentences before each text, at most so many, without their markup."""
+    texts, before = asked.texts, asked.context or ()
+    if sentences and asked.markup:
+        from ..translation.markup import text_of  # only now: few need it
+
+        texts, before = (
+            [text_of(each, asked.markup, asked.keep_numbers) for each in group] for group in (texts, before)
+        )
+    return contexts_of(texts, sentences, before)
 
 
 async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str, Context]], wish: Wish) -> Response:
@@ -344,7 +356,7 @@ _REFUSALS = {
     400: "The body is not JSON, or the request is not HTTP.",
     408: "The request did not arrive in time.",
     413: "A text, their number or the whole request is too large.",
-    422: "The JSON has another form.",
+    422: "The JSON has another form, or asks for something that this server or its model cannot do.",
     431: "The headers are too many or too large.",
     500: "The translation failed.",
     503: "Too many requests are waiting: try again after the seconds that Retry-After says.",
