@@ -98,7 +98,8 @@ class _Parser(argparse.ArgumentParser):
         own, overrides, waiting = [], [], list(words)
         while waiting:
             name, equals, _ = (word := waiting.pop(0)).partition("=")
-            mistyped = "." not in name and near_option(self, name)  # `overrides_from` has the better message
+            # `overrides_from` has the better message. A section, `--model {...}`, is not a mistyped option.
+            mistyped = "." not in name and near_option(self, name, cutoff=0.8)
             if not name.startswith("--") or name in self._option_string_actions or mistyped:
                 own.append(word)
                 continue

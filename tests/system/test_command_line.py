@@ -146,6 +146,7 @@ def test_unknown_arguments_get_suggestions_and_usage():
         (["train", "--model.zzz", "3", "phrasebook"], 1, "Recipe phrasebook.yaml: model.zzz is unknown\n"),
         (["train", "phrasebook", "--zzz", "3"], 1, "zzz is unknown; choose from description, data, tokenizer,"),
         (["train", "phrasebook", "--model.zzz", "3"], 1, "model.zzz is unknown\n"),
+        (["train", "--model", "{d_model: 33}", "phrasebook"], 1, "model.d_model (33) is not a multiple"),
         (["train", "phrasebook", "--minute", "5"], 2, "unrecognized arguments: --minute; did you mean --minutes?"),
         (["train", "--resum", "phrasebook"], 2, "did you mean --resume?\n"),
         (["train", "phrasebook", "--resum"], 2, "not '--resum'; did you mean --resume?\n"),

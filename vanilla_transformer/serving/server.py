@@ -174,9 +174,8 @@ def _contexts(asked: TranslationRequest, sentences: int) -> list[Context]:
     if sentences and asked.markup:
         from ..translation.markup import text_of  # only now: few need it
 
-        texts, before = (
-            [text_of(each, asked.markup, asked.keep_numbers) for each in group] for group in (texts, before)
-        )
+        kind = asked.markup, asked.keep_numbers
+        texts, before = ([text_of(each, *kind) for each in group] for group in (texts, before))
     return contexts_of(texts, sentences, before)
 
 
