@@ -17,10 +17,12 @@ from vanilla_transformer.choosing import (
     chosen_recipe,
     facts_of,
     measure_speeds,
+    recipes,
 )
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.data.phrases import phrase_pairs
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
@@ -127,6 +129,23 @@ def test_held_out_sources_are_not_trained_on(data, tmp_path):
     assert again.tokenizer == recipe.tokenizer
 
 
+def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path, monkeypatch):
+    recipe = chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+    whole, phrases = recipe.data.mixture
+    assert (whole.weight, phrases.weight, phrases.vocabulary) == (2, 1, False)
+    texts = [read_corpus(each.corpus, "en", "es", folder=recipe.data.folder).pairs for each in (whole, phrases)]
+    assert texts[1] == phrase_pairs(texts[0])
+    assert f"# {len(texts[1]):,} phrase pairs" in (tmp_path / "run" / "chosen.yaml").read_text()
+    both = {**data, "data.validation": "[train.en, train.es]"}
+    own = chosen_recipe(tmp_path / "own", both, minutes=1, speeds=SPEEDS)
+    assert own.data.mixture[0].corpus == ["train.en", "train.es"]
+    for name, options in (("without", {"phrases": False}), ("large", {})):
+        monkeypatch.setattr(recipes, "_MOST_FOR_PHRASES", 600 if name == "without" else 599)
+        plain = chosen_recipe(tmp_path / name, both, minutes=1, speeds=SPEEDS, **options)
+        assert plain.data.train == ["train.en", "train.es"]
+        assert not (tmp_path / name / "text").exists()
+
+
 def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.weight_decay": "1e-5"}
@@ -140,7 +159,7 @@ def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     assert recipe.model["dropout"] == 0.05
     assert recipe.training["weight_decay"] == 1e-5
     assert recipe.data.validation == ["train.en", "train.es"]
-    assert not (tmp_path / "run" / "text").exists()
+    assert {path.name for path in (tmp_path / "run" / "text").iterdir()} == {"phrases.en", "phrases.es"}
     text = (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
     assert "800 pairs, 600 of them different" in text
     assert re.search(r"# only [\d,]+ running words\n", text)
@@ -224,7 +243,7 @@ def test_linked_data_folder_finds_held_out_pairs(corpus, data, tmp_path, monkeyp
         (corpus / name).rename(tmp_path / "deep" / "real" / name)
     Path("linked").symlink_to(Path("deep", "real"))
     recipe = chosen_recipe(Path("run"), {**data, "data.folder": "linked"}, minutes=1, speeds=SPEEDS)
-    for where in (recipe.data.train, recipe.data.validation):
+    for where in (*(each.corpus for each in recipe.data.mixture), recipe.data.validation):
         assert read_corpus(where, "en", "es", folder=recipe.data.folder).pairs
 
 

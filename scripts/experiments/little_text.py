@@ -52,7 +52,9 @@ SYSTEMS = {
     "auto": ["auto", "--minutes", "{minutes}"],
     "paper": ["wmt14_en_de_base", "--training.max_minutes", "{minutes}"],
     "multi30k_en_de": ["multi30k_en_de", "--training.max_minutes", "{minutes}"],
+    "auto-without-phrases": ["auto", "--no-phrases", "--minutes", "{minutes}"],
 }
+BY_DEFAULT = ("auto", "paper", "multi30k_en_de")
 
 
 @dataclass(frozen=True)
@@ -252,9 +254,12 @@ def main() -> None:
     parser.add_argument("--texts", nargs="+", metavar="TEXT", help="of the file; all of them by default")
     parser.add_argument("--pairs", nargs="+", type=int, help="sizes of the parts, instead of those in the file")
     parser.add_argument("--file", type=Path, default=TEXTS, help="another file of texts")
-    systems = [System.parse(name) for name in SYSTEMS]
     parser.add_argument(
-        "--systems", nargs="+", type=System.parse, default=systems, help=f"{', '.join(SYSTEMS)}, or NAME:FIELD=VALUE,…"
+        "--systems",
+        nargs="+",
+        type=System.parse,
+        default=[System.parse(name) for name in BY_DEFAULT],
+        help=f"{', '.join(SYSTEMS)}, or NAME:FIELD=VALUE,…; {', '.join(BY_DEFAULT)} by default",
     )
     parser.add_argument("--part", choices=["test", "validation"], default="test", help="what to translate and score")
     parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")

@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import yaml
 
 from ..data.corpora import naming_in_errors, open_stream, read_corpus
 from ..data.mixture import open_mixture
+from ..data.phrases import phrase_pairs
 from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
@@ -33,6 +34,8 @@ FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
 _HELD_OUT = "held out"
 _ONE_IN = 20  # sources are held out, with all of their pairs
+_MOST_FOR_PHRASES = 50_000  # pairs; of more, aligning takes minutes
+_COPIES_BESIDE_PHRASES = 2  # of each pair, for one of each phrase pair: about half of the tokens are phrases then
 
 
 def chosen_recipe(
@@ -42,6 +45,7 @@ def chosen_recipe(
     device: str = "auto",
     speeds: Mapping[int, float] | None = None,
     search: float | None = None,
+    phrases: bool = True,
     train: Callable[..., object] | None = None,
 ) -> Recipe:
     """Chooses a recipe for the text that the overrides name, and writes it to `chosen.yaml` in the run folder `output`.
@@ -49,6 +53,9 @@ def chosen_recipe(
     Without `data.validation` some pairs are held out for it: one in twenty sources, 1,000 at most, with all of their
     pairs, by a hash of the source. They are written to `text/`, and so are the other pairs, which are trained on. Each
     pair is written once: repeats are mostly an accident of how text was gathered.
+
+    The phrase pairs of one corpus of up to 50,000 pairs, read as a whole and without context, are written to `text/`
+    as well, and trained on beside it.
 
     Once there is a checkpoint, earlier choices are used again.
 
@@ -61,6 +68,7 @@ def chosen_recipe(
         speeds: As `measure_speeds` returns them; None measures.
         search: Minutes for trying changes to the choices, on 300 validation pairs at most; None for no search. Its
             files are in `search/` of the run folder, and an interrupted search resumes from there.
+        phrases: Whether to train on phrase pairs, too.
         train: `training.run.train`, or a function that calls it; a search needs it.
 
     Raises:
@@ -75,6 +83,7 @@ def chosen_recipe(
     of_data = {name: text for name, text in overrides.items() if name.startswith("data.")}
     rest = {name: text for name, text in overrides.items() if name not in of_data}
     asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
+    asked += "" if phrases else "--no-phrases "
     asked += " ".join(f"--{name} {text}" for name, text in of_data.items())
     asked = " ".join(asked.split())
     if _was_chosen(folder, asked):
@@ -83,8 +92,10 @@ def chosen_recipe(
     pairs, facts = _text_of(data)
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
-        texts = _hold_out(pairs, data, folder) if data.validation == _HELD_OUT else None
         logger.info("The text: %s.", facts)
+        one_text = not (data.mixture or data.stream or data.context_sentences)
+        phrases = phrases and one_text and facts.distinct <= _MOST_FOR_PHRASES
+        texts, notes = _write_texts(pairs, data, folder, phrases=phrases)
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
         if searching and searching.choices:
             choices = searching.choices
@@ -93,17 +104,17 @@ def chosen_recipe(
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
-        section = {name: value for name, value in vars(data).items() if value != defaults[name]} | (texts or {})
+        section = {name: value for name, value in vars(data).items() if value != defaults[name]} | texts
         comments = [asked, f"# The text: {facts}."]
         if searching:
             if not searching.choices:
                 searching.begin(choices, rest)
             few = section | _few_to_validate(section, data, folder)
-            choices = searching.run(search, _recipes_to_try(few, choices, rest, held_out=texts is not None), train)
+            choices = searching.run(search, _recipes_to_try(few, choices, rest, notes), train)
             comments += ["# Tried, and the best score on validation after each round:"]
             comments += [f"#   {line}" for line in searching.report()]
         comments = "\n".join(comments)
-        written = _as_yaml(section, choices, rest, held_out=texts is not None)
+        written = _as_yaml(section, choices, notes, rest)
         write_text(folder.chosen, f"{comments}\n{written}")
         recipe = load_recipe(folder.chosen)
         for choice in choices:
@@ -147,13 +158,13 @@ def _choices(facts: TextFacts, minutes: float, device: str, speeds: Mapping[int,
 
 
 def _recipes_to_try(
-    section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], *, held_out: bool
+    section: Mapping[str, Any], choices: Sequence[Choice], rest: Mapping[str, str], notes: Sequence[str]
 ) -> Callable[[Mapping[str, Any], Path], Recipe]:
     """A function that makes a recipe from changes to the choices, for a search."""
     typed = _of_candidates(rest)
 
     def recipe_with(changes: Mapping[str, Any], path: Path) -> Recipe:
-        write_text(path, _as_yaml(section, with_changes(choices, changes), held_out=held_out))
+        write_text(path, _as_yaml(section, with_changes(choices, changes), notes))
         return load_recipe(path, typed)
 
     return recipe_with
@@ -216,23 +227,48 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
     return found
 
 
-def _hold_out(pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder) -> dict:
-    """Writes the pairs held out and the others; returns the fields of `data` that say where."""
+def _write_texts(
+    pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder, *, phrases: bool
+) -> tuple[dict, list[str]]:
+    """Writes the pairs held out and the others, if no validation set is given, and the phrase pairs to train on.
+
+    Returns the fields of `data` that say where they are, and notes on them for the recipe.
+    """
+    kept, held_out = _apart(pairs) if data.validation == _HELD_OUT else (pairs, [])
+    found = phrase_pairs(kept) if phrases else []
+    section: dict[str, Any] = {}
+    notes: list[str] = []
+    if not held_out and not found:
+        return section, notes
+
+    def written(name: str, chosen: Iterable[tuple[str, str]]) -> list[str]:
+        names = [f"{name}.{language}" for language in (data.source_language, data.target_language)]
+        for each, side in zip(names, zip(*chosen, strict=True), strict=True):
+            write_text(beside / each, "".join(f"{text}\n" for text in side))
+        return [relative_to(data.folder, folder.text / each) for each in names]
+
+    with replaced_folder(folder.text) as beside:
+        beside.mkdir(parents=True)
+        if held_out:
+            section = {"train": written("train", kept), "validation": written("validation", held_out)}
+            notes += ["Validation pairs: one in twenty sources, by a hash; the others are trained on, each pair once."]
+        if found:
+            whole = {"corpus": section.get("train", data.train), "weight": _COPIES_BESIDE_PHRASES}
+            section["train"] = [whole, {"corpus": written("phrases", found), "vocabulary": False}]
+            notes += [f"{len(found):,} phrase pairs, short pieces of the pairs, show what single words mean."]
+    return section, notes
+
+
+def _apart(pairs: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The pairs to train on, each once, and those held out."""
     pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
     digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
     different = sorted(set(digests))
     bar = different[min(1000, len(different) // _ONE_IN)]
-    languages = data.source_language, data.target_language
-    with replaced_folder(folder.text) as beside:
-        beside.mkdir(parents=True)
-        for name, held_out in (("train", False), ("validation", True)):
-            kept = [pair for pair, digest in zip(pairs, digests, strict=True) if (digest < bar) == held_out]
-            for side, language in enumerate(languages):
-                write_text(beside / f"{name}.{language}", "".join(f"{pair[side]}\n" for pair in kept))
-    return {
-        name: [relative_to(data.folder, folder.text / f"{name}.{each}") for each in languages]
-        for name in ("train", "validation")
-    }
+    found: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+    for pair, digest in zip(pairs, digests, strict=True):
+        found[digest < bar].append(pair)
+    return found
 
 
 def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: RunFolder) -> dict:
@@ -253,9 +289,9 @@ def _few_to_validate(section: Mapping[str, Any], data: DataSettings, folder: Run
 
 
 def _as_yaml(
-    data: Mapping[str, Any], choices: Sequence[Choice], typed: Mapping[str, str] | None = None, *, held_out: bool
+    data: Mapping[str, Any], choices: Sequence[Choice], notes: Sequence[str], typed: Mapping[str, str] | None = None
 ) -> str:
-    """A recipe with a comment above each choice. Fields as they are `typed` take the place of choices."""
+    """A recipe with notes above its data, and a comment above each choice. `typed` fields take the place of choices."""
     content, reasons = {}, {}
     for choice in choices:
         section, _, name = choice.field.partition(".")
@@ -266,8 +302,7 @@ def _as_yaml(
         reasons[tuple(field.split(".")[:2])] = AS_TYPED
     description = content.pop("description", "Chosen by the size of its text.")
     lines = [yaml.safe_dump({"description": description}).strip()]
-    if held_out:
-        lines += ["# Validation pairs: one in twenty sources, by a hash; the others are trained on, each pair once."]
+    lines += [f"# {note}" for note in notes]
     lines += [yaml.safe_dump({"data": dict(data)}, sort_keys=False, allow_unicode=True, width=120).rstrip()]
     for section, fields_of_it in content.items():
         if not isinstance(fields_of_it, dict):  # `initial_model`, say, is in no section

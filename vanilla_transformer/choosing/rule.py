@@ -160,7 +160,11 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("model.decoder_attention_heads", heads, ""),
         Choice("model.encoder_ffn_dim", inner, ""),
         Choice("model.decoder_ffn_dim", inner, ""),
-        Choice("model.dropout", dropout, f"about {passes:.0f} passes: 0.1 below {_MANY_PASSES}, 0.2 from there on"),
+        Choice(
+            "model.dropout",
+            dropout,
+            f"about {passes:.0f} passes of the pairs alone: 0.1 below {_MANY_PASSES}, 0.2 from there on",
+        ),
         Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
         Choice("training.max_minutes", minutes, "the time there is"),
         Choice("training.cooldown_steps", _COOLDOWN, "the rate falls to 0 in the last quarter of the time"),

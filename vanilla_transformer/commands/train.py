@@ -22,6 +22,7 @@ def train(
     resume: bool = False,
     minutes: float | None = None,
     search: float | None = None,
+    no_phrases: bool = False,
     only_choose: bool = False,
     device: str = "auto",
     plain_process: bool = False,
@@ -41,6 +42,7 @@ def train(
         resume: Continue the run in that folder from its last complete checkpoint.
         minutes: With `auto`: how long training may take; 15 if it is not given.
         search: With `auto`: minutes for trying other choices first, on validation pairs; by default none are tried.
+        no_phrases: With `auto`: train on the pairs alone, without the phrase pairs that are found in them.
         only_choose: With `auto`: write the recipe, OUTPUT/chosen.yaml, and do not train.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
@@ -64,9 +66,10 @@ def train(
             searching = "type the command that began its search again" if RunFolder(run).search.is_dir() else ""
             raise FileNotFoundError(f"{run} is not a run folder to go on with: {searching or 'it has no recipe.yaml'}.")
     output = output or Path("runs") / Path(recipe).stem
-    if recipe != AUTO and (only_choose or minutes is not None or search is not None):
+    if recipe != AUTO and (only_choose or no_phrases or minutes is not None or search is not None):
         raise UsageError(
-            "--minutes, --search and --only-choose are for `train auto`; other recipes take --training.max_minutes."
+            "--minutes, --search, --no-phrases and --only-choose are for `train auto`; other recipes take "
+            "--training.max_minutes."
         )
     commands = {"command": shlex.join(["vanilla-transformer", *sys.argv[1:]])}
     commands["command_to_resume"] = _command_to_resume(output, plain_process, device)
@@ -74,7 +77,8 @@ def train(
         again = {**commands, "command_to_resume": commands["command"], "show_progress": True, "device": device}
         trial = functools.partial(train_recipe, **again)
         minutes = 15.0 if minutes is None else minutes
-        settings = chosen_recipe(output, overrides or {}, minutes, device, search=search, train=trial)
+        options = {"search": search, "phrases": not no_phrases, "train": trial}
+        settings = chosen_recipe(output, overrides or {}, minutes, device, **options)
     else:
         settings = load_recipe(recipe, overrides)
     if only_choose:

@@ -19,9 +19,8 @@ own word. (OpusTrainer's `replace` takes random characters.)
 import gzip
 import hashlib
 import math
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, takewhile
@@ -37,7 +36,7 @@ from .context import SEPARATOR, texts_in_context
 from .encoding import encode_pairs, is_within
 from .scripts import WORD, is_unspaced
 from .tokenizer import SPECIAL_TOKENS
-from .word_aligner import align_corpus
+from .word_aligner import align_corpus, parts_to_align
 
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ TERMS = "terms"  # what a recipe calls their share, beside the shares of forms
 TERM_LEXICON = "term_lexicon.tsv.gz"
 
 MOST_PAIRS = 200_000  # from the beginning of the text; the lexicon is learned from them
-_MOST_CELLS = 5_000_000  # source words times target words aligned at a time, in some 300 MB
-_MOST_WORDS = 100  # per side of a pair that is aligned
 _LEAST_LINKS, _LEAST_SHARE = 2, 0.05  # least number, and least share of the links of either word
 
 _PURPOSE = 2311_14839  # first number of every key, so that nothing else draws from the same key
@@ -183,7 +180,7 @@ def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:
     """
     counts: Counter[tuple[str, str]] = Counter()
     spellings: dict[str, Counter[str]] = {}
-    for some in _parts(islice(pairs, MOST_PAIRS)):
+    for some in parts_to_align(islice(pairs, MOST_PAIRS), WORD.findall):
         lower = [[[word.lower() for word in text] for text in side] for side in zip(*some, strict=True)]
         for (_, target), *words, links in zip(some, *lower, align_corpus(*lower), strict=True):
             for i, j in links:
@@ -205,23 +202,6 @@ def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:
     if not kept:
         raise ValueError("No words of the training text are aligned with each other: leave augmentation.terms out.")
     return TermLexicon(kept)
-
-
-def _parts(pairs: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[list[str], list[str]]]]:
-    """The words of the pairs, some thousand pairs at a time."""
-    part: list[tuple[list[str], list[str]]] = []
-    cells = 0
-    for source, target, *_ in pairs:
-        # In NFC, as text decoded from ids, in which they will be looked for.
-        words = tuple(WORD.findall(unicodedata.normalize("NFC", text)) for text in (source, target))
-        if all(words) and max(map(len, words)) <= _MOST_WORDS:
-            part.append(words)
-            cells += len(words[0]) * len(words[1])
-        if cells >= _MOST_CELLS:
-            yield part
-            part, cells = [], 0
-    if part:
-        yield part
 
 
 # ------------------------------------------------------------------------------------------------------- annotation

@@ -9,7 +9,9 @@ from word i of m source words with probability
 where word 0 stands for no word. Both directions are learned, and their alignments combined.
 """
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +19,35 @@ import torch
 
 NO_WORD, TENSION, CONCENTRATION = 0.08, 4.0, 0.01  # fast_align's p0, lambda, and alpha of the Dirichlet prior of t
 
+MOST_CELLS = 5_000_000  # source words times target words aligned at a time, in some 300 MB
+MOST_WORDS = 100  # per side of a pair that is aligned
+
 Links = set[tuple[int, int]]
+Word = TypeVar("Word")
+
+
+def parts_to_align(
+    pairs: Iterable[tuple[str, ...]], words_of: Callable[[str], list[Word]]
+) -> Iterator[list[tuple[list[Word], list[Word]]]]:
+    """The words of the pairs, some thousand pairs at a time, as many as `align_corpus` is to align at once.
+
+    Args:
+        pairs: Source and target of each; what follows them is ignored. Pairs without a word on a side, or with more
+            than 100, are left out.
+        words_of: Returns the words of a text. It is given NFC, as text decoded from ids is.
+    """
+    part: list[tuple[list[Word], list[Word]]] = []
+    cells = 0
+    for source, target, *_ in pairs:
+        words = words_of(unicodedata.normalize("NFC", source)), words_of(unicodedata.normalize("NFC", target))
+        if all(words) and max(map(len, words)) <= MOST_WORDS:
+            part.append(words)
+            cells += len(words[0]) * len(words[1])
+        if cells >= MOST_CELLS:
+            yield part
+            part, cells = [], 0
+    if part:
+        yield part
 
 
 def align_corpus(
