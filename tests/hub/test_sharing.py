@@ -533,3 +533,7 @@ def test_run_publishes_itself(hub, hub_python, corpus, tmp_path):  # noqa: F811
         [(ended_with, _, errors)] = commands(hub_python, publish_again)
         assert (ended_with, published.exists()) == (status, status == 0), errors
     assert refusal["hits"] == 1
+    later = ("train", corpus / "recipe.yaml", "--data.folder", corpus, "--output", tmp_path / "later")
+    asked = ("--training.push_to_hub", "true", "--training.hub_model_id", "tester/later", "--resume")
+    assert [ended_with for ended_with, *_ in commands(hub_python, later, (*later, *asked))] == [0, 0]
+    assert "scores.json" in files_of(hub, name="tester/later")

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 # because its fingerprint may not change; for max_steps see check_same_rates.)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "max_minutes", "average_last", "save_total_limit")),
-    *(f"training.{name}" for name in ("max_skipped_updates", "push_to_hub")),
+    *(f"training.{name}" for name in ("max_skipped_updates", "push_to_hub", "hub_model_id", "hub_private_repo")),
+    *(f"training.{name}" for name in ("hub_revision", "hub_strategy", "hub_always_push")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 
