@@ -17,8 +17,8 @@ from vanilla_transformer.choosing import (
     chosen_recipe,
     facts_of,
     measure_speeds,
-    recipes,
 )
+from vanilla_transformer.choosing.rule import PHRASES
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.phrasebook import phrasebook
@@ -107,7 +107,8 @@ def test_every_choice_loads_as_a_recipe(tmp_path):
             }
             for name, value in chosen(facts(pairs), minutes, SPEEDS).items():
                 section, _, field = name.partition(".")
-                content.setdefault(section, {})[field] = value
+                if name != PHRASES:
+                    content.setdefault(section, {})[field] = value
             (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
             assert load_recipe(tmp_path / "recipe.yaml").training["max_minutes"] == minutes
 
@@ -129,21 +130,25 @@ def test_held_out_sources_are_not_trained_on(data, tmp_path):
     assert again.tokenizer == recipe.tokenizer
 
 
-def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path, monkeypatch):
-    recipe = chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path):
+    recipe = chosen_recipe(tmp_path / "run", data, minutes=2, speeds=SPEEDS)
     whole, phrases = recipe.data.mixture
     assert (whole.weight, phrases.weight, phrases.vocabulary) == (2, 1, False)
     texts = [read_corpus(each.corpus, "en", "es", folder=recipe.data.folder).pairs for each in (whole, phrases)]
     assert texts[1] == phrase_pairs(texts[0])
     assert f"# {len(texts[1]):,} phrase pairs" in (tmp_path / "run" / "chosen.yaml").read_text()
     both = {**data, "data.validation": "[train.en, train.es]"}
-    own = chosen_recipe(tmp_path / "own", both, minutes=1, speeds=SPEEDS)
+    own = chosen_recipe(tmp_path / "own", both, minutes=2, speeds=SPEEDS)
     assert own.data.mixture[0].corpus == ["train.en", "train.es"]
-    for name, options in (("without", {"phrases": False}), ("large", {})):
-        monkeypatch.setattr(recipes, "_MOST_FOR_PHRASES", 600 if name == "without" else 599)
-        plain = chosen_recipe(tmp_path / name, both, minutes=1, speeds=SPEEDS, **options)
+    for name, options in (("without", {"phrases": False}), ("hurried", {"minutes": 1})):
+        plain = chosen_recipe(tmp_path / name, both, **{"minutes": 2, "speeds": SPEEDS, **options})
         assert plain.data.train == ["train.en", "train.es"]
         assert not (tmp_path / name / "text").exists()
+
+
+def test_phrase_pairs_are_chosen_for_little_text_and_much_time():
+    for pairs, minutes, expected in ((3_000, 5, True), (30_000, 5, False), (30_000, 120, True), (60_000, 600, False)):
+        assert chosen(facts(pairs), minutes, SPEEDS)[PHRASES] == expected
 
 
 def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):

@@ -331,5 +331,5 @@ def test_interrupted_auto_search_resumes(tmp_path):
     assert load_recipe(run / "recipe.yaml").training["max_minutes"] == 0.06
     assert (run / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
     searched = refused("train", "phrasebook", "--search", "3", status=2)
-    assert "--search and --only-choose are for `train auto`" in searched
+    assert "--search, --no-phrases and --only-choose are for `train auto`" in searched
     assert "search must be above 0" in refused(*words, "--search", "0", "--output", tmp_path / "other")

@@ -24,7 +24,7 @@ from ..run.loading import chosen_device
 from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of
 from ..training.opening import check_start
 from .decoding import AS_TYPED, MOST_TRIED_ON
-from .rule import SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
+from .rule import PHRASES, SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
 from .search import Search, with_changes
 
 
@@ -34,7 +34,6 @@ FEWEST_PAIRS = 200
 _MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
 _HELD_OUT = "held out"
 _ONE_IN = 20  # sources are held out, with all of their pairs
-_MOST_FOR_PHRASES = 50_000  # pairs; of more, aligning takes minutes
 _COPIES_BESIDE_PHRASES = 2  # of each pair, for one of each phrase pair: about half of the tokens are phrases then
 
 
@@ -54,8 +53,8 @@ def chosen_recipe(
     pairs, by a hash of the source. They are written to `text/`, and so are the other pairs, which are trained on. Each
     pair is written once: repeats are mostly an accident of how text was gathered.
 
-    The phrase pairs of one corpus of up to 50,000 pairs, read as a whole and without context, are written to `text/`
-    as well, and trained on beside it.
+    If the rule says so, the phrase pairs of one corpus, read as a whole and without context, are written to `text/` as
+    well, and trained on beside it.
 
     Once there is a checkpoint, earlier choices are used again.
 
@@ -68,7 +67,7 @@ def chosen_recipe(
         speeds: As `measure_speeds` returns them; None measures.
         search: Minutes for trying changes to the choices, on 300 validation pairs at most; None for no search. Its
             files are in `search/` of the run folder, and an interrupted search resumes from there.
-        phrases: Whether to train on phrase pairs, too.
+        phrases: Whether phrase pairs may be chosen.
         train: `training.run.train`, or a function that calls it; a search needs it.
 
     Raises:
@@ -93,9 +92,6 @@ def chosen_recipe(
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
         logger.info("The text: %s.", facts)
-        one_text = not (data.mixture or data.stream or data.context_sentences)
-        phrases = phrases and one_text and facts.distinct <= _MOST_FOR_PHRASES
-        texts, notes = _write_texts(pairs, data, folder, phrases=phrases)
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
         if searching and searching.choices:
             choices = searching.choices
@@ -103,6 +99,9 @@ def chosen_recipe(
             choices = _choices(facts, minutes, device, speeds)
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
+            if not phrases or data.mixture or data.stream or data.context_sentences:
+                choices = [each for each in choices if each.field != PHRASES]
+        texts, notes = _write_texts(pairs, data, folder, choices)
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | texts
         comments = [asked, f"# The text: {facts}."]
@@ -228,14 +227,15 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
 
 
 def _write_texts(
-    pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder, *, phrases: bool
+    pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder, choices: Sequence[Choice]
 ) -> tuple[dict, list[str]]:
     """Writes the pairs held out and the others, if no validation set is given, and the phrase pairs to train on.
 
     Returns the fields of `data` that say where they are, and notes on them for the recipe.
     """
     kept, held_out = _apart(pairs) if data.validation == _HELD_OUT else (pairs, [])
-    found = phrase_pairs(kept) if phrases else []
+    why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
+    found = phrase_pairs(kept) if why else []
     section: dict[str, Any] = {}
     notes: list[str] = []
     if not held_out and not found:
@@ -255,7 +255,7 @@ def _write_texts(
         if found:
             whole = {"corpus": section.get("train", data.train), "weight": _COPIES_BESIDE_PHRASES}
             section["train"] = [whole, {"corpus": written("phrases", found), "vocabulary": False}]
-            notes += [f"{len(found):,} phrase pairs, short pieces of the pairs, show what single words mean."]
+            notes += [f"{len(found):,} phrase pairs, short pieces of the pairs ({why})."]
     return section, notes
 
 
@@ -294,6 +294,8 @@ def _as_yaml(
     """A recipe with notes above its data, and a comment above each choice. `typed` fields take the place of choices."""
     content, reasons = {}, {}
     for choice in choices:
+        if choice.field == PHRASES:
+            continue
         section, _, name = choice.field.partition(".")
         content.setdefault(section, {})[name] = choice.value
         reasons[section, name] = choice.reason
