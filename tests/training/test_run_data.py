@@ -75,9 +75,9 @@ def test_model_of_several_target_languages_needs_two_of_them(recipe, make_model,
 def test_resume_with_changed_corpora_reports_the_change(recipe, tmp_path):
     first, second = {"corpus": ["train.de", "train.en"]}, {"corpus": "phrasebook:train:9", "weight": 0.5, "tag": "<bt>"}
 
-    def data_of(train):
+    def data_of(train, **fields):
         arguments = VanillaTransformerTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
-        return RunData.open(with_data(recipe, train=train), RunFolder(tmp_path), arguments)
+        return RunData.open(with_data(recipe, train=train, **fields), RunFolder(tmp_path), arguments)
 
     begun = data_of([first, second]).train
     write_json(tmp_path / "data.json", {"train": {"fingerprint": begun.fingerprint, "corpus": begun.identity}})
@@ -92,6 +92,13 @@ def test_resume_with_changed_corpora_reports_the_change(recipe, tmp_path):
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             data_of(train).check_same(RunFolder(tmp_path))
+    begun = data_of([first, second])
+    records = {name: {"fingerprint": each.fingerprint, "corpus": each.identity} for name, each in begun.corpora.items()}
+    write_json(tmp_path / "data.json", records)
+    data_of([first, second], test={"more": "phrasebook:test:3"}).check_same(RunFolder(tmp_path))
+    other = [{"corpus": "phrasebook:validation:4"}]
+    with pytest.raises(ValueError, match=r"begun with other validation sets \(validation, not validation_de-en\)"):
+        data_of([first, second], validation=other).check_same(RunFolder(tmp_path))
 
 
 def test_corpus_error_names_its_field(recipe, tmp_path):

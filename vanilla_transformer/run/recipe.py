@@ -37,6 +37,11 @@ from .folder import find_recipe
 _LANGUAGES = ("source_language", "target_language")
 
 
+def is_validation(name: str) -> bool:
+    """Whether a measured set of this name is the validation set, or one of several."""
+    return name == "validation" or name.startswith("validation_")
+
+
 @dataclass(frozen=True)
 class DataSettings:
     """The `data` section: where sentence pairs come from and which of them are trained on.
@@ -95,7 +100,7 @@ class DataSettings:
                     f"data.test: {_shown(name)} is not a name for a test set: use letters, digits, '_', '-' and '.' (a "
                     "number in quotes)"
                 )
-            if name.startswith("validation_"):  # the model of the run would be chosen by it
+            if is_validation(name):  # the model of the run would be chosen by it
                 raise ValueError(f"data.test: {_shown(name)} is a name for a validation set: choose another")
         _ = self.measured  # raises if a set is invalid
         if self.mixture:

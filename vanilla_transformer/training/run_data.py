@@ -22,7 +22,7 @@ from ..data.tokenizer import load_tokenizer
 from ..files import write_json, written_beside
 from ..run.digests import check_digests, write_digests
 from ..run.folder import RunFolder
-from ..run.recipe import Recipe
+from ..run.recipe import Recipe, is_validation
 from .arguments import VanillaTransformerTrainingArguments
 from .initial_model import save_its_tokenizer
 
@@ -108,20 +108,24 @@ class RunData:
     def check_same(self, folder: RunFolder) -> None:
         """Raises ValueError if the text is not the one that the run began with, or the record of it is damaged."""
         before = folder.data_record()
+        remedy = (
+            f"go on with the run's own recipe (vanilla-transformer train --resume {folder.path}), or choose another "
+            "output folder."
+        )
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint
             if not old or old == new:
                 continue
-            remedy = (
-                f"go on with the run's own recipe (vanilla-transformer train --resume {folder.path}), or choose "
-                "another output folder."
-            )
             if changed := difference(before[name].get("corpus", {}), corpus.identity):
                 raise ValueError(f"{folder.path} was begun with {changed}: {remedy}")
             raise ValueError(
                 f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
                 f"{old[:12]}…): restore it, {remedy}"
             )
+        began, now = ({name for name in names if is_validation(name)} for names in (before, self.measured))
+        if began and began != now:  # the scores of the checkpoints so far are of those
+            began, now = (" and ".join(sorted(names)) for names in (began, now))
+            raise ValueError(f"{folder.path} was begun with other validation sets ({began}, not {now}): {remedy}")
 
     def make_tokenizer(self, folder: RunFolder, show_progress: bool) -> None:
         """Takes the vocabulary of the initial model or of a prepared corpus, or learns one; unless the run has one.

@@ -25,7 +25,7 @@ from ..plots import plot_attention_maps
 from ..run.digests import DIGESTS, DamagedError, read_digests, write_digests
 from ..run.folder import WEIGHTS, RunFolder
 from ..run.loading import load_model
-from ..run.recipe import Recipe
+from ..run.recipe import Recipe, is_validation
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints, copy_model, is_of_a_model
@@ -144,11 +144,6 @@ def score(
     _make_model_of_the_run(folder, chosen, recipe)
     records = [{**record, "chosen": path == chosen} for path, records in scored.items() for record in records]
     write_json(folder.scores, records)
-
-
-def is_validation(test_set: str) -> bool:
-    """Whether this is the validation set, or one of several."""
-    return test_set == "validation" or test_set.startswith("validation_")
 
 
 def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) -> Path:
