@@ -4,8 +4,16 @@ import itertools
 import queue
 
 import pytest
+from tokenizers import normalizers
 
-from vanilla_transformer.translation.lines import UnknownWordsWarnings, as_they_come, in_blocks, in_pieces
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.translation.lines import (
+    Pieces,
+    UnknownWordsWarnings,
+    as_they_come,
+    in_blocks,
+    in_pieces,
+)
 
 
 def test_blocks_keep_all_lines_in_order():
@@ -104,3 +112,13 @@ def test_many_lines_with_unknown_words_are_counted(caplog):
     assert named[20] == "Further lines with words that the model has not learned are only counted."
     assert named[21].startswith("50,000 of 100,000 lines have words that the model has not learned")
     assert len(warned(caplog, ["HERE"] * 20)) == 21  # no summary, because there were no more
+
+
+def test_piece_is_short_enough_after_normalization():
+    """A sign of three bytes may become eighteen letters, and then more tokens than bytes."""
+    for form, sign in (("NFKC", "\ufdfa"), ("NFC", "\u0958")):
+        tokenizer = learn_tokenizer(["a b"], TokenizerSettings(vocab_size=260))
+        tokenizer.backend_tokenizer.normalizer = getattr(normalizers, form)()
+        pieces = Pieces(tokenizer, None, 64)(f"{sign * 10} {sign * 10}")
+        assert len(pieces) > 1
+        assert max(len(tokenizer(piece).input_ids) for piece in pieces) <= 64

@@ -91,7 +91,7 @@ class Pieces:
         return sentences if self.longest is None else [piece for each in sentences for piece in self._short(each)]
 
     def _short(self, sentence: str) -> list[str]:
-        if len(sentence.encode()) + 2 <= self.longest:  # a token is a byte or more
+        if self._most_tokens(sentence) <= self.longest:
             return [sentence]
         pieces = in_pieces(sentence, self._tokens_of, self.longest)
         if len(pieces) > 1:
@@ -101,6 +101,11 @@ class Pieces:
                 f"translated in {len(pieces)} pieces."
             )
         return pieces
+
+    def _most_tokens(self, text: str) -> int:
+        """A quick upper limit: a token is a byte or more of the normalized text, which may be longer than the text."""
+        normalizer = getattr(getattr(self.tokenizer, "backend_tokenizer", None), "normalizer", None)
+        return 2 + len((text if normalizer is None else normalizer.normalize_str(text)).encode())
 
     def _tokens_of(self, text: str) -> int:
         return len(self.tokenizer(text).input_ids)
