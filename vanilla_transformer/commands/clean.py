@@ -1,10 +1,8 @@
 """Cleans a dirty corpus."""
 
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 
-from .process import UsageError, check_positive, use_memory_well
+from .process import UsageError, bars_of_steps, check_positive, use_memory_well
 
 
 def clean(
@@ -53,8 +51,6 @@ def clean(
         shard_pairs: Pairs saved at a time.
         device: Where the models of --score-models run: cpu, cuda, mps, or auto, the best there is.
     """
-    from tqdm import tqdm
-
     from ..cleaning import CleaningSettings, clean
 
     check_positive(workers=workers, shard_pairs=shard_pairs, max_characters=max_characters)
@@ -74,17 +70,7 @@ def clean(
     except ValueError as error:
         raise UsageError(str(error)) from error
     use_memory_well()
-    with ExitStack() as stack:
-        bars: dict[str, tqdm] = {}
-
-        def show(step: str, done: int, total: int | None) -> None:
-            if step not in bars:
-                stack.close()
-                bars[step] = stack.enter_context(
-                    tqdm(desc=step, total=total, unit=" pairs", unit_scale=True, disable=not sys.stderr.isatty())
-                )
-            bars[step].update(done - bars[step].n)
-
+    with bars_of_steps() as show:
         report = clean(
             _corpus(corpus),
             output,

@@ -1,8 +1,8 @@
 """From a recipe to its training corpus as token ids."""
 
-import sys
-from contextlib import ExitStack
 from pathlib import Path
+
+from .process import bars_of_steps
 
 
 def prepare(
@@ -24,8 +24,6 @@ def prepare(
         tokenizer: Folder of a vocabulary to use; if it is not given, one is learned as the recipe says.
         workers: Processes that tokenise; by default one per core.
     """
-    from tqdm import tqdm
-
     from ..data.corpora import open_stream
     from ..data.mixture import open_mixture
     from ..data.prepared import corpus_begun_with
@@ -44,15 +42,6 @@ def prepare(
     else:
         stream = open_stream(data.train, *languages, **where)
     stream.tags = (*stream.tags, *settings.added_tokens)
-    options = {"total": stream.pairs, "unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
-    with ExitStack() as stack:
-        bars: dict[str, tqdm] = {}  # first of pairs to learn from, then of pairs to tokenise
-
-        def show(step: str, pairs: int) -> None:
-            if step not in bars:
-                stack.close()
-                bars[step] = stack.enter_context(tqdm(desc=step, initial=pairs, **options))
-            bars[step].update(pairs - bars[step].n)
-
+    with bars_of_steps(stream.pairs) as show:
         report = prepare_corpus(stream, vocabulary, output, limits=data.limits, workers=workers, on_progress=show)
     print(f"{report}\nEverything is in {output}.")

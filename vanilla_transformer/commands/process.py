@@ -6,6 +6,8 @@ import os
 import select
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 
 class UsageError(ValueError):
@@ -88,6 +90,24 @@ def configure_logging() -> None:
 
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def bars_of_steps(total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Gives a function `show(step, done, total)`, which draws a bar of pairs for each step in turn, on a terminal."""
+    from tqdm import tqdm  # only now: not every command needs it
+
+    with ExitStack() as stack:
+        bars: dict[str, tqdm] = {}
+        options = {"unit": " pairs", "unit_scale": True, "disable": not sys.stderr.isatty()}
+
+        def show(step: str, done: int, total: int | None = total) -> None:
+            if step not in bars:
+                stack.close()
+                bars[step] = stack.enter_context(tqdm(desc=step, initial=done, total=total, **options))
+            bars[step].update(done - bars[step].n)
+
+        yield show
 
 
 def discards_closed_output() -> bool:
