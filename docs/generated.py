@@ -49,6 +49,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.languages": ("language_tag", "target_languages", "towards", "tempered"),
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),
+    "vanilla_transformer.data.phrases": ("phrase_pairs",),
     "vanilla_transformer.data.terms": ("TermAnnotation", "TermLexicon", "learn_lexicon"),
     "vanilla_transformer.evaluation.evaluate_metrics": ("module_path",),
     "vanilla_transformer.adapting": ("AdaptSettings", "adapt"),

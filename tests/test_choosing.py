@@ -140,6 +140,10 @@ def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path):
     both = {**data, "data.validation": "[train.en, train.es]"}
     own = chosen_recipe(tmp_path / "own", both, minutes=2, speeds=SPEEDS)
     assert own.data.mixture[0].corpus == ["train.en", "train.es"]
+    lines = [json.dumps({"en": f"the {n}\nhouse is old", "es": f"la {n} casa es vieja"}) + "\n" for n in range(300)]
+    (tmp_path / "lines.jsonl").write_text("".join(lines))  # some texts of JSON are several lines
+    from_json = chosen_recipe(tmp_path / "json", {**both, "data.train": "lines.jsonl"}, minutes=9, speeds=SPEEDS)
+    assert read_corpus(from_json.data.mixture[1].corpus, "en", "es", folder=from_json.data.folder).pairs
     for name, options in (("without", {"phrases": False}), ("hurried", {"minutes": 1})):
         plain = chosen_recipe(tmp_path / name, both, **{"minutes": 2, "speeds": SPEEDS, **options})
         assert plain.data.train == ["train.en", "train.es"]

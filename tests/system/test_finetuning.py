@@ -92,7 +92,14 @@ def test_recorded_scores_match_the_saved_model(pulled, tuned):
 
 
 def test_scoring_uses_raw_references_in_any_order(pulled, tmp_path):
-    texts = ["Der Hund ist alt.", "Die Ka\u0308tzchen schlafen.", "Ich bin hier, und du?", "Nein."]  # one is not NFC
+    # One is not NFC, and the tokenizer reads it as the next one.
+    texts = [
+        "Der Hund ist alt.",
+        "Die Ka\u0308tzchen schlafen.",
+        "Die Kätzchen schlafen.",
+        "Ich bin hier, und du?",
+        "Nein.",
+    ]
     file = written(tmp_path / "pairs.jsonl", (json.dumps({"en": "Hello.", "de": text}) for text in texts))
     tokenizer = AutoTokenizer.from_pretrained(pulled / "base")
     arguments = FinetuningArguments("base", "en", "de", validation_file=[file])
@@ -102,7 +109,7 @@ def test_scoring_uses_raw_references_in_any_order(pulled, tmp_path):
     guesses = [tokenizer(text_target="Ja.").input_ids, *labels[1:]]  # all but one are right
     translations = np.array([[0, *ids] + [-100] * (longest - len(ids)) for ids in guesses])
     padded = np.array([ids + [-100] * (40 - len(ids)) + [tokenizer.pad_token_id] * 5 for ids in labels])
-    said = [*(unicodedata.normalize("NFC", text) for text in texts[:3]), "Ja."]
+    said = [*(unicodedata.normalize("NFC", text) for text in texts[:4]), "Ja."]
     [expected] = score_translations(said, texts, ["sacrebleu"], target_language="de")
     assert 50 < expected.value < 100
     assert pairs.score(EvalPrediction(translations, padded)) == {"sacrebleu": pytest.approx(expected.value)}

@@ -2,8 +2,9 @@
 
     pairs -> facts of the text -> speed of each size of model here -> choices, each with its reason -> YAML
 
-The rule is [`choose`]. It is fixed: nothing is tuned on the user's text. It depends on the size of the text, and on
-whether its words have apostrophes. The documentation (Little text) says where the rule's numbers come from.
+The rule is [`choose`]. It is fixed: nothing is tuned on the user's text. It depends on the size of the text, on whether
+its words have apostrophes, on the time, and on the speed. The documentation (Little text) says where the rule's numbers
+come from.
 """
 
 from .decoding import choose_decoding

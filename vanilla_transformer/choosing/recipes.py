@@ -244,7 +244,7 @@ def _write_texts(
     def written(name: str, chosen: Iterable[tuple[str, str]]) -> list[str]:
         names = [f"{name}.{language}" for language in (data.source_language, data.target_language)]
         for each, side in zip(names, zip(*chosen, strict=True), strict=True):
-            write_text(beside / each, "".join(f"{text}\n" for text in side))
+            write_text(beside / each, "".join(f"{' '.join(text.split())}\n" for text in side))
         return [relative_to(data.folder, folder.text / each) for each in names]
 
     with replaced_folder(folder.text) as beside:

@@ -47,6 +47,7 @@ class RunFolder:
         self.chosen = self.path / "chosen.yaml"
         self.text = self.path / "text"
         self.search = self.path / "search"
+        self.files_of_auto = (self.chosen, self.text, self.search)
         # All files that may exist before the first checkpoint; an evaluation may have drawn a curve.
         records = (self.recipe, self.environment, self.data, self.log)
         self.files_of_a_start = (*records, self.learning_curve, self.not_finite)

@@ -251,12 +251,13 @@ class Recipe:
                 f"training.bpe_dropout needs tokenizer.kind = bpe, not {self.tokenizer.kind}: it leaves out merges, "
                 "and word pieces have none"
             )
-        if self.training.get("augmentation") and self.is_parser:
-            raise ValueError("training.augmentation would put trees in capitals too: leave it out of a parser's recipe")
-        if self.tokenizer.forms and self.is_parser:
-            raise ValueError("tokenizer.forms would put trees in capitals too: leave it out of a parser's recipe")
-        if self.data.context_sentences and self.is_parser:
-            raise ValueError("data.context_sentences is for translation: leave it out of a parser's recipe")
+        for name, value, why in (
+            ("training.augmentation", self.training.get("augmentation"), "would put trees in capitals too"),
+            ("tokenizer.forms", self.tokenizer.forms, "would put trees in capitals too"),
+            ("data.context_sentences", self.data.context_sentences, "is for translation"),
+        ):
+            if value and self.is_parser:
+                raise ValueError(f"{name} {why}: leave it out of a parser's recipe")
         for each in self.data.mixture:
             if each.tag in self.term_markers:
                 raise ValueError(f"data.train: the tag {each.tag} marks terms (training.augmentation): choose another")

@@ -9,7 +9,7 @@ authentication: put a proxy in front of it for these.
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from typing import Literal
 
@@ -270,7 +270,7 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         choice = f"say one of {', '.join(backend.languages)}" if backend.languages else "leave it out"
         wrong = "is missing" if asked.to is None else f"the model does not translate into {asked.to!r:.60}"
         raise HTTPException(422, f"to: {wrong}: {choice}.")
-    names = ("confidence", "markup", "keep_numbers", "recase", "respell", "repunctuate", "to")
+    names = {each.name for each in fields(Wish)} - {"glossary", "terms"}
     wish = Wish(**{name: getattr(asked, name) for name in names})
     if not asked.glossary:
         return wish

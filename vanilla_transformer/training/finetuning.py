@@ -7,6 +7,7 @@ The paper's schedule is `--lr_scheduler_type inverse_sqrt`, `--warmup_steps 4000
 import argparse
 import logging
 import math
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,7 +224,8 @@ class Pairs:
         to = args.target_language if target_languages(tokenizer) else None
         self.args, self.tokenizer = args, towards(tokenizer, to)
         self.languages = (args.source_language, args.target_language)
-        self.references: dict[tuple[int, ...], str] = {}  # by their token ids: Trainer may validate in another order
+        # By their token ids, because Trainer may validate in another order. Several may have the same ids.
+        self.references: dict[tuple[int, ...], deque[str]] = defaultdict(deque)
         self.signatures: dict[str, str] = {}
 
     def for_training(self) -> Dataset:
@@ -249,7 +251,7 @@ class Pairs:
         pairs = self._read("validation", self.args.validation_file, self.args.max_eval_samples)
         encoded = self._encoded(pairs)
         for row, ids in zip(pairs, encoded["labels"], strict=True):
-            self.references[self._key(ids)] = pair_of(row, self.languages, "")[1]
+            self.references[self._key(ids)].append(pair_of(row, self.languages, "")[1])
         logger.info(f"{len(pairs):,} pairs to validate on.")
         return encoded
 
@@ -257,7 +259,11 @@ class Pairs:
         """Scores of detokenised translations against the references as they are written in the data."""
         ids = np.where(found.predictions == -100, self.tokenizer.pad_token_id, found.predictions)
         translations = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
-        references = [self.references[self._key(labels.tolist())] for labels in found.label_ids]
+        references = []
+        for labels in found.label_ids:
+            of_these = self.references[self._key(labels.tolist())]
+            references.append(of_these[0])
+            of_these.rotate(-1)  # each is used once in an evaluation
         language = self.languages[1]
         scores = score_translations(translations, references, self.args.metric, target_language=language)
         self.signatures = {f"eval_{score.metric}_signature": score.signature for score in scores}

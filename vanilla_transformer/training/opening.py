@@ -133,7 +133,7 @@ def _clear_failed_start(folder: RunFolder) -> None:
 def _not_of_a_start(folder: RunFolder) -> list[Path]:
     """Paths that a run without a checkpoint does not have: if there are any, the folder is something else."""
     found = [path for path in sorted(folder.path.iterdir()) if not is_leftover(path, *folder.names, MADE_MODEL)]
-    found = [path for path in found if path not in (folder.chosen, folder.text, folder.search)]
+    found = [path for path in found if path not in folder.files_of_auto]
     try:
         if found and not folder.began():
             return found
