@@ -204,7 +204,8 @@ def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset
                 f"data.{name} lets {longest} tokens through, and the model has {places} learned positions: {remedy} "
                 "lower it."
             )
-    for name in ("validation", *recipe.training.get("floors", ())):  # test sets are only translated, and cut for that
+    # Test sets are only translated, and cut for that.
+    for name in ("validation", *(recipe.training.get("floors") or ())):
         for number, sides in enumerate(zip(measured[name]["input_ids"], measured[name]["labels"], strict=True), 1):
             if (longest := max(map(len, sides))) > places:
                 raise ValueError(
@@ -216,7 +217,7 @@ def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: str) -> None:
     """Trains from the last good checkpoint, or from the beginning, unless a session before this one has finished."""
     checkpoints, max_steps, is_main = folder.good_checkpoints(), trainer.args.max_steps, trainer.is_world_process_zero()
-    done = 0
+    done = 0  # updates before this session
     if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
         if is_main:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
