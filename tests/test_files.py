@@ -159,6 +159,16 @@ def test_rewritten_file_keeps_its_permissions(tmp_path):
         assert (tmp_path / "secret.txt").stat().st_mode & 0o777 == mode
 
 
+def test_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(Path("far", "file"))
+    for text in ("first", "second"):  # the link leads nowhere at first
+        write_text(tmp_path / "link", text)
+        assert (tmp_path / "far" / "file").read_text() == text
+    assert (tmp_path / "link").is_symlink()
+    assert (names(tmp_path), names(tmp_path / "far")) == (["far", "link"], ["file"])
+
+
 def test_pipe_is_written_to_in_place(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as pool:

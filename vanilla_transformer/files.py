@@ -162,9 +162,10 @@ def check_replaceable(path: Path) -> None:
 def replaced_path(path: Path) -> Iterator[Path]:
     """Gives an empty file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise.
 
-    Leftovers of the same file from killed processes are removed. The new file has the permissions of an old one. Errors
-    name `path`.
+    Leftovers of the same file from killed processes are removed. The new file has the permissions of an old one. If
+    `path` is a symbolic link, the file that it leads to is replaced, as by a shell's `>`. Errors name that file.
     """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     remove_leftovers(path.parent, path.name)
     try:
         with _claimed(path, lambda beside: beside.touch(exist_ok=False)) as beside:
