@@ -68,11 +68,10 @@ def read_rungs(path: Path) -> dict[str, Rung]:
             raise SystemExit(f"{path}: {name} stands on {below}, which does not stand before it.")
         inherited = rungs[below].overrides if below else {}
         overrides = inherited | entry.get("overrides", {})
-        texts = tuple(
-            Text(text, made["of"], tuple(made["by"]), tuple(map(str, made.get("options", []))))
-            for text, made in entry.get("texts", {}).items()
-        )
-        rungs[name] = Rung(name, entry["adds"], below, overrides, (rungs[below].texts if below else ()) + texts)
+        texts = {text.name: text for text in (rungs[below].texts if below else ())}
+        for text, made in entry.get("texts", {}).items():
+            texts[text] = Text(text, made["of"], tuple(made["by"]), tuple(map(str, made.get("options", []))))
+        rungs[name] = Rung(name, entry["adds"], below, overrides, tuple(texts.values()))
         if missing := set(rungs[name].teachers) - set(rungs):
             raise SystemExit(f"{path}: {name} learns from {', '.join(sorted(missing))}, which must stand before it.")
     return rungs

@@ -49,11 +49,15 @@ def test_ladder_rungs_load_as_recipes():
         assert {name: recipe.training[name.removeprefix("training.")] for name in of_training} == of_training
 
 
-def test_rung_inherits_overrides_from_the_rung_below(tmp_path):
+def test_rung_inherits_overrides_and_texts_from_the_rung_below(tmp_path):
     path = tmp_path / "ladder.yaml"
-    path.write_text(yaml.safe_dump(RUNGS), encoding="utf-8")
+    text_of = {name: {"of": name, "by": ["today"]} for name in ("train.en", "train.de", "captions.en")}
+    taught = {"below": "wider", "adds": "texts", "texts": {"f": text_of["train.en"], "b": text_of["train.de"]}}
+    again = {"below": "taught", "adds": "another text", "texts": {"f": text_of["captions.en"]}}
+    path.write_text(yaml.safe_dump(RUNGS | {"taught": taught, "again": again}, sort_keys=False), encoding="utf-8")
     rungs = read_rungs(path)
     assert rungs["wider"].overrides == SMALL | {"model.d_model": 64}
+    assert [(text.name, text.text) for text in rungs["again"].texts] == [("f", "captions.en"), ("b", "train.de")]
     path.write_text(yaml.safe_dump({"wider": RUNGS["wider"]}), encoding="utf-8")
     with pytest.raises(SystemExit, match="wider stands on today"):
         read_rungs(path)
