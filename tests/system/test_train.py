@@ -303,6 +303,28 @@ def test_auto_chooses_recipe_trains_and_resumes(tmp_path):
     assert "--training.max_minutes" in refused("train", "phrasebook", "--minutes", "3", status=2)
 
 
+def test_auto_trains_on_phrase_pairs_and_resumes(tmp_path):
+    run = tmp_path / "run"
+    words = ["train", "auto", "--data.train", "phrasebook:train:250", "--data.source_language", "en"]
+    words += ["--data.target_language", "de", "--minutes", "5", "--output", run]  # but it ends after 60 updates
+    words += ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
+    words += ["--training.max_steps", "60", "--training.warmup_steps", "5", "--training.logging_steps", "1"]
+    with PACKAGE.start(CLI, *words) as process:
+        process.until(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").read_text().count("\n") > 5)
+        process.send_signal(signal.SIGTERM)
+        assert process.completed(timeout=120).returncode == 143
+    text = {path.name: path.read_text(encoding="utf-8").splitlines() for path in (run / "text").iterdir()}
+    assert re.search(r"Going on from \S+checkpoint-\d", finished("train", "--resume", run).stderr)
+    assert text == {path.name: path.read_text(encoding="utf-8").splitlines() for path in (run / "text").iterdir()}
+    assert len(text["phrases.en"]) == len(text["phrases.de"]) > len(text["train.en"])
+    whole, phrases = load_recipe(run / "recipe.yaml").data.mixture
+    assert (Path(whole.corpus[0]).name, Path(phrases.corpus[0]).name) == ("train.en", "phrases.en")
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert {record["step"] for record in log if "loss" in record} == set(range(1, 61))
+    assert json_of(run / "scores.json")
+    assert len(finished("translate", "--model", run, "the house").stdout.splitlines()) == 1
+
+
 def test_interrupted_auto_search_resumes(tmp_path):
     run = tmp_path / "run"
     words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
