@@ -177,6 +177,7 @@ def test_invalid_text_and_options_are_rejected(dirty, models, made, run, tmp_pat
         (["--workers", "0"], "--workers must be at least 1"),
     ):
         assert message in refused(*words(dirty, output, *options), status=2)
+    assert "{hub: [ is not a mapping as recipes have it" in refused(*words(["{hub: ["], output), status=2)
     damaged = shutil.copytree(made, tmp_path / "damaged")
     (damaged / "clean.en.gz").write_bytes(b"")
     options = ("--score-models", *models, "--keep-best", "0.9")

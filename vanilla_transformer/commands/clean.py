@@ -91,7 +91,10 @@ def _corpus(words: list[str]):
     if len(words) == 1 and words[0].startswith("{"):
         import yaml
 
-        return yaml.safe_load(words[0])
+        try:
+            return yaml.safe_load(words[0])
+        except yaml.YAMLError as error:
+            raise UsageError(f"CORPUS {words[0]} is not a mapping as recipes have it, {{hub: NAME}} say.") from error
     return words[0] if len(words) == 1 else words
 
 

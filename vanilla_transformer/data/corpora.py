@@ -358,7 +358,8 @@ def _hub_stream(
 ) -> PairStream:
     from datasets import load_dataset
 
-    if "hub" not in where or where.keys() - {"hub", "config", "split", "revision"}:
+    words_only = all(isinstance(each, str) or each is None for each in where.values())
+    if not where.get("hub") or where.keys() - {"hub", "config", "split", "revision"} or not words_only:
         raise ValueError(f"{dict(where)!r} is not a corpus: give {FORMS}.")
     repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
     name = f"{repository} ({', '.join(filter(None, (config, split)))})"

@@ -80,7 +80,7 @@ def _phrasebook(where: str, languages: tuple[str, str]) -> Iterator[tuple[str, s
 
     name, _, rest = where.partition(":")
     split, _, pairs = rest.partition(":")
-    if name != "phrasebook" or not pairs.isdecimal() or set(languages) != {"en", "de"}:
+    if name != "phrasebook" or not pairs.isdecimal() or len(pairs) > 15 or set(languages) != {"en", "de"}:
         raise ValueError(
             f"{where!r} from {languages[0]} to {languages[1]} is not a corpus: the built-in one is "
             "phrasebook:SPLIT:PAIRS, say phrasebook:train:50000, between en and de."

@@ -86,6 +86,8 @@ class RunData:
             raise ValueError(
                 "data.train: {prepared: FOLDER} is read as a whole: leave out data.stream and other fields."
             )
+        elif not isinstance(data.train["prepared"], str):
+            raise ValueError(f"data.train: {data.train['prepared']!r} is not the folder of a prepared corpus.")
         else:
             train = load_prepared(Path(data.folder) / data.train["prepared"])
             train.check(data.train["prepared"], [*languages], data.limits, recipe.tokenizer, data.context_sentences)
