@@ -1,16 +1,15 @@
 """Reads sentence pairs from files of every format."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
 from ..files import json_rows, text_lines
+from .languages import is_language_code
 
 
 DOCUMENT = "document"  # the column that tells one document from the next
-_HEAD = rf"[A-Za-z]{{2,3}}([-_]\w+)?|{DOCUMENT}"  # code of a language
 FORMS = (
     "two line-aligned text files [SOURCE, TARGET], one .tsv, .jsonl or .parquet file (text may be .gz), "
     "a folder saved by datasets, phrasebook:SPLIT:PAIRS, or {hub: NAME, config: ..., split: ...}"
@@ -109,7 +108,8 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
         heads = [cell.lower() for cell in cells]
-        if number == 1 and set(heads) & set(wanted) and all(map(re.compile(_HEAD).fullmatch, heads)):
+        has_heads = number == 1 and all(head == DOCUMENT or is_language_code(head) for head in heads)
+        if has_heads and set(heads) & set(wanted):
             if missing := [language for language in languages if language.lower() not in heads]:
                 raise ValueError(f"{path} has columns for {', '.join(cells)} but none for {missing[0]!r}.")
             columns, expected = tuple(map(heads.index, wanted)), cells
