@@ -265,6 +265,20 @@ def test_typed_decoding_is_kept(data, tmp_path):
         choose_decoding(tmp_path / "other", chosen_recipe(tmp_path / "other", data, minutes=1, speeds=SPEEDS))
 
 
+def test_edited_decoding_is_kept(data, tmp_path):
+    chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+    path = tmp_path / "run" / "chosen.yaml"
+    text = path.read_text(encoding="utf-8")
+    for old, new in (("num_beams: 5", "num_beams: 8"), ("\ndecoding:", "\ndecoding:  # mine")):
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        recipe = load_recipe(path)
+        assert choose_decoding(tmp_path / "run", recipe) is recipe
+    path.write_text(text[: text.index("\nevaluation:")], encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match="There is no model in"):  # it would try decodings
+        choose_decoding(tmp_path / "run", load_recipe(path))
+
+
 def test_speed_is_measured_no_further_than_needed():
     [(width, speed)] = measure_speeds("cpu", least=10.0**9, seconds=0.1).items()
     assert width == 128

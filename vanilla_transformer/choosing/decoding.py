@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import statistics
 import textwrap
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +15,7 @@ from ..run.folder import RunFolder
 from ..run.loading import load_model
 from ..run.recipe import Recipe, load_recipe
 from ..translation import translate
+from .rule import FIRST_DECODING
 
 
 logger = logging.getLogger(__name__)
@@ -48,8 +50,8 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     Models of little text repeat themselves, do not know where to end, and end too soon in a wide search. So every
     decoding has a limit close to the usual length, and some forbid repeating three tokens. The best has the highest sum
     of chrF and BLEU: chrF alone favours translations that are too long, and BLEU alone is near 0 for all decodings of a
-    poor model. The choice is written to `chosen.yaml`, and is made only once. No choice is made if the user has set a
-    field of the decoding.
+    poor model. The choice is written to `chosen.yaml`, and is made only once. No choice is made if the user has set or
+    edited a field of the decoding.
 
     Args:
         output: The run folder.
@@ -58,10 +60,10 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     """
     folder = RunFolder(output)
     text = folder.chosen.read_text(encoding="utf-8")
-    begin, end = text.index("\ndecoding:\n") + 1, text.index("\nevaluation:\n") + 1  # sections, not test sets
-    # The user may also have set it on resuming the run, and the recipe of a run keeps that.
-    typed = AS_TYPED in text[begin:end] or load_recipe(folder.chosen).decoding != recipe.decoding
-    if _TRIED in text or typed:
+    section = re.search(r"^decoding:\n(?:[ \t].*\n|\n)*", text, re.MULTILINE)
+    # The user may have edited the file, or set a field on resuming the run, which the recipe of a run keeps.
+    as_chosen = load_recipe(folder.chosen).decoding == recipe.decoding == FIRST_DECODING
+    if _TRIED in text or section is None or AS_TYPED in section[0] or not as_chosen:
         return recipe
     data = recipe.data
     if "validation" not in data.measured or len(data.target_languages) > 1 or data.context_sentences:
@@ -101,5 +103,5 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
     chosen = replace(recipe, decoding={**recipe.decoding, **decoding})
     # The recipe comes first, because `train --resume` reads it: killed after this, a run scores by the new decoding.
     write_text(folder.recipe, chosen.to_yaml())
-    write_text(folder.chosen, text[:begin] + "\n".join([*lines, text[end:]]))
+    write_text(folder.chosen, text[: section.start()] + "\n".join([*lines, text[section.end() :]]))
     return chosen

@@ -39,6 +39,7 @@ _MOST_FOR_PHRASES = 50_000  # pairs; aligning the words of more takes minutes
 # Target tokens trained for each pair. On validation phrase pairs cost 4 BLEU with 190 tokens (30,000 pairs of Tatoeba,
 # five minutes), changed nothing with 560 (10,000), and gained 1.1 with 1,900 (3,000).
 _TOKENS_FOR_PHRASES = 400
+FIRST_DECODING = {"num_beams": 5, "length_penalty": 1.0, "length_penalty_type": "length"}
 _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 _FEWEST_UPDATES = 400  # a batch is made smaller, down to 1,024, where there would be fewer
 
@@ -195,9 +196,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("training.generation_num_beams", 1, "validation is to be quick"),
         Choice("training.logging_steps", 50, ""),
         Choice("training.bf16", bf16, f"this device is {'' if bf16 else 'not '}fast at it"),
-        Choice("decoding.num_beams", 5, "to begin with"),
-        Choice("decoding.length_penalty", 1.0, ""),
-        Choice("decoding.length_penalty_type", "length", ""),
+        *(Choice(f"decoding.{name}", value, "to begin with") for name, value in FIRST_DECODING.items()),
         Choice("evaluation.metrics", ["chrf", "sacrebleu"], ""),
     ]
 
