@@ -5,6 +5,7 @@ import logging
 import re
 from itertools import islice, pairwise
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 import yaml
@@ -128,6 +129,17 @@ def test_held_out_sources_are_not_trained_on(data, tmp_path):
     assert (tmp_path / "again" / "text" / "validation.en").read_text().splitlines() == text["validation.en"]
     assert load_recipe(tmp_path / "run" / "chosen.yaml") == recipe
     assert again.tokenizer == recipe.tokenizer
+
+
+def test_other_normal_form_of_a_held_out_source_is_not_trained_on(data, tmp_path):
+    for name, letter in (("train.en", "é"), ("train.es", "á")):
+        lines = [f"{letter}{number}\n" for number in range(300)]
+        text = "".join(lines) + normalize("NFD", "".join(lines))
+        Path(data["data.folder"], name).write_text(text, encoding="utf-8")
+    chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
+    lines = [(tmp_path / "run" / "text" / name).read_text().splitlines() for name in ("train.en", "validation.en")]
+    assert sorted(map(len, lines)) == [15, 285]
+    assert not set(lines[0]) & set(lines[1])
 
 
 def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path):

@@ -57,6 +57,7 @@ def test_broken_text_is_mended_or_dropped():
         "\x96 nein".encode("latin-1").decode(errors="surrogateescape"): "– nein",
         "http://a.org/?x=1&region=us&notify=1 &lt;more&gt;": "http://a.org/?x=1&region=us&notify=1 <more>",
         "Max &amp; Moritz &quot;hier&quot;": 'Max & Moritz "hier"',
+        "http://a.org/?x=1&region;2 &amplifier; &#8364;": "http://a.org/?x=1&region;2 &amplifier; €",
         " a\r\nb\u2028c\td ": "a b c d",
         "a\u200b\ufeff\x07b": "ab",
         "„Straße“ – 日本語 🎉 naïve Ã": "„Straße“ – 日本語 🎉 naïve Ã",
@@ -91,10 +92,15 @@ def test_languages_and_scripts_are_identified():
         ("Ｄｏｇ", "en", 0),
         ("собака", "shp", 0),
         ("123 !?", "en", 0),
+        ("кучук", "uz", 1),
+        ("кучук", "uz_Cyrl", 0),
+        ("собака", "uzn-cyrl", 0),
+        ("dog", "sr_Cyrl", 1),
+        ("dog", "sr", 0),
     ):
         assert share_of_other_scripts(text, code) == pytest.approx(share), text
-    assert is_identified("pt_BR")
-    assert not is_identified("shp")
+    assert all(map(is_identified, ("pt_BR", "sr_Latn", "uz")))
+    assert not any(map(is_identified, ("shp", "uz_Cyrl")))
     assert check_pair("Собака спит", "The dog sleeps.", CleaningSettings("shp", "en"))["reason"] is None
 
 
@@ -103,6 +109,9 @@ def test_good_pairs_in_other_scripts_are_kept():
         ("The small cat is sleeping on the chair.", "小さな猫が椅子の上で寝ています。", "ja"),
         ("See https://example.com/a for more, or write to info@example.com.",
          "詳しくはhttps://example.com/aをご覧になるか、info@example.comまでご連絡ください。", "ja"),
+        ("You can read more at http://a.org/b, as we said (or “www.a.org”).",
+         "Mehr lesen Sie, wie gesagt („www.a.org“), auf der Seite http://a.org/b.", "de"),
+        ("The dog sleeps in the warm kitchen.", "Кучук иссиқ ошхонада ухлайди.", "uz_Cyrl"),
         ("Hello, the weather is very nice today.", "สวัสดีครับ วันนี้อากาศดีมาก", "th"),
         ("The boy went to school in 1999.", "ذهبَ الولدُ إلى المدرسة عام ١٩٩٩.", "ar"),
         ("It costs 50,000 dollars.", "اس کی قیمت ۵۰٬۰۰۰ ڈالر ہے۔", "ur"),

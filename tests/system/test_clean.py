@@ -146,6 +146,15 @@ def test_all_corpus_formats_give_the_same_files(dirty, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
+def test_bytes_that_are_no_text_can_be_kept_and_scored(models, tmp_path):
+    text = tmp_path / "text.tsv"
+    text.write_bytes(b"The dog is old.\tDer Hund ist alt. \x81\x9d\n")
+    options = ("--skip", "broken_encoding", "--workers", "1", "--score-models", *models, "--min-score", "1e-9")
+    finished("clean", text, "--output", tmp_path / "out", *LANGUAGES, *options)
+    assert lines_in(tmp_path / "out" / "clean.de.gz") == ["Der Hund ist alt. ??"]
+    assert lines_in(tmp_path / "out" / "dropped.jsonl.gz") == []  # but it is a gzip file
+
+
 def test_invalid_text_and_options_are_rejected(dirty, models, made, run, tmp_path):
     output, good = tmp_path / "out", ["The dog is old."]
     short = [dirty[0], written(tmp_path / "short.de", good)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import yaml
 
@@ -260,8 +261,8 @@ def _write_texts(
 
 
 def _apart(pairs: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The pairs to train on, each once, and those held out."""
-    pairs = list(dict.fromkeys(tuple(" ".join(text.split()) for text in pair) for pair in pairs))
+    """The pairs to train on, each once, and those held out. Texts are in NFC, as the tokenizer reads them."""
+    pairs = list(dict.fromkeys(tuple(normalize("NFC", " ".join(text.split())) for text in pair) for pair in pairs))
     digests = [hashlib.sha256(source.encode()).digest() for source, _ in pairs]
     different = sorted(set(digests))
     bar = different[min(1000, len(different) // _ONE_IN)]

@@ -70,14 +70,54 @@ SCRIPTS = {
 }
 
 
+_LATIN = "LATIN"
+_NAMED = {  # scripts by their codes of ISO 15924, as in "uz_Cyrl"
+    "Arab": "ARABIC",
+    "Armn": "ARMENIAN",
+    "Beng": "BENGALI",
+    "Cyrl": "CYRILLIC",
+    "Deva": "DEVANAGARI",
+    "Ethi": "ETHIOPIC",
+    "Geor": "GEORGIAN",
+    "Grek": "GREEK",
+    "Gujr": "GUJARATI",
+    "Guru": "GURMUKHI",
+    "Hans": "HAN",
+    "Hant": "HAN",
+    "Hebr": "HEBREW",
+    "Latn": _LATIN,
+    "Mong": "MONGOLIAN",
+    "Tfng": "TIFINAGH",
+    "Tibt": "TIBETAN",
+}
+
+
 def base_of(code: str) -> str:
     """The language of a code without its country or script: "pt" of "pt_BR"."""
     return code.replace("_", "-").partition("-")[0].lower()
 
 
+@lru_cache(maxsize=16)
+def scripts_of(code: str) -> frozenset[str]:
+    """The scripts of a language's text: the one that its code names ("uz_Cyrl"), else the usual ones; empty if unknown.
+
+    A language that is not in `SCRIPTS` is usually written in Latin letters if it can be identified.
+    """
+    _, *rest = code.replace("_", "-").split("-")
+    named = [_NAMED[each.title()] for each in rest if each.title() in _NAMED]
+    return frozenset(named) or _usual_scripts(base_of(code))
+
+
+def _usual_scripts(language: str) -> frozenset[str]:
+    known = language in SCRIPTS or language in _identifier().labels
+    return frozenset(SCRIPTS.get(language, _LATIN).split()) if known else frozenset()
+
+
+@lru_cache(maxsize=16)
 def is_identified(code: str) -> bool:
-    """Whether text of this language can be told from that of others."""
-    return base_of(code) in _identifier().labels
+    """Whether text of this language can be told from that of others. In an unusual script it cannot."""
+    language = base_of(code)
+    return language in _identifier().labels and scripts_of(code) <= _usual_scripts(language)
 
 
 def odds_of_another(text: str, code: str) -> float:
@@ -99,16 +139,10 @@ def _identifier():
 
 
 def share_of_other_scripts(text: str, code: str) -> float:
-    """The share of a text's letters that are in none of its language's scripts; 0 without letters.
-
-    A language that is not in `SCRIPTS` is written in Latin letters if it can be identified, else in any.
-    """
-    language = base_of(code)
-    if text.isascii() and language not in SCRIPTS:
+    """The share of a text's letters that are in none of its language's scripts; 0 without letters, or if unknown."""
+    expected = scripts_of(code)
+    if not expected or (text.isascii() and _LATIN in expected):
         return 0.0
-    if language not in SCRIPTS and not is_identified(code):
-        return 0.0
-    expected = SCRIPTS.get(language, "LATIN").split()
     scripts = [script_of(character) for character in text if character.isalpha()]
     return sum(script not in expected for script in scripts) / len(scripts) if scripts else 0.0
 

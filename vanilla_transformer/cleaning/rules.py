@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from html.entities import html5
 
 import regex
 
@@ -88,8 +89,13 @@ def mend(text: str) -> str:
             text = raw.decode("cp1252")
         except UnicodeDecodeError:
             return text
-    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), fix_encoding(text))
+    text = _ENTITY.sub(_unescaped, fix_encoding(text))
     return unicodedata.normalize("NFC", _CONTROLS.sub("", _ENDS_OF_LINES.sub(" ", text)).strip())
+
+
+def _unescaped(entity: re.Match) -> str:
+    known = entity[0][1] == "#" or entity[0][1:] in html5  # of `&amplifier;` unescape would read the first four letters
+    return html.unescape(entity[0]) if known else entity[0]
 
 
 # ----------------------------------------------------------------------------------------------------------- the rules
@@ -99,7 +105,7 @@ _MARKUP = re.compile(r"</?[A-Za-z!][^<>]*>|\{\{.*?\}\}|\[\[.*?\]\]")
 _BESIDE = UNSPACED + "\u3000-\u303f\uac00-\ud7a3\uff00-\uff65"
 _IN_ADDRESS = f"(?![{_BESIDE}])"
 _ADDRESS = re.compile(
-    rf"(?:https?://|www\.)[^\s<>\"')\]{_BESIDE}]+"
+    rf"(?:https?://|www\.)[^\s<>\"')\]»«”“„’‘{_BESIDE}]+(?<![.,;:!?…])"
     rf"|(?:{_IN_ADDRESS}[\w.+-])+@(?:{_IN_ADDRESS}[\w-])+\.(?:{_IN_ADDRESS}[\w.-])+(?<=\w)"
 )
 # Blanks belong to a number only in front of three digits: "2019 12" are two.

@@ -111,7 +111,12 @@ def score_shard(scoring: Scoring, folder: Path, languages: tuple[str, str], shar
     number, left = shard
     files = ShardFiles.of(folder, number)
     scores = np.full(len(left), np.nan, np.float32)
-    pairs = [row[2:4] for row, wanted in zip(files.read_pairs(), left, strict=True) if wanted]
+    # As they will be written: with "?" for bytes that are no text, where the rule that drops them is skipped.
+    pairs = [
+        tuple(text.encode(errors="replace").decode() for text in row[2:4])
+        for row, wanted in zip(files.read_pairs(), left, strict=True)
+        if wanted
+    ]
     if pairs:
         options = {"languages": languages, "batch_tokens": scoring.batch_tokens}
         scores[left] = dual_cross_entropy_scores(*_models(scoring), pairs, **options)
