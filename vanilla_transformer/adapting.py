@@ -31,7 +31,9 @@ from .run.folder import RunFolder
 from .run.loading import find_model, load_its_tokenizer, load_model
 from .run.recipe import DataSettings, Recipe, load_recipe, recipe_with
 from .training.initial_model import GROWN_FROM
-from .training.run import train
+from .training.opening import check_start
+from .training.run import train, usable_arguments
+from .training.run_data import RunData
 from .translation import translate
 
 
@@ -110,6 +112,7 @@ def adapt(
     else:
         floors = dict(recipe.training.get("floors", {}))
         if OLD in recipe.data.test and settings.floor is not None:
+            _check_start(recipe, folder, device)  # before it translates, perhaps for long
             floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
     recipe = dataclasses.replace(recipe, training={**recipe.training, **({"floors": floors} if floors else {})})
     account = folder.path / "adaptation.json"
@@ -127,6 +130,13 @@ def adapt(
     content = {"model": model, "settings": asdict(settings), "floors": floors, "pieces": added, "sets": rows}
     write_json(account, content | {"model_sha256": sha256_of_model(folder.path)})
     return account.with_suffix(".md")
+
+
+def _check_start(recipe: Recipe, folder: RunFolder, device: str) -> None:
+    """Raises the errors of training that show before it begins."""
+    RunData.open(recipe, folder, usable_arguments(folder, recipe, device))
+    if folder.path.exists():
+        check_start(folder)
 
 
 def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:

@@ -37,12 +37,22 @@ from .cleaning.scoring import Scoring
 from .command_processes import Command, run_commands
 from .data.corpora import load_corpus, naming_in_errors, open_stream
 from .data.mixture import MOST_COPIES, copies_of
-from .data.readers import plain_or_packed
+from .data.readers import files_of, plain_or_packed
 from .evaluation.scores import compare_systems, score_translations
-from .files import alone_in, read_json, relative_to, remove_leftovers, replaced_path, text_lines, write_json, write_text
+from .files import (
+    alone_in,
+    read_json,
+    relative_to,
+    remove_leftovers,
+    replaced_path,
+    sha256_of,
+    text_lines,
+    write_json,
+    write_text,
+)
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
-from .run.loading import chosen_device, load_engine
+from .run.loading import chosen_device, find_model, load_engine
 from .run.recipe import (
     Recipe,
     as_typed,
@@ -261,6 +271,9 @@ def _check_cleaning(options: dict, plan: Recipe) -> None:
         Scoring.by(*(options.get(name) for name in ("score_models", "keep_best", "min_score")))
     except ValueError as error:
         raise ValueError(f"improve.clean: {error}") from error
+    for model in options.get("score_models") or ():
+        with naming_in_errors("improve.clean.score_models"):
+            find_model(model)
     languages = {"source_language": plan.data.source_language, "target_language": plan.data.target_language}
     rules = {name: value for name, value in options.items() if name not in _MORE_OF_CLEAN}
     naming_the_field("improve.clean", languages | rules, lambda fields: CleaningSettings(**languages | fields))
@@ -327,15 +340,30 @@ def _begin(output: Path, plan: Recipe, settings: ImproveSettings) -> None:
 
 
 def _write_pairs(folder: Path, plan: Recipe, sets: Sequence[str]) -> None:
-    """Writes both sides of the recipe's texts to files of lines."""
+    """Writes both sides of the recipe's texts to files of lines.
+
+    Raises ValueError if they are there already, and the recipe's text has changed since.
+    """
     folder.mkdir(exist_ok=True)
     languages = plan.data.source_language, plan.data.target_language
+    record = folder / "text.json"
     for name in sets:
         sides = [folder / f"{name}.{language}.gz" for language in languages]
+        where = plan.data.measured[name][0] if name in plan.data.measured else getattr(plan.data, name)
+        local = not isinstance(where, Mapping)
+        digests = {str(file): sha256_of(file) for file in files_of(where, Path(plan.data.folder))} if local else {}
+        known = read_json(record, f"Remove {folder}: it is written again.") if record.exists() else {}
         if all(side.exists() for side in sides):
+            before = list(known.get(name, {}).values())
+            if digests and before and list(digests.values()) != before:  # else the text is no longer there
+                raise ValueError(
+                    f"data.{name}: {', '.join(digests)} has changed since {folder.parent} was begun: restore it, or "
+                    "choose another folder."
+                )
             continue
         with naming_in_errors(f"data.{name}"):
-            corpus = load_corpus(getattr(plan.data, name), *languages, folder=plan.data.folder)
+            corpus = load_corpus(where, *languages, folder=plan.data.folder)
+        write_json(record, {**known, name: digests})
         for side, language in zip(sides, languages, strict=True):
             with replaced_path(side) as path, gzip.GzipFile(path, "wb", mtime=0) as file:
                 for pair in corpus["translation"]:
@@ -486,7 +514,8 @@ def _account(output: Path, plan: Recipe, settings: ImproveSettings, seconds: Map
         found = read_json(measured, "Remove it: it is made again.")
         texts = translations[system.name] = found["translations"]
         [score] = score_translations(texts, references, [metric], target_language=target, resamples=1000)
-        row = {"system": system.name, "score": score.value, "interval": score.confidence, "signature": score.signature}
+        row = {"system": system.name, "score": score.value, "signature": score.signature}
+        row["interval"] = score.confidence or 0.0  # a single pair has none
         row |= {"megabytes": system.megabytes, "sentences_per_second": len(sentences) / found["seconds"]}
         if rows:
             before = rows[-1]["system"]

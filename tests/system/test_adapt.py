@@ -94,6 +94,18 @@ def test_interrupted_adaptation_resumes_exactly(run, domain, tmp_path, more):
     load_model(whole)  # it has all the weights of a plain model, whatever was trained
 
 
+def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domain, tmp_path, caplog, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    old = ("--old", str(corpus / "validation.en"), str(corpus / "validation.de"))
+    missing = ("--data.train", "[missing.en, missing.de]")
+    for output, more, said in (("run", missing, "there is no text file 'missing.en'"), ("mine", (), "holds notes.txt")):
+        assert run_command(words(run, domain, tmp_path / output, *old, *more)) == 1
+        assert said in capsys.readouterr().err
+        assert " translates " not in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
 def test_no_model_is_saved_below_the_floor(run, corpus, domain, tmp_path, capsys):
     # An explicit floor, because the small model has nothing to lose.
     old = json.dumps([str(corpus / f"validation.{side}") for side in ("en", "de")])

@@ -200,6 +200,7 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
         (["--improve.clean", "{workers: 0}"], "improve.clean.workers must be at least 1, not 0"),
         (["--improve.clean", "{keep_best: 0.9}"], "improve.clean: keep_best and min_score are for score_models"),
         (["--improve.clean", "{score_models: [a], keep_best: 0.9}"], "improve.clean: score_models must be two"),
+        (["--improve.clean", "{score_models: [a, b], keep_best: 0.9}"], "improve.clean.score_models: There is no "),
         (["--evaluation.metrics", "[bleurt]"], "evaluation.metrics: bleurt is unknown"),
         (["--training.save_steps", "0.5"], "training.save_steps"),
         (["--improve.clean", "{skip: [lies]}"], "There is no rule 'lies': choose from"),
@@ -228,6 +229,12 @@ def test_multiline_texts_stay_aligned(tmp_path):
     _write_pairs(tmp_path / "pairs", recipe, ["train"])
     sides = [gzip.decompress((tmp_path / "pairs" / f"train.{side}.gz").read_bytes()) for side in ("en", "de")]
     assert sides == [b"a b\nx\np\n", b"c\ny z\nq\n"]
+    _write_pairs(tmp_path / "pairs", recipe, ["train"])
+    (tmp_path / "pairs.jsonl").write_text(rows[:-1])
+    with pytest.raises(ValueError, match=r"data\.train: \S+pairs\.jsonl has changed since"):
+        _write_pairs(tmp_path / "pairs", recipe, ["train"])
+    (tmp_path / "pairs.jsonl").unlink()  # it is not needed any more
+    _write_pairs(tmp_path / "pairs", recipe, ["train"])
 
 
 def test_only_the_student_is_published(tmp_path):
@@ -271,6 +278,10 @@ def test_chain_writes_account_and_is_not_repeated(tmp_path):
     made = {file: file.stat().st_mtime_ns for file in output.glob("*/*") if file.is_file()}
     assert run_command(improving(path, output)[3:]) == 0
     assert {file: file.stat().st_mtime_ns for file in made} == made
+    # A single validation pair has no interval.
+    one = improving(path, tmp_path / "one", "--data.validation", "{corpus: 'phrasebook:validation:1'}")
+    assert run_command(one[3:]) == 0
+    assert "± 0.00 | " in (tmp_path / "one" / "account.md").read_text(encoding="utf-8")
 
 
 def test_folder_begun_with_another_plan_is_rejected(tmp_path, capsys):
