@@ -127,13 +127,24 @@ def test_generation_config_settings_are_followed(exported, tokenizer, texts, tmp
         {"max_new_tokens": 5},
         {"max_length_offset": None, "max_length": 11},
         {"max_length_offset": None},
-        {"bad_words_ids": [[EOS], [OFTEN], [5, 6]]},
+        {"bad_words_ids": [[EOS], [OFTEN]]},
+        {"no_repeat_ngram_size": 1},
+        {"no_repeat_ngram_size": 2, "bad_words_ids": [[OFTEN]]},
         {"eos_token_id": [EOS, 7]},
     ):
         model.generation_config = copy.deepcopy(exported[0].generation_config)
         model.generation_config.update(**settings)
         model.generation_config.save_pretrained(folder)
         assert translated_there(folder, texts) == translated_here(model, tokenizer, texts), settings
+    for settings in ({"repetition_penalty": 1.2}, {"bad_words_ids": [[5, 6]]}, {"min_new_tokens": 1}):
+        model.generation_config = copy.deepcopy(exported[0].generation_config)
+        model.generation_config.update(**settings)
+        model.generation_config.save_pretrained(folder)
+        with pytest.raises(ValueError, match=f"sets {next(iter(settings))} = .*, which ONNX does not support"):
+            OnnxTranslator(folder)
+        with pytest.raises(ValueError, match="The model's generation config sets"):
+            to_onnx(model, tokenizer, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
 
 
 def test_graph_sizes_are_dynamic(exported):

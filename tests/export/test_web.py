@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -197,7 +198,8 @@ def page_folder(request, runnable, tokenizer, tmp_path_factory):
 @pytest.mark.skipif(NODE is None, reason="there is no node")
 @pytest.mark.parametrize("settings", [
     {}, {"early_stopping": True}, {"early_stopping": "never"}, {"length_penalty_type": "gnmt", "max_length": 12},
-    {"bad_words_ids": [[119], [5, 6]], "max_new_tokens": 9}, {"eos_token_id": [2, 7]},
+    {"bad_words_ids": [[119]], "max_new_tokens": 9}, {"eos_token_id": [2, 7]}, {"no_repeat_ngram_size": 1},
+    {"no_repeat_ngram_size": 2, "bad_words_ids": [[119]]},
 ])  # fmt: skip
 def test_page_translations_and_attention_equal_python(page_folder, tokenizer, texts, tmp_path, settings):
     model, folder = page_folder[0], tmp_path / "copy"
@@ -227,14 +229,46 @@ def test_page_translations_and_attention_equal_python(page_folder, tokenizer, te
                 assert np.allclose(np.stack(layers), getattr(looked_at, kind).numpy(), atol=1e-5)
 
 
+@contextmanager
+def served(folder):
+    """Gives the address of a folder's page."""
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.fixture(scope="module")
 def url(page_folder):
-    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=page_folder[1]))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    with served(page_folder[1]) as address:
+        yield address
+
+
+@pytest.mark.slow
+def test_page_takes_any_decoding_of_the_model(page_folder, tokenizer, browser, tmp_path):
+    model, folder = page_folder[0], shutil.copytree(page_folder[1], tmp_path / "copy")
+    path, options = folder / "model/generation_config.json", {"num_beams": 20, "length_penalty": 0.65}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+    with served(folder) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.locator("#button:enabled").wait_for()
+        text = "The old dog is looking for his red ball."
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        page.locator("#map tbody tr").first.wait_for()
+        inputs = tokenizer([text], return_tensors="pt")
+        expected = tokenizer.decode(model.generate(**inputs, **options)[0], skip_special_tokens=True)
+        assert page.locator("#translation").inner_text() == expected
+        assert not page.locator("#beams").is_visible()
+        page.evaluate("document.querySelector('#beams').value = 0")
+        page.keyboard.press("Enter")
+        assert page.locator("#beams").is_visible()  # with the browser's message
+        page.close()
 
 
 @pytest.mark.slow

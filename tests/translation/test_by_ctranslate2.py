@@ -1,6 +1,8 @@
 """CTranslate2 as an engine: the same lines in, the same translations out as by torch."""
 
 import itertools
+import json
+import re
 import shutil
 
 import pytest
@@ -133,6 +135,7 @@ def test_samples_depend_on_seed_and_sampling_options(exported, tokenizer):
 def test_unsupported_options_are_rejected(exported, tokenizer):
     for options, message in (
         ({"repetition_penalty": 2.0}, "CTranslate2 does not support repetition_penalty"),
+        ({"no_repeat_ngram_size": 2}, "CTranslate2 does not support no_repeat_ngram_size"),
         ({"align": True}, "no alignments"),
         ({"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences is 3, more than num_beams, which is 2"),
         ({"num_beams": 2, "do_sample": True}, "num_beams must be 1"),
@@ -147,9 +150,16 @@ def test_unusable_folder_is_rejected(exported, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no model for CTranslate2 in"):
         ExportedModel(tmp_path)
     folder = shutil.copytree(exported.folder, tmp_path / "model")
-    (folder / "generation_config.json").write_text('{"num_beams": 4, "no_repeat_ngram_size": 3}', encoding="utf-8")
-    with pytest.raises(ValueError, match="sets no_repeat_ngram_size = 3, which CTranslate2 does not support"):
-        ExportedModel(folder)
+    for saved, shown in (
+        ({"no_repeat_ngram_size": 1}, "no_repeat_ngram_size = 1"),
+        ({"min_new_tokens": 1}, "min_new_tokens = 1"),
+        ({"forced_bos_token_id": 0}, "forced_bos_token_id = 0"),
+        ({"exponential_decay_length_penalty": [1, 5.0]}, "exponential_decay_length_penalty = "),
+        ({"bad_words_ids": [[7], [5, 6]]}, "bad_words_ids = words of several tokens"),
+    ):
+        (folder / "generation_config.json").write_text(json.dumps({"num_beams": 4, **saved}), encoding="utf-8")
+        with pytest.raises(ValueError, match=f"sets {re.escape(shown)}.*, which CTranslate2 does not support"):
+            ExportedModel(folder)
     (folder / "generation_config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no generation_config.json: export again"):
         ExportedModel(folder)

@@ -21,6 +21,8 @@ from transformers import PreTrainedTokenizerBase
 from ..files import written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, sinusoids
+from ..translation.by_ctranslate2 import UNSUPPORTED
+from ..translation.decoding import check_supported
 
 
 try:
@@ -79,7 +81,7 @@ def to_ctranslate2(
 
     Raises:
         ValueError: There is no such quantization, tokenizer and model have different vocabularies, or CTranslate2
-            lacks an option of the model; the message names the field of the configuration.
+            lacks an option of the model or its generation config; the message names the field.
         FileExistsError: `output` exists.
 
     Example:
@@ -94,6 +96,7 @@ def to_ctranslate2(
     """
     if quantization not in (None, *QUANTIZATIONS):
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}.")
+    check_supported(model.generation_config, "CTranslate2", "The model's generation config", **UNSUPPORTED)
     spec = specification(model, tokenizer, positions)
     spec.validate()
     spec.optimize(quantization)
@@ -178,7 +181,10 @@ def _filled_spec(model: VanillaTransformerForConditionalGeneration, positions: i
     _fill_stack(spec.decoder, decoder, positions)
     spec.decoder.embeddings.weight = _array(decoder.embed_tokens.weight)
     _fill_linear(spec.decoder.projection, model.lm_head)
-    if forbidden := [ids[0] for ids in model.generation_config.bad_words_ids or [] if len(ids) == 1]:
+    ends = model.generation_config.eos_token_id
+    ends = {*ends} if isinstance(ends, list) else {ends}  # transformers never forbids an end
+    bad = [ids[0] for ids in model.generation_config.bad_words_ids or [] if len(ids) == 1]
+    if forbidden := [token for token in bad if token not in ends]:
         bias = spec.decoder.projection.bias if spec.decoder.projection.has_bias() else np.zeros(config.vocab_size, "f")
         bias[forbidden] += _NEVER
         spec.decoder.projection.bias = bias

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from ..files import written_beside
 from ..model.generation_vanilla_transformer import wanted_max_length
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from ..translation.decoding import check_supported
 
 
 try:
@@ -72,7 +73,8 @@ def to_onnx(
         attentions: Whether the graphs return attention weights.
 
     Raises:
-        ValueError: There is no such quantization, or the tokenizer has more tokens than the model.
+        ValueError: There is no such quantization, the tokenizer has more tokens than the model, or the generation
+            config has an option that neither [`OnnxTranslator`] nor the page of [`to_web`] supports.
         FileExistsError: `output` exists.
 
     Example:
@@ -87,6 +89,7 @@ def to_onnx(
             f"The model's vocab_size is {model.config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} tokens: "
             "give the model's own."
         )
+    check_supported(model.generation_config, "ONNX", "The model's generation config")
     own = copy.deepcopy(model).to("cpu", torch.float32).eval()
     own.set_attn_implementation("eager")  # equation 1 as written, with products and a softmax
     own.generation_config.max_length = wanted_max_length(own.generation_config)

@@ -14,19 +14,14 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from ..model.checks_vanilla_transformer import check_saved_decoding
 from ..model.generation_vanilla_transformer import length_penalty
-from .decoding import Batch, Decoding, Hypothesis
+from .decoding import Batch, Decoding, Hypothesis, check_supported
 
 
 if TYPE_CHECKING:
     from ctranslate2 import AsyncTranslationResult, Translator
 
-# Options of a saved generation config that CTranslate2 would ignore.
-_UNHEEDED = (
-    "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "forced_bos_token_id",
-    "min_length", "min_new_tokens", "min_p", "no_repeat_ngram_size", "num_beam_groups", "repetition_penalty",
-    "sequence_bias", "suppress_tokens", "begin_suppress_tokens", "typical_p",
-)  # fmt: skip
-_NEUTRAL = (None, 0, 1, [], {})
+# Its search normalises scores again after it has taken tokens out, and so ranks hypotheses differently.
+UNSUPPORTED: dict[str, tuple] = {"no_repeat_ngram_size": (0,)}
 
 
 class ExportedModel:
@@ -61,12 +56,7 @@ class ExportedModel:
         self.tokens: list[str] = json.loads((self.folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
         check_saved_decoding(self.folder, len(self.tokens))
         self.generation_config = GenerationConfig.from_pretrained(self.folder)
-        for name in _UNHEEDED:
-            if (value := getattr(self.generation_config, name, None)) not in _NEUTRAL:
-                raise ValueError(
-                    f"{self.folder / 'generation_config.json'} sets {name} = {value}, which CTranslate2 does not "
-                    "support: remove it, or translate with torch."
-                )
+        check_supported(self.generation_config, "CTranslate2", self.folder / "generation_config.json", **UNSUPPORTED)
         settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
@@ -118,8 +108,9 @@ class Ctranslate2Engine:
     """
 
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
-        if decoding.others:
-            raise ValueError(f"CTranslate2 does not support {', '.join(decoding.others)}: translate with torch.")
+        others = [*decoding.others, *[name for name in UNSUPPORTED if getattr(decoding, name)]]
+        if others:
+            raise ValueError(f"CTranslate2 does not support {', '.join(others)}: translate with torch.")
         if decoding.constrained:
             raise ValueError(
                 "CTranslate2 has no hard terms: translate by torch, with the model itself, or ask for soft terms."

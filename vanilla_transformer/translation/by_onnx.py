@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
-from .decoding import Batch, Decoding, Hypothesis
+from .decoding import Batch, Decoding, Hypothesis, check_supported
 
 
 class OnnxTranslator:
     """Greedy search, which finds the tokens that the model's `generate(num_beams=1)` finds.
 
-    Of the generation config it supports the special tokens, the length limits, and bad words of one token.
+    Of the generation config it supports the special tokens, the length limits, bad words of one token, and
+    `no_repeat_ngram_size`.
 
     Args:
         folder: Written by [`to_onnx`].
@@ -24,6 +25,7 @@ class OnnxTranslator:
 
     Raises:
         ImportError: onnxruntime is not installed.
+        ValueError: The generation config has other options that would change the translations.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class OnnxTranslator:
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         saved = self.generation_config = GenerationConfig.from_pretrained(folder)
+        check_supported(saved, "ONNX", folder / "generation_config.json")
         learned = config["position_embedding_type"] == "learned"
         self.positions = config["max_position_embeddings"] if learned else None
         for name in ("decoder_start_token_id", "eos_token_id", "bad_words_ids"):  # the generation config comes first
@@ -76,7 +79,7 @@ class OnnxTranslator:
 
         Args:
             sources: Token ids.
-            decoding: Gives the length limits; None: the model's own decoding.
+            decoding: Gives the length limits and `no_repeat_ngram_size`; None: the model's own decoding.
             prefix: Token ids that every translation begins with.
         """
         decoding, longest = decoding or self.decoding, max(map(len, sources))
@@ -93,6 +96,8 @@ class OnnxTranslator:
         while len(open_rows):
             logits, *present = self.decoder.run(["logits", *presents], step)
             logits[:, :, self.bad] = -np.inf
+            for place, row in enumerate(open_rows if decoding.no_repeat_ngram_size else ()):
+                logits[place, :, _repeating([start, *found[row]], decoding.no_repeat_ngram_size)] = -np.inf
             tokens = logits[:, -1].argmax(axis=1)
             for row, token in zip(open_rows, tokens.tolist(), strict=True):
                 found[row].append(token)
@@ -106,6 +111,13 @@ class OnnxTranslator:
     def _names(graph, kind: str) -> list[str]:
         """Names of a graph's outputs of a kind; it may also return attention weights, which are not needed here."""
         return [each.name for each in graph.get_outputs() if each.name.startswith(kind)]
+
+
+def _repeating(tokens: Sequence[int], size: int) -> list[int]:
+    """The tokens that may not come next, because the last `size` would then have come before, in the same order."""
+    last = [*tokens[len(tokens) - size + 1 :]]
+    begins = range(len(tokens) - size + 1)
+    return [tokens[begin + size - 1] for begin in begins if [*tokens[begin : begin + size - 1]] == last]
 
 
 class OnnxEngine:

@@ -51,7 +51,12 @@ function introduce({ source_language: source, target_language: target, examples 
 async function translate() {
   clearTimeout(state.timer);
   state.work?.abort();
-  if (!state.translator || !element("form").reportValidity()) return;
+  if (!state.translator) return;
+  if (!element("form").checkValidity()) {
+    element("options").open = true; // a browser cannot show its message beside a field that is not shown
+    element("form").reportValidity();
+    return;
+  }
   const work = (state.work = new AbortController());
   const options = {
     beams: element("beams").valueAsNumber,
@@ -139,6 +144,7 @@ async function begin() {
   introduce(JSON.parse(new TextDecoder().decode(await read("page.json"))));
   state.translator = await Translator.load(await runtime(read), read);
   element("beams").value = state.translator.generation.num_beams ?? 1;
+  element("beams").max = Math.max(element("beams").max, element("beams").value);
   element("penalty").value = state.translator.generation.length_penalty ?? 1;
   element("button").disabled = false;
   say(`Ready after ${Math.round(performance.now() - before)} ms. Shift+Enter begins a new line.`);

@@ -97,6 +97,18 @@ export class Translator {
     return Math.max(Math.min(...limits), 1);
   }
 
+  /** The tokens that may not come next: `no_repeat_ngram_size` tokens would then come in the same order twice. */
+  repeating(target) {
+    const size = this.generation.no_repeat_ngram_size ?? 0;
+    const tokens = [this.start, ...target];
+    const last = tokens.slice(tokens.length - size + 1);
+    const found = [];
+    for (let begin = 0; size > 0 && begin + size <= tokens.length; begin++) {
+      if (last.every((token, place) => token === tokens[begin + place])) found.push(tokens[begin + size - 1]);
+    }
+    return found;
+  }
+
   integers(rows) {
     return new this.ort.Tensor("int64", BigInt64Array.from(rows.flat(), BigInt), [rows.length, rows[0].length]);
   }
@@ -163,7 +175,7 @@ async function greedySearch(steps, limit) {
   const found = [];
   while (found.length < limit && !ends.has(found.at(-1))) {
     const scores = await steps.scores([found.at(-1) ?? start], [0]);
-    for (const token of bad) scores[token] = -Infinity;
+    for (const token of [...bad, ...steps.translator.repeating(found)]) scores[token] = -Infinity;
     let best = 0;
     for (let token = 1; token < scores.length; token++) if (scores[token] > scores[best]) best = token;
     found.push(best);
@@ -190,7 +202,8 @@ async function beamSearch(steps, limit, beams, alpha) {
     const newest = open.map(({ tokens }) => tokens.at(-1) ?? start);
     const scores = await steps.scores(newest, open.map(({ parent }) => parent));
     // As many as ending may take away, and as many again to go on with.
-    const candidates = bestOf(scores, open, Math.max(2, 1 + ends.size) * beams, bad);
+    const forbidden = open.map(({ tokens }) => [...bad, ...steps.translator.repeating(tokens)]);
+    const candidates = bestOf(scores, open, Math.max(2, 1 + ends.size) * beams, forbidden);
     const enough = early === true && finished.length === beams;
     const goingOn = [];
     for (const [rank, { logProbability, parent, token }] of candidates.entries()) {
@@ -210,8 +223,8 @@ async function beamSearch(steps, limit, beams, alpha) {
   return [finished[0].tokens, finished[0].score];
 }
 
-/** The likeliest `count` continuations of the open hypotheses, best first. */
-function bestOf(scores, open, count, bad) {
+/** The likeliest `count` continuations of the open hypotheses, best first; `forbidden` has the tokens that none takes. */
+function bestOf(scores, open, count, forbidden) {
   const vocabulary = scores.length / open.length;
   const found = [];
   for (const [parent, { logProbability }] of open.entries()) {
@@ -220,7 +233,7 @@ function bestOf(scores, open, count, bad) {
     for (const score of row) if (score > greatest) greatest = score;
     for (const score of row) sum += Math.exp(score - greatest);
     const toAdd = logProbability - greatest - Math.log(sum);
-    for (const token of bad) row[token] = -Infinity;
+    for (const token of forbidden[parent]) row[token] = -Infinity;
     for (let token = 0; token < vocabulary; token++) {
       const value = row[token] + toAdd;
       if (value === -Infinity || (found.length === count && value <= found.at(-1).logProbability)) continue;
