@@ -152,11 +152,13 @@ def test_invalid_arguments_or_missing_npm_raise(tokenizer, package, tmp_path, mo
     with tarfile.open(archive, "w:gz") as file:
         file.add(package, "other")
     (tmp_path / "text").write_text("no archive")
+    (tmp_path / "cut.tgz").write_bytes(archive.read_bytes()[:-20])
     model = small_model()
     bert = BertTokenizerFast(vocab={"[UNK]": 0, "a": 1})
     for change, error, message in (
         ({"runtime": archive}, FileNotFoundError, "not the package of onnxruntime-web"),
         ({"runtime": tmp_path / "text"}, ValueError, "is not an npm package"),
+        ({"runtime": tmp_path / "cut.tgz"}, ValueError, "is not an npm package"),
         ({"runtime": tmp_path}, FileNotFoundError, "ort.wasm"),
         ({"tokenizer": bert}, ValueError, "no tokenizer of this kind"),
         ({"runtime": package, "quantization": "int4"}, ValueError, "one of float32, int8, not 'int4'"),

@@ -75,6 +75,15 @@ def test_order_of_members_changes_nothing(ensemble, sources):
     assert turned.generate(**sources).tolist() == ensemble.generate(**sources).tolist()
 
 
+def test_output_ends_where_learned_positions_of_any_member_end(sources):
+    learned = build_model(1, position_embedding_type="learned", max_position_embeddings=16)
+    for models in ([learned, members()[0]], [members()[0], learned]):
+        ensemble = EnsembleForConditionalGeneration(models)
+        ensemble.generation_config = paper_generation_config(ensemble.config, eos_token_id=None)
+        assert ensemble.positions == 16
+        assert ensemble.generate(**sources, eos_token_id=None).shape[1] == 16
+
+
 def test_hook_on_a_member_takes_effect(ensemble, sources, ours_used):
     before = ensemble.generate(**sources, num_beams=2)
     ensemble.models[1].lm_head.register_forward_hook(lambda module, inputs, output: output.flip(-1))

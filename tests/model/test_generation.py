@@ -102,6 +102,8 @@ def test_extreme_length_penalties_are_rejected(tiny_model, unlabelled, alpha):
     model = tiny_model()
     with pytest.raises(ValueError, match="length_penalty must be from -50 to 50, not "):
         model.generate(**unlabelled, num_beams=2, length_penalty=alpha)
+    with pytest.raises(ValueError, match="length_penalty must be from -50 to 50, not "):
+        model.generate(**unlabelled, num_beams=2, length_penalty=alpha, bad_words_ids=[[9]])  # transformers' search
     assert model.generate(**unlabelled, num_beams=2, length_penalty=-50.0).shape[0] == len(unlabelled["input_ids"])
 
 

@@ -53,6 +53,10 @@ def test_languages_not_in_the_recipe_are_rejected(model, tokenizer, tmp_path):
         for task in (f"translation_{target}_to_{source}", f"translation_{source}_to_fr"):
             with pytest.raises(ValueError, match=f"translates {source} to {target}, not .*_{source}_to_{target}"):
                 pipeline(task, model=str(tmp_path))
+        translator = pipeline("translation", model=str(tmp_path))
+        assert translator(TEXTS[0], tgt_lang=target) == translator(TEXTS[0])
+        with pytest.raises(ValueError, match=f"The model translates into {target}, not into fr: leave tgt_lang out"):
+            translator(TEXTS[0], tgt_lang="fr")
 
 
 def test_other_removed_tasks_stay_removed(model):

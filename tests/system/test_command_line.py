@@ -49,6 +49,10 @@ def test_convert_rejects_incomplete_and_foreign_models(run, tmp_path):
     (folder / "config.json").write_text(text, encoding="utf-8")
     assert "not complete: model.decoder.layers.2" in said(folder)
     (folder / "config.json").write_text(settings, encoding="utf-8")
+    saved = (folder / "generation_config.json").read_text(encoding="utf-8")
+    (folder / "generation_config.json").write_text(saved[:20], encoding="utf-8")  # transformers would ignore it
+    assert "generation_config.json is not JSON" in said(folder)
+    (folder / "generation_config.json").write_text(saved, encoding="utf-8")
     weights = MarianMTModel.from_pretrained(folder).state_dict()
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")

@@ -61,6 +61,7 @@ def convert(model: str, *, output: Path) -> None:
     from transformers.configuration_utils import PreTrainedConfig
 
     from ..files import written_beside
+    from ..model.checks_vanilla_transformer import check_saved_decoding
     from ..model.conversion_vanilla_transformer import SafeMarianModel, from_marian
     from ..model.weights_vanilla_transformer import check_configuration
     from ..run.loading import find_model, load_weights
@@ -68,6 +69,7 @@ def convert(model: str, *, output: Path) -> None:
     folder = find_model(model)
     fields, _ = PreTrainedConfig.get_config_dict(folder)
     check_configuration(fields, {})
+    check_saved_decoding(folder, fields.get("vocab_size"))
     if (kind := fields.get("model_type")) != "marian":
         raise ValueError(f"{model} is not a Marian model but one of the kind {kind}: only Marian's can be converted.")
     try:

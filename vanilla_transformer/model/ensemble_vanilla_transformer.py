@@ -37,6 +37,11 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         self.generation_config = models[0].generation_config
         self.train(models[0].training)
 
+    @property
+    def positions(self) -> int | None:
+        """How many tokens all members can take; None: any number."""
+        return min((each.positions for each in self.models if each.positions is not None), default=None)
+
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,

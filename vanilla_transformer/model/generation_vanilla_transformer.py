@@ -208,9 +208,12 @@ class PaperGeneration:
         longest = 1 + int(lengths.max()) + offset  # with the start token
         if (wanted := wanted_max_length(saved)) is not None:
             longest = min(longest, wanted)
-        if self.config.position_embedding_type == "learned":
-            longest = min(longest, self.config.max_position_embeddings)
-        return lengths, longest
+        return lengths, min(longest, self.positions or longest)
+
+    @property
+    def positions(self) -> int | None:
+        """How many tokens a source or a translation may have, if positions are learned; None: any number."""
+        return self.config.max_position_embeddings if self.config.position_embedding_type == "learned" else None
 
     def _source_lengths(self, inputs, kwargs: dict) -> torch.LongTensor:
         """(batch,) tokens of each source."""
@@ -243,6 +246,7 @@ class PaperGeneration:
         self, input_ids, logits_processor, stopping_criteria, generation_config, synced_gpus=False, **model_kwargs
     ):
         settings = generation_config
+        check_length_penalty(settings.length_penalty)
         special = settings.do_sample or settings.output_scores or settings.output_logits or len(logits_processor)
         special = special or synced_gpus or settings.low_memory  # transformers refuses low_memory
         constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
@@ -253,7 +257,6 @@ class PaperGeneration:
             )
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
         kind, alpha = getattr(settings, "length_penalty_type", "length"), settings.length_penalty
-        check_length_penalty(alpha)
         rules = {
             "eos_ids": eos_ids,
             "penalty": lambda length: length_penalty(length, alpha, kind),

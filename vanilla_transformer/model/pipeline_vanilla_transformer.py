@@ -55,9 +55,8 @@ class TranslationPipeline(Pipeline):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        named, languages = LANGUAGES_TASK.fullmatch(self.task or ""), None
-        if named and self.model.name_or_path and self.model.config.model_type == "vanilla_transformer":
-            languages = _languages_of(self.model)
+        named = LANGUAGES_TASK.fullmatch(self.task or "")
+        languages = self._languages if named else None
         if languages and not all(map(_is_among, named.groups(), languages)):
             source, target = (each[0].replace("-", "_") for each in languages)
             raise ValueError(
@@ -173,10 +172,18 @@ class TranslationPipeline(Pipeline):
             inputs["glossary"] = self._constraints(text, glossary)
         return inputs
 
+    @cached_property
+    def _languages(self) -> list[list[str]] | None:
+        """Source and target languages by the recipe of one of our models, if it has one."""
+        is_ours = self.model.config.model_type == "vanilla_transformer"
+        return _languages_of(self.model) if is_ours and self.model.name_or_path else None
+
     def _language_tag(self, language: str | None) -> list[int]:
         """The token in front of a source that names the target language, if the model has several."""
         tags = {token: i for token, i in self.tokenizer.get_added_vocab().items() if _LANGUAGE_TAG.fullmatch(token)}
         if not tags:
+            if language and self._languages and not _is_among(language, into := self._languages[1]):
+                raise ValueError(f"The model translates into {into[0]}, not into {language}: leave tgt_lang out.")
             return []
         if (tag := f"<2{language}>") not in tags:
             names = [each[2:-1] for each in tags]

@@ -161,9 +161,7 @@ def translate_lines(
     if markup is not None and isinstance(model, tuple(_ENGINES)):
         raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
     reading = Reading.of(markup, keep_numbers, casing, spelling, punctuation, align)
-    config = getattr(model, "config", None)
-    learned = getattr(config, "position_embedding_type", None) == "learned"
-    positions = config.max_position_embeddings if learned else getattr(model, "positions", None)
+    positions = getattr(model, "positions", None)
     prefix_ids = tokenizer(text_target=prefix, add_special_tokens=False).input_ids if prefix else ()
     decoding = Decoding.resolve(
         generate_options,

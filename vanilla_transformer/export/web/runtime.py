@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tarfile
+import zlib
 from pathlib import Path
 
 from ...files import temporary_folder
@@ -39,7 +40,7 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
             return {name: archive.extractfile(f"package/dist/{name}").read() for name in RUNTIME_FILES}
     except KeyError as error:
         raise FileNotFoundError(f"{package} is not the package of onnxruntime-web: {error.args[0]}") from error
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{package} is not an npm package: {error}") from error
 
 
