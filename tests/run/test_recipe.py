@@ -298,6 +298,7 @@ def test_override_replaces_one_value(write):
         ("training.adam_epsilon", "1e-9", 1e-9),  # a string to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
         ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
+        ("training.lr_scheduler_kwargs", "{min_lr: 1e-05}", {"min_lr": 1e-5}),
         ("training.augmentation.typos", "0.05", 0.05),
         ("tokenizer.forms.upper", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float

@@ -12,7 +12,7 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,21 +181,16 @@ class Search:
     def _try(self, name: str, minutes: float, longest: float, recipe_of: Callable, train: Callable) -> None:
         """Trains a candidate until it has had this many minutes; in the last round it will have had `longest`."""
         candidate = self.candidates[name]
-        chosen = {each.field: each.value for each in self.choices} | candidate.changes
-        # The warm-up is shortened with the time, and the rate rises as high as it will in the training itself.
-        warmup = chosen["training.warmup_steps"]
-        shorter = min(warmup, max(50, round(warmup * longest / chosen["training.max_minutes"])))
+        whole = next(each.value for each in self.choices if each.field == "training.max_minutes")
         changes = candidate.changes | {
             "training.max_minutes": minutes,
             "training.cooldown_steps": 0,  # the next round resumes here
-            "training.warmup_steps": shorter,
-            "training.noam_factor": chosen["training.noam_factor"] * math.sqrt(shorter / warmup),
             "training.average_last": 1,
             "training.early_stopping_patience": None,
         }
         place = self._place(name)
         try:
-            recipe = recipe_of(changes, place.with_suffix(".yaml"))
+            recipe = _hurried(recipe_of(changes, place.with_suffix(".yaml")), longest / whole)
             asked = recipe.training.get("metric_for_best_model") or "loss"
             metric, higher_is_better = chosen_by(asked, recipe.training.get("predict_with_generate", True))
             sign = 1 if higher_is_better else -1
@@ -220,3 +215,13 @@ class Search:
     def _save(self) -> None:
         record = {"asked": self.asked, "choices": list(map(asdict, self.choices))}
         write_json(self.file, record | {"candidates": {name: asdict(each) for name, each in self.candidates.items()}})
+
+
+def _hurried(recipe: Recipe, share: float) -> Recipe:
+    """The recipe for this share of the time: a shorter warm-up, and a rate that rises as high as in the whole time."""
+    training = dict(recipe.training)
+    warmup, factor = training["warmup_steps"], training.get("noam_factor")
+    training["warmup_steps"] = min(warmup, max(50, round(warmup * share)))
+    if warmup and factor is not None:
+        training["noam_factor"] = factor * math.sqrt(training["warmup_steps"] / warmup)
+    return replace(recipe, training=training)

@@ -402,6 +402,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+# YAML 1.1 wants a point in a number with an exponent; JSON, in which typed values are written, has none in 1e-05.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]\d+$"), list("-+0123456789"))
 
 
 def override(content: dict, name: str, text: str) -> None:
