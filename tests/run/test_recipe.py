@@ -298,7 +298,6 @@ def test_override_replaces_one_value(write):
         ("training.adam_epsilon", "1e-9", 1e-9),  # a string to YAML, which wants 1.0e-9
         ("training.noam_factor", "null", None),
         ("training.augmentation", "{upper: 0.07}", {"upper": 0.07}),
-        ("training.lr_scheduler_kwargs", "{min_lr: 1e-05}", {"min_lr": 1e-5}),
         ("training.augmentation.typos", "0.05", 0.05),
         ("tokenizer.forms.upper", "0.05", 0.05),
         ("training.noam_factor", "2", 2),  # a whole number stands for a float
@@ -315,6 +314,13 @@ def test_override_replaces_one_value(write):
             content = content[part]
         assert content == value
         assert type(content) is type(value)
+
+
+def test_number_with_an_exponent_is_a_number_in_a_mapping(write):
+    path = write(training={"noam_factor": None, "lr_scheduler_type": "cosine_with_min_lr", "learning_rate": 1e-3})
+    recipe = load_recipe(path, {"training.lr_scheduler_kwargs": "{min_lr: 1e-05}"})
+    assert recipe.training["lr_scheduler_kwargs"] == {"min_lr": 1e-5}
+    assert load_recipe(path, {"description": "12e4567"}).description == "12e4567"  # as a commit may be called
 
 
 def test_override_keeps_the_other_fields(write):
