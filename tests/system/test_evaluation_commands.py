@@ -11,10 +11,13 @@ import sacrebleu
 
 from vanilla_transformer.data.forms import FORMS, texts_in_form
 from vanilla_transformer.evaluation.scores import score_segments
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.run.loading import load_its_tokenizer, word_counts_of
 from vanilla_transformer.translation import Spelling
 
-from .conftest import command, finished, lines_of, output_of, refused, written
+from .conftest import command, finished, lines_of, output_of, refused, write_small_model, written
 
 
 METRICS = ("sacrebleu", "bleu_paper", "chrf")
@@ -78,6 +81,22 @@ class TestEvaluate:
         ]
         assert scores["sacrebleu"] == bleu
         assert 1 < scores["perplexity_per_token"] < scores["perplexity_per_word"]
+
+    def test_sentence_longer_than_learned_positions_has_no_perplexity(self, corpus, tmp_path):
+        write_small_model(tmp_path / "model", lines_of(corpus / "train.en"))
+        positions = {"position_embedding_type": "learned", "max_position_embeddings": 20}
+        config = VanillaTransformerConfig.from_pretrained(tmp_path / "model", **positions)
+        model = VanillaTransformerForConditionalGeneration(config)
+        model.generation_config = paper_generation_config(config, num_beams=1)
+        model.save_pretrained(tmp_path / "model")
+        sources = written(tmp_path / "long.en", ["The dog is old. " * 9])
+        words = ("--sources", sources, "--references", written(tmp_path / "long.de", ["Der Hund ist alt."]))
+        done = finished(
+            "evaluate", "--model", tmp_path / "model", *words, "--metrics", "chrf", "--target-language", "de"
+        )
+        assert "chrf" in done.stdout
+        assert "perplexity" not in done.stdout
+        assert "There is no perplexity: " in done.stderr
 
     def test_second_system_is_tested_against_the_first(self, corpus, worse):
         reference = corpus / "test.de"
@@ -228,8 +247,15 @@ class TestCompare:
 
     def test_identical_files_differ_nowhere(self, corpus):
         reference = corpus / "test.de"
-        output = output_of("compare", reference, reference, "--references", reference, "--metrics", "chrf")
-        assert "test.de' differs nowhere from test.de." in output
+        words = ("compare", reference, reference, "--references", reference, "--metrics", "chrf")
+        assert "No sentence of test.de' scores otherwise than that of test.de." in output_of(*words)
+        assert "No sentence" not in output_of(*words, "--examples", "0")  # it has not looked
+
+    def test_files_are_read_before_models_translate(self, run, corpus, tmp_path):
+        shutil.copytree(run, tmp_path / "run")
+        (tmp_path / "run" / "model.safetensors").unlink()  # so that it cannot translate
+        words = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
+        assert "there is no text file 'missing.de'" in refused("compare", tmp_path / "run", "missing.de", *words)
 
 
 class TestEvalb:
@@ -270,6 +296,7 @@ FILES = {
 }
 OF_LANGUAGES = "evaluate --hypotheses test.de --source-language en --target-language de --test-set"
 REFUSED = (
+    ("compare test.de test.de --references test.de --training-text test.de", 2, "--training-text groups sentences"),
     ("evaluate --references test.de", 2, "--hypotheses"),
     ("evaluate --hypotheses test.de --model x --references test.de", 2, "--hypotheses"),
     ("evaluate --hypotheses test.de", 2, "--references"),

@@ -75,6 +75,8 @@ def calibrate(
     limit = _limit(threshold)
     if not 0 < held_out < 1:
         raise UsageError(f"--held-out must be above 0 and below 1, not {held_out:g}.")
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
     languages = model_languages(model, Languages(source_language, target_language))
     scored_set = read_set(test_set, references, sources, languages)
     if scored_set.sources is None:

@@ -85,6 +85,8 @@ def compare(
         raise UsageError(f"Sentences and groups are not scored by {chosen[0]}: name another score first.")
     if domain and not models:
         raise UsageError("--domain is about models: give one, not only files of translations.")
+    if training_text and scored_set.sources is None:
+        raise UsageError("--training-text groups sentences by the words of their sources: give --sources FILE.")
     if plot is not None and scored_set.sources is None:
         raise UsageError("--plot draws scores by the length of the source: give --sources FILE.")
     if plot is not None:
@@ -109,7 +111,7 @@ def compare(
         comparisons=compare_systems(translations, lists, chosen, **scoring),
         domains={model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
         groups=groups,
-        examples=differences,
+        examples=differences if examples else {},
         metric=chosen[0],
     )
     if plot is not None:
@@ -149,7 +151,8 @@ class _Differences(Findings):
             yield from aligned_columns(rows)
         first = next(iter(self.scores))
         for name, found in self.examples.items():
-            yield f"\nWhere {name} differs most from {first}:" if found else f"\n{name} differs nowhere from {first}."
+            differ = f"Where {name} differs most from {first}:"
+            yield f"\n{differ if found else f'No sentence of {name} scores otherwise than that of {first}.'}"
             for each in found:
                 yield f"segment {each['segment']}"
                 yield from _difference_lines(each)
@@ -162,11 +165,13 @@ def _translations(
     from .test_sets import add_system, read_systems, translate_set
 
     translations: dict[str, list[str]] = {}
+    files = [system for system in systems if system not in sets]
+    read = {system: read_systems([Path(system)], scored_set) for system in files}  # before models translate for long
     for system in systems:
         if system in sets:
             add_system(translations, system, translate_set([Path(system)], sets[system], **options))
             continue
-        for name, segments in read_systems([Path(system)], scored_set).items():
+        for name, segments in read[system].items():
             add_system(translations, name, segments)
     return translations
 

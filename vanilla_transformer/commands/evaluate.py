@@ -1,6 +1,7 @@
 """How good translations are."""
 
 import json as json_format
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ..evaluation.domain import Domain
     from ..evaluation.robustness import FormScore
     from ..evaluation.scores import Comparison, Score
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_METRICS = ["sacrebleu", "sacrebleu_lowercase", "bleu_paper", "chrf", "chrf++", "ter"]
 P_VALUES = ["p (randomisation)", "one-sided p (bootstrap)"]
@@ -61,7 +64,7 @@ def evaluate(
             NAME[:CONFIG[:SPLIT]] on the Hub, say wmt/wmt14:de-en; the split is test if it is not given.
         source_language: Language code of the sources.
         target_language: Language code of the translations. Not needed if a file's ending (newstest2014.de) or the
-            model's recipe gives it.
+            model's recipe gives it; a model of several target languages needs it.
         metrics: Which scores: METRICS. If they are not given: DEFAULTS.
         resamples: Bootstrap samples for intervals and tests; 0 for neither.
         segments: Print the scores of each segment instead, one per line.
@@ -125,7 +128,10 @@ def evaluate(
     scores = {name: score_translations(texts, lists, chosen, **scoring) for name, texts in systems.items()}
     if model is not None:
         for found in scores.values():
-            found += perplexity_of(model, scored_set, device)
+            try:
+                found += perplexity_of(model, scored_set, device)
+            except ValueError as error:  # a text is longer than the model's positions; translation has cut it
+                logger.warning("There is no perplexity: %s", error)
     comparisons = []
     if len(systems) > 1 and resamples:
         comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language_and_sources)

@@ -169,15 +169,16 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
     figure = new_figure(width=1 + 5.5 * len(groups), height=4.5, title=title)
     panels = figure.subplots(1, len(groups), squeeze=False)[0]
     for axes, (heading, found) in zip(panels, groups.items(), strict=True):
+        lines = []
         for (place, system), style in zip(enumerate(found[0].values), itertools.cycle("osD^v"), strict=False):
             values = [group.values[system] for group in found]
-            axes.plot(values, label=system, marker=style, markersize=5, **look_of(place))
+            lines += axes.plot(values, label=system, marker=style, markersize=5, **look_of(place))
         labels = [f"{group.label}\n{group.segments:,}" for group in found]
         axes.set_xticks(range(len(labels)), labels, fontsize=8)
         axes.set(xlabel=f"{heading}; number of sentences below", ylabel=metric, ylim=(0, None))
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        add_legend(axes, "lower right")
+        add_legend(axes, "lower right", handles=lines)  # by itself it would leave out names that begin with "_"
     save(figure, path)
 
 
