@@ -21,8 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..files import written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, sinusoids
-from ..translation.by_ctranslate2 import UNSUPPORTED
-from ..translation.decoding import check_supported
+from .saved_decoding import check_supported
 
 
 try:
@@ -96,7 +95,7 @@ def to_ctranslate2(
     """
     if quantization not in (None, *QUANTIZATIONS):
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}.")
-    check_supported(model.generation_config, "CTranslate2", "The model's generation config", **UNSUPPORTED)
+    check_supported(model.generation_config, "CTranslate2", "The model's generation config")
     spec = specification(model, tokenizer, positions)
     spec.validate()
     spec.optimize(quantization)

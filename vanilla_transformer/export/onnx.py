@@ -20,7 +20,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from ..files import written_beside
 from ..model.generation_vanilla_transformer import wanted_max_length
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from ..translation.decoding import check_supported
+from .saved_decoding import check_supported
 
 
 try:

@@ -14,14 +14,11 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from ..model.checks_vanilla_transformer import check_saved_decoding
 from ..model.generation_vanilla_transformer import length_penalty
-from .decoding import Batch, Decoding, Hypothesis, check_supported
+from .decoding import Batch, Decoding, Hypothesis
 
 
 if TYPE_CHECKING:
     from ctranslate2 import AsyncTranslationResult, Translator
-
-# Its search normalises scores again after it has taken tokens out, and so ranks hypotheses differently.
-UNSUPPORTED: dict[str, tuple] = {"no_repeat_ngram_size": (0,)}
 
 
 class ExportedModel:
@@ -52,11 +49,12 @@ class ExportedModel:
                 f"{folder} has no generation_config.json: export again, or copy that of the model that it was made of."
             )
         from ..export.ctranslate2 import POSITIONS
+        from ..export.saved_decoding import check_supported
 
         self.tokens: list[str] = json.loads((self.folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
         check_saved_decoding(self.folder, len(self.tokens))
         self.generation_config = GenerationConfig.from_pretrained(self.folder)
-        check_supported(self.generation_config, "CTranslate2", self.folder / "generation_config.json", **UNSUPPORTED)
+        check_supported(self.generation_config, "CTranslate2", self.folder / "generation_config.json")
         settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
@@ -108,8 +106,7 @@ class Ctranslate2Engine:
     """
 
     def __init__(self, model: ExportedModel, tokenizer: PreTrainedTokenizerFast, decoding: Decoding):
-        others = [*decoding.others, *[name for name in UNSUPPORTED if getattr(decoding, name)]]
-        if others:
+        if others := [*decoding.others, *["no_repeat_ngram_size"] * (decoding.no_repeat_ngram_size > 0)]:
             raise ValueError(f"CTranslate2 does not support {', '.join(others)}: translate with torch.")
         if decoding.constrained:
             raise ValueError(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
-from .decoding import Batch, Decoding, Hypothesis, check_supported
+from .decoding import Batch, Decoding, Hypothesis
 
 
 class OnnxTranslator:
@@ -35,6 +35,8 @@ class OnnxTranslator:
         threads: int | None = None,
         providers: Sequence[str] = ("CPUExecutionProvider",),
     ):
+        from ..export.saved_decoding import check_supported  # only now: torch needs nothing of the export
+
         try:
             from onnxruntime import InferenceSession, SessionOptions
         except ImportError as error:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,45 +23,7 @@ if TYPE_CHECKING:
 _NEW_TOKENS = 20  # transformers' limit if none is set
 # After Chinese, Japanese and full-width signs the next sentence follows without a blank.
 _NO_BLANK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef][”’]*$")
-# Options of a saved generation config that torch alone heeds, and the values with which each changes nothing.
-_TORCH_ALONE: dict[str, tuple] = {
-    "begin_suppress_tokens": ([],),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1,),
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "exponential_decay_length_penalty": (),
-    "forced_bos_token_id": (),
-    "min_length": (0, 1),  # which counts the start token
-    "min_new_tokens": (0,),
-    "min_p": (0,),
-    "num_beam_groups": (1,),
-    "repetition_penalty": (1,),
-    "sequence_bias": ({}, []),
-    "suppress_tokens": ([],),
-    "typical_p": (1,),
-}
 _NOT_OF_GENERATE = {"positions", "prefix", "align", "constrained", "scores", "given", "calibration"}
-
-
-def check_supported(saved: GenerationConfig, engine: str, place: str | Path, **others: tuple) -> None:
-    """Raises ValueError if a saved generation config has an option that engines other than torch would ignore.
-
-    Args:
-        saved: The generation config.
-        engine: Name of the engine, for the message.
-        place: The file that has the config, or what else to call it.
-        **others: Other options that this engine would ignore, and the values with which they change nothing.
-    """
-    neutral = _TORCH_ALONE | others
-    found = {name: getattr(saved, name, None) for name in neutral}
-    if any(len(ids) > 1 for ids in saved.bad_words_ids or ()):
-        found["bad_words_ids"] = "words of several tokens"
-    for name, value in found.items():
-        if value is not None and value not in neutral.get(name, ()):
-            raise ValueError(
-                f"{place} sets {name} = {value}, which {engine} does not support: remove it, or translate with torch."
-            )
 
 
 @dataclass(frozen=True)
