@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .process import UsageError, use_memory_well
+from .process import UsageError, check_seed, use_memory_well
 from .translate import search_options
 
 
@@ -75,8 +75,7 @@ def calibrate(
     limit = _limit(threshold)
     if not 0 < held_out < 1:
         raise UsageError(f"--held-out must be above 0 and below 1, not {held_out:g}.")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
+    check_seed(seed)
     languages = model_languages(model, Languages(source_language, target_language))
     scored_set = read_set(test_set, references, sources, languages)
     if scored_set.sources is None:

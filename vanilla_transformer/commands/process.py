@@ -21,6 +21,12 @@ def check_positive(**options: int | None) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
 
 
+def check_seed(seed: int | None) -> None:
+    """Raises UsageError for a seed that numpy's generator, which takes the fewest, does not take."""
+    if seed is not None and not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
+
+
 def check_backend(backend: str) -> None:
     if backend not in ("torch", "ctranslate2"):
         raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")

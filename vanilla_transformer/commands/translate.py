@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .lazy_imports import import_models, while_loading
-from .process import UsageError, check_backend, check_positive, use_memory_well
+from .process import UsageError, check_backend, check_positive, check_seed, use_memory_well
 
 
 if TYPE_CHECKING:
@@ -365,8 +365,7 @@ def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float,
         raise UsageError(
             "--temperature must be above 0 and finite, --top-k at least 0, and --top-p above 0 and at most 1."
         )
-    if seed is not None and not 0 <= seed < 2**32:
-        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
+    check_seed(seed)
     if seed is not None:
         from transformers import set_seed
 
