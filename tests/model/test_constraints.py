@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -167,6 +167,19 @@ def test_phrase_too_long_falls_back_and_is_reported(tiny_model, sources, caplog)
     assert "[0, 1, 2, 3, 4]" in caplog.text
 
 
+def test_constraints_are_met_within_opus_mts_rules(tiny_model, sources):
+    model = tiny_model()
+    rules = {"bad_words_ids": [[1], [9]], "forced_eos_token_id": 2, "renormalize_logits": True, "max_length": 10}
+    options = {**sources, "num_beams": 4, "return_dict_in_generate": True, **rules}
+    found = model.generate(**options, force_words_ids=[[30, 31], [12]])
+    assert found.constraints_met.all()
+    for row in found.sequences.tolist():
+        assert (30, 31) in pairwise(row)
+        assert 12 in row
+        assert 9 not in row
+    assert not model.generate(**options, force_words_ids=[[9]]).constraints_met.any()
+
+
 def test_invalid_constraints_are_rejected_and_empty_ones_ignored(tiny_model, sources):
     model = tiny_model()
     for given, message in (
@@ -182,7 +195,7 @@ def test_invalid_constraints_are_rejected_and_empty_ones_ignored(tiny_model, sou
         ({"force_words_ids": [[5]], "num_beams": 1}, "num_beams of 2 or more"),
         ({"force_words_ids": [[5]], "num_beams": 1, "do_sample": True}, "num_beams of 2 or more"),
         ({"force_words_ids": [[5]], "do_sample": True}, "do_sample=False"),
-        ({"force_words_ids": [[5]], "bad_words_ids": [[7]]}, "no logits processors"),
+        ({"force_words_ids": [[5]], "bad_words_ids": [[7, 8]]}, "no logits processors but"),
     ):
         with pytest.raises(ValueError, match=message):
             model.generate(**sources, **{"num_beams": 3, "max_new_tokens": 5, **given})

@@ -216,6 +216,10 @@ def test_neighbours_and_their_order_change_nothing(tiny_model, sources, options)
 # -------------------------------------------------------------------------- comparison with transformers' own searches
 
 
+OF_OPUS = {
+    "num_beams": 4, "bad_words_ids": [[1], [9]], "forced_eos_token_id": 2, "renormalize_logits": True, "max_length": 8,
+    "length_penalty_type": "length",
+}  # fmt: skip
 SEARCHES = {
     "greedy": {"num_beams": 1},
     "greedy, bounded": {"num_beams": 1, "max_new_tokens": 9},
@@ -230,6 +234,19 @@ SEARCHES = {
     "no end": {"num_beams": 3, "eos_token_id": None, "max_new_tokens": 6, "length_penalty_type": "length"},
     "prefix": {"num_beams": 3, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5), "length_penalty_type": "length"},
     "labels, as Seq2SeqTrainer gives them": {"num_beams": 3, "labels": torch.tensor([[5, 6, 2]] * 5)},
+    "OPUS-MT's": OF_OPUS,
+    "OPUS-MT's, greedy": OF_OPUS | {"num_beams": 1},
+    "OPUS-MT's, not renormalised": OF_OPUS | {"renormalize_logits": False},
+    "OPUS-MT's, prefix": OF_OPUS | {"decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
+    "bad words": {"num_beams": 3, "bad_words_ids": [[9], [2], [11], [12]], "length_penalty_type": "length"},
+    "bad words, greedy": {"num_beams": 1, "bad_words_ids": [[9], [2], [11], [12]]},
+    "one end of two is forced": {
+        "num_beams": 3,
+        "max_length": 6,
+        "eos_token_id": [2, 7],
+        "forced_eos_token_id": 7,
+        "length_penalty_type": "length",
+    },
     "greedy prefix": {"num_beams": 1, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
 }
 
@@ -262,6 +279,7 @@ class Nothing(LogitsProcessor):
 ELSEWHERE = {
     "a logits processor": {"logits_processor": [Nothing()]},
     "a field that makes one": {"no_repeat_ngram_size": 3},
+    "bad words of two tokens": {"bad_words_ids": [[5], [6, 7]]},
     "scores of every step": {"output_scores": True, "return_dict_in_generate": True},
     "no cache": {"use_cache": False},
     "a static cache": {"cache_implementation": "static"},
@@ -411,15 +429,26 @@ def test_plain_config_and_output_hooks_keep_our_search(tiny_model, sources, ours
 # ----------------------------------------------------------------------------------------------------------- sampling
 
 
+def is_one_of(tokens: torch.LongTensor, vocabulary: int) -> torch.BoolTensor:
+    return torch.isin(torch.arange(vocabulary), tokens)
+
+
 def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
     """Compares the first tokens of 4,000 samples with one forward pass, with and without warping."""
     model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
     with torch.no_grad():
         logits = model(source, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, 0].double()
+    best = logits.argsort(descending=True)
+    shares = (logits[best[:6]] / 2).softmax(-1)
+    nucleus = best[: 1 + int((shares.cumsum(0) < 0.8).sum())]
+    assert 1 < len(nucleus) < 6
+    bad = best[best != 2][:3]  # transformers never forbids the end
     for options, warped in (
         ({}, logits),
         ({"temperature": 0.5}, logits / 0.5),
         ({"top_k": 5}, logits.masked_fill(logits < logits.topk(5).values[-1], -math.inf)),
+        ({"top_k": 6, "temperature": 2.0, "top_p": 0.8}, (logits / 2).where(is_one_of(nucleus, 40), -math.inf)),
+        ({"bad_words_ids": bad[:, None].tolist()}, logits.where(~is_one_of(bad, 40), -math.inf)),
     ):
         torch.manual_seed(0)
         settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "num_return_sequences": 4000, **options}
@@ -428,7 +457,7 @@ def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
         probabilities = warped.softmax(-1)
         error = (shares - probabilities).abs()
         assert (error < 5 * (probabilities * (1 - probabilities) / 4000).sqrt() + 1e-9).all()
-    assert len(ours_used) == 3
+    assert len(ours_used) == 5
 
 
 def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):

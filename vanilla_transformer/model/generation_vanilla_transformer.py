@@ -12,7 +12,10 @@ from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
 from transformers.generation.logits_process import (
+    ForcedEOSTokenLogitsProcessor,
+    LogitNormalization,
     MinPLogitsWarper,
+    NoBadWordsLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -24,7 +27,7 @@ from transformers.utils import logging
 from .checks_vanilla_transformer import check_length_penalty
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
-from .search_vanilla_transformer import Translation, beam_search, exact_top_k, sample
+from .search_vanilla_transformer import Restrictions, Translation, beam_search, drawn, exact_top_k, sample
 from .steps_vanilla_transformer import StepwiseDecoder
 
 
@@ -123,9 +126,10 @@ class SourceLengthLimit(StoppingCriteria):
 class PaperGeneration:
     """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, the next base class.
 
-    Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]; everything else
-    (logits processors, other stopping criteria, streamers, a cache of the caller's, scores or attentions of every step,
-    prompts of PEFT) runs in transformers, with the same length limit and length penalty. With
+    Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]. They know
+    `bad_words_ids` of single tokens, `forced_eos_token_id` and `renormalize_logits`, which OPUS-MT's models have.
+    Everything else (other logits processors, other stopping criteria, streamers, a cache of the caller's, scores or
+    attentions of every step, prompts of PEFT) runs in transformers, with the same length limit and length penalty. With
     `return_dict_in_generate` a beam search always has `sequences_scores`; beam indices and the cache come with the
     scores of every step.
     """
@@ -247,7 +251,8 @@ class PaperGeneration:
     ):
         settings = generation_config
         check_length_penalty(settings.length_penalty)
-        special = settings.do_sample or settings.output_scores or settings.output_logits or len(logits_processor)
+        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1])
+        special = settings.do_sample or settings.output_scores or settings.output_logits or unsupported
         special = special or synced_gpus or settings.low_memory  # transformers refuses low_memory
         constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
         others = [each for each in stopping_criteria if each is not constraints]
@@ -261,6 +266,7 @@ class PaperGeneration:
             "eos_ids": eos_ids,
             "penalty": lambda length: length_penalty(length, alpha, kind),
             "early_stopping": settings.early_stopping,
+            "restrictions": restrictions,
         }
         by_sentence = beam_search(decoder, prefix, limits, **rules, constraints=constraints)
         unmet = [i for i, best in enumerate(by_sentence) if not best] if constraints is not None else []
@@ -310,8 +316,9 @@ class PaperGeneration:
         **model_kwargs,
     ):
         settings = generation_config
+        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1])
         special = streamer is not None or settings.return_dict_in_generate or synced_gpus
-        special = special or not _only_warps(logits_processor)
+        special = special or not _only_warps(unsupported)
         if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
             return super()._sample(
                 input_ids,
@@ -324,14 +331,19 @@ class PaperGeneration:
             )
         decoder, prefix, limits, eos_ids = self._stepwise(input_ids, stopping_criteria, settings, model_kwargs)
 
+        top_k = _first_top_k(unsupported)
+
         def draw(scores: torch.Tensor) -> torch.LongTensor:
-            return torch.multinomial(logits_processor(None, scores).softmax(dim=-1), num_samples=1)[:, 0]
+            if top_k is None:
+                return drawn(unsupported(None, scores))
+            values, places = exact_top_k(scores, min(top_k, scores.shape[1]))
+            return places.gather(1, drawn(unsupported(None, values))[:, None])[:, 0]
 
         def best(scores: torch.Tensor) -> torch.LongTensor:
             return exact_top_k(scores, 1)[1][:, 0]
 
         choose = draw if settings.do_sample else best
-        found = sample(decoder, prefix, limits, eos_ids=eos_ids, choose=choose)
+        found = sample(decoder, prefix, limits, eos_ids=eos_ids, choose=choose, restrictions=restrictions)
         return _padded(prefix, [translation for each in found for translation in each], settings)
 
     def _is_plain(self, input_ids, stopping_criteria, settings: GenerationConfig, model_kwargs: dict) -> bool:
@@ -408,6 +420,32 @@ def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: G
     rows = [translation + [pad] * (longest - len(translation)) for translation in translations]
     found = torch.tensor(rows, dtype=torch.long, device=prefix.device).view(len(rows), longest)
     return torch.cat((prefix.repeat_interleave(len(rows) // len(prefix), dim=0), found), dim=1)
+
+
+def _restrictions(processors: LogitsProcessorList, before: int) -> tuple[Restrictions, LogitsProcessorList]:
+    """What our searches do themselves of a list of processors, and the others. Outputs begin with `before` tokens.
+
+    Ours are those that OPUS-MT's models come with: they never choose padding, force the end at the greatest length,
+    and normalise scores again.
+    """
+    forbidden, last, renormalized, others = [], None, False, LogitsProcessorList()
+    for each in processors:
+        if type(each) is NoBadWordsLogitsProcessor and all(len(words) == 1 for words in each.sequence_bias):
+            forbidden += [word for [word] in each.sequence_bias]
+        elif type(each) is ForcedEOSTokenLogitsProcessor:
+            last = each.max_length - before, tuple(each.eos_token_id.tolist())
+        elif type(each) is LogitNormalization:
+            renormalized = True
+        else:
+            others.append(each)
+    return Restrictions(tuple(forbidden), last, renormalized), others
+
+
+def _first_top_k(warpers: LogitsProcessorList) -> int | None:
+    """How many tokens `top_k` leaves, if what comes before it does not depend on the others: they can go at once."""
+    others = (each for each in warpers if type(each) is not TemperatureLogitsWarper)
+    first = next(others, None)
+    return first.top_k if type(first) is TopKLogitsWarper else None
 
 
 def _only_warps(logits_processor: LogitsProcessorList) -> bool:

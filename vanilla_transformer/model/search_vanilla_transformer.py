@@ -48,6 +48,49 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
     return best.values, places.gather(1, best.indices)
 
 
+def drawn(scores: torch.Tensor) -> torch.LongTensor:
+    """(rows,) columns drawn with the probabilities softmax(scores), for (rows, columns)."""
+    probabilities = scores.softmax(dim=-1)
+    if scores.device.type != "cpu":
+        return torch.multinomial(probabilities, num_samples=1)[:, 0]
+    # On a CPU `multinomial` draws a random number for every column, which takes several times as long as the rest.
+    sums = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    points = torch.rand(len(sums), 1, dtype=torch.float64, device="cpu") * sums[:, -1:]
+    return torch.searchsorted(sums, points, right=True)[:, 0].clamp_(max=scores.shape[1] - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Restrictions:
+    """Which tokens a search may choose, like transformers' processors of the settings in brackets.
+
+    Attributes:
+        forbidden: Tokens that no translation has (`bad_words_ids` of one token each).
+        last: The greatest length of a translation, and the tokens of which one must be in that place
+            (`forced_eos_token_id`). None: any may.
+        renormalized: The probabilities of the tokens that may be chosen sum to 1 (`renormalize_logits`).
+    """
+
+    forbidden: tuple[int, ...] = ()
+    last: tuple[int, tuple[int, ...]] | None = None
+    renormalized: bool = False
+
+    def on(self, scores: torch.Tensor, length: int) -> torch.Tensor:
+        """Changes scores (..., vocabulary) in place: those of the tokens that make translations of this length."""
+        if self.last is not None and length == self.last[0]:
+            scores.fill_(-torch.inf)[..., self.last[1]] = 0
+        elif self.forbidden:
+            scores[..., self.forbidden] = -torch.inf
+        return scores
+
+    def log_probabilities(self, scores: torch.Tensor, length: int) -> torch.Tensor:
+        """Logits as log-probabilities, in place."""
+        if self.renormalized:
+            scores = self.on(scores, length)
+        # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
+        scores = torch.log_softmax(scores, dim=-1, out=scores)
+        return scores if self.renormalized else self.on(scores, length)
+
+
 @dataclass(slots=True)
 class Translation:
     """One of the best translations of a sentence: its tokens after the prefix, and its score."""
@@ -264,6 +307,7 @@ def beam_search(
     penalty: Callable[[int], float],
     early_stopping: bool | str = "never",
     constraints: "LexicalConstraints | None" = None,
+    restrictions: Restrictions = Restrictions(),
 ) -> list[list[Translation]]:
     """The best translations of each sentence that a search with `decoder.beams` hypotheses finds (section 6.1).
 
@@ -279,6 +323,7 @@ def beam_search(
             however long it grew.
         constraints: Phrases that the translations must contain. Sentences without any are searched as if there were no
             constraints.
+        restrictions: Which tokens may be chosen.
 
     Returns:
         For each sentence up to `decoder.beams` translations, best first; none where the limit came before the phrases.
@@ -302,9 +347,9 @@ def beam_search(
     while not all(sentence.done for sentence in hypotheses.sentences):
         states, best, further = decoder.states(tokens), [], []
         for block in _blocks(decoder, len(hypotheses.sentences), device):
-            # On a CPU this kernel is twice as fast as `logsumexp`, which makes a separate pass for each operation.
             scores = decoder.scores_of(states, block)  # (sentences, beams, vocabulary)
-            scores = torch.log_softmax(scores, dim=-1, out=scores).add_(so_far[block, :, None])
+            length = hypotheses.tokens.shape[2] + 1
+            scores = restrictions.log_probabilities(scores, length).add_(so_far[block, :, None])
             vocabulary = scores.shape[2]
             if constraints is not None:
                 further += constraints.candidates(hypotheses, block, scores, rules)
@@ -329,6 +374,7 @@ def sample(
     *,
     eos_ids: set[int],
     choose: Callable[[torch.Tensor], torch.LongTensor],
+    restrictions: Restrictions = Restrictions(),
 ) -> list[list[list[int]]]:
     """Translations that grow by one chosen token at a time: greedy search, or samples.
 
@@ -338,6 +384,7 @@ def sample(
         limits: How many tokens a translation of each sentence may have after the prefix.
         eos_ids: Tokens that end a translation.
         choose: From scores (rows, vocabulary) to tokens (rows,).
+        restrictions: Which tokens may be chosen.
 
     Returns:
         For each sentence `decoder.beams` translations, each as its tokens after the prefix.
@@ -352,6 +399,7 @@ def sample(
             rows = _on_device(torch.tensor(rows, device="cpu"), device)
             decoder.keep(rows)
             tokens = tokens.index_select(0, rows)
-        tokens = choose(decoder.scores(tokens).flatten(0, 1)).view(-1, decoder.beams)
+        scores = restrictions.on(decoder.scores(tokens), len(samples.steps) + 1)
+        tokens = choose(scores.flatten(0, 1)).view(-1, decoder.beams)
         samples.append(tokens.cpu(), eos_ids)
     return samples.translations()
