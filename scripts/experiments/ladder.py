@@ -10,9 +10,10 @@ killed work is resumed. All rungs get their first seed before any gets its secon
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. The translations are in
 OUTPUT/RUNG/SEED.texts, "{texts}" in the rung's overrides. Its minutes include its teachers' and the translation's. A
-rung that starts from the weights of the one below it has `initial_model: "{below}"`, and its minutes include that
-one's. Minutes are those of one core, as they were and as they would have been with nothing else on the machine
-("quiet").
+teacher can have a seed of its own, as in `wide/2`; several teachers translate as an ensemble. "{ladder}" is OUTPUT, for
+texts of other runs. Texts of the rung below are this one's, too, but for those that are null here. A rung that starts
+from the weights of the one below it has `initial_model: "{below}"`, and its minutes include that one's. Minutes are
+those of one core, as they were and as they would have been with nothing else on the machine ("quiet").
 
 Rungs are chosen on the validation set. Test sets are read only with --test: then every finished run that has not been
 tested yet translates them once, and OUTPUT/tests.jsonl says when. Scores are lower-cased tokenised BLEU, the score of
@@ -35,6 +36,7 @@ from rungs import (
     Rung,
     bleu,
     folder_of,
+    of_seed,
     paired_p,
     parse_rungs,
     read_set,
@@ -81,12 +83,13 @@ def quiet_minutes(folder: RunFolder) -> float:
 
 def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_training: Callable) -> float:
     """Minutes of training and translating on one core, for a rung and its teachers, each once; without validation."""
-    needed, spent = [rung.name], 0.0
-    for name in needed:  # the list grows
-        needed += [teacher for teacher in rungs[name].teachers if teacher not in needed]
-        reports = texts_of(output, rungs[name], seed).glob("*/*.report.json")
+    needed, spent = [(rung.name, seed)], 0.0
+    for name, its_seed in needed:  # the list grows
+        teachers = (of_seed(teacher, its_seed) for teacher in rungs[name].teachers)
+        needed += [teacher for teacher in teachers if teacher not in needed]
+        reports = texts_of(output, name, its_seed).glob("*/*.report.json")
         spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
-        spent += of_training(folder_of(output, rungs[name], seed))
+        spent += of_training(folder_of(output, name, its_seed))
     return spent
 
 

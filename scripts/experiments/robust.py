@@ -105,7 +105,7 @@ def main() -> None:
         for aids in ([], chosen) if chosen else ([],):
             label = " --".join([name, *aids])
             for seed in arguments.seeds:
-                folder = folder_of(output, rung, seed)
+                folder = folder_of(output, rung.name, seed)
                 if folder.scores.exists():
                     place = folder.path / "_".join(aids or ["forms"]) / arguments.test_set  # it goes with the model
                     texts.setdefault(label, {})[seed] = translations(folder, sets, place, aids)

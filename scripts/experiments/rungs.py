@@ -33,7 +33,7 @@ RUNNING: list[subprocess.Popen] = []
 
 @dataclass(frozen=True)
 class Text:
-    """A text translated by teachers: a folder of pairs."""
+    """A text translated by teachers (see `of_seed`): a folder of pairs."""
 
     name: str
     text: str
@@ -57,6 +57,14 @@ class Rung:
         return list(dict.fromkeys([*begins_with, *(teacher for text in self.texts for teacher in text.teachers)]))
 
 
+def of_seed(teacher: str, seed: int) -> tuple[str, int]:
+    """The rung and the seed of a teacher: `wide` has the seed of the rung that learns from it, `wide/2` its own."""
+    name, _, own = teacher.partition("/")
+    if own and not own.isdecimal():
+        raise SystemExit(f"The seed of a teacher is a number, as in {name}/2, not {teacher}.")
+    return name, int(own or seed)
+
+
 def read_rungs(path: Path) -> dict[str, Rung]:
     """All rungs by name; in the file, each comes after the one below it."""
     rungs: dict[str, Rung] = {}
@@ -70,9 +78,13 @@ def read_rungs(path: Path) -> dict[str, Rung]:
         overrides = inherited | entry.get("overrides", {})
         texts = {text.name: text for text in (rungs[below].texts if below else ())}
         for text, made in entry.get("texts", {}).items():
+            if made is None:  # a text of the rung below that this one does without
+                if texts.pop(text, None) is None:
+                    raise SystemExit(f"{path}: {name} does without {text}, which the rung below does not have.")
+                continue
             texts[text] = Text(text, made["of"], tuple(made["by"]), tuple(map(str, made.get("options", []))))
         rungs[name] = Rung(name, entry["adds"], below, overrides, tuple(texts.values()))
-        if missing := set(rungs[name].teachers) - set(rungs):
+        if missing := {of_seed(teacher, 1)[0] for teacher in rungs[name].teachers} - set(rungs):
             raise SystemExit(f"{path}: {name} learns from {', '.join(sorted(missing))}, which must stand before it.")
     return rungs
 
@@ -80,21 +92,21 @@ def read_rungs(path: Path) -> dict[str, Rung]:
 # ------------------------------------------------------------------------------------------------------------ training
 
 
-def folder_of(output: Path, rung: Rung, seed: int) -> RunFolder:
-    return RunFolder(output / rung.name / str(seed))
+def folder_of(output: Path, rung: str, seed: int) -> RunFolder:
+    return RunFolder(output / rung / str(seed))
 
 
-def texts_of(output: Path, rung: Rung, seed: int) -> Path:
-    return output / rung.name / f"{seed}.texts"
+def texts_of(output: Path, rung: str, seed: int) -> Path:
+    return output / rung / f"{seed}.texts"
 
 
 def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
     """Makes a rung's texts and trains it. Raises CalledProcessError if that fails; the log beside the run says why."""
-    folder = folder_of(output, rung, seed).path
-    texts = texts_of(output, rung, seed)
+    folder = folder_of(output, rung.name, seed).path
+    texts = texts_of(output, rung.name, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
     for text in rung.texts:
-        models = [str(output / teacher / str(seed)) for teacher in text.teachers]
+        models = [str(folder_of(output, *of_seed(teacher, seed)).path) for teacher in text.teachers]
         words = [
             "--model",
             *models,
@@ -106,7 +118,12 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
         run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), [core])
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
     below = output / str(rung.below) / str(seed)
-    places = {"{texts}": str(texts.resolve()), "{below}": str(below.resolve())}  # the recipe has a folder of its own
+    # All are resolved, because the recipe has a folder of its own.
+    places = {
+        "{texts}": str(texts.resolve()),
+        "{below}": str(below.resolve()),
+        "{ladder}": str(output.resolve()),
+    }
     values = {name: json.dumps(value).strip('"') for name, value in overrides.items()}
     for sign, place in places.items():
         values = {name: value.replace(sign, place) for name, value in values.items()}
@@ -144,7 +161,20 @@ class LacksTeacherError(Exception):
 
 def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, output: Path, workers: int) -> bool:
     """Trains the rungs that are not done yet; returns whether all succeeded."""
-    jobs = [(rung, seed) for seed in seeds for rung in rungs if not folder_of(output, rung, seed).scores.exists()]
+    chosen = {rung.name: rung for rung in rungs}
+    jobs: dict[tuple[str, int], Rung] = {}
+
+    def add(name: str, seed: int) -> None:
+        """Adds a rung that is not done yet, after its teachers."""
+        if name not in chosen or seed not in seeds or (name, seed) in jobs:
+            return
+        for teacher in chosen[name].teachers:
+            add(*of_seed(teacher, seed))
+        if not folder_of(output, name, seed).scores.exists():
+            jobs[name, seed] = chosen[name]
+
+    for seed, name in product(seeds, chosen):
+        add(name, seed)
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(workers))[:workers]:
         cores.put(core)
@@ -152,7 +182,7 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
     def climb(rung: Rung, seed: int) -> None:
         for teacher in rung.teachers:
-            waiting = running.get((teacher, seed))  # it comes before this rung, so it already has a thread
+            waiting = running.get(of_seed(teacher, seed))  # it comes before this rung, so it already has a thread
             if waiting is not None and waiting.exception():
                 raise LacksTeacherError(teacher)
         core = cores.get()
@@ -163,8 +193,8 @@ def train_missing(rungs: Sequence[Rung], seeds: Sequence[int], data: Path, outpu
 
     succeeded = True
     with ThreadPoolExecutor(workers) as pool:
-        for rung, seed in jobs:
-            running[rung.name, seed] = pool.submit(climb, rung, seed)
+        for (name, seed), rung in jobs.items():
+            running[name, seed] = pool.submit(climb, rung, seed)
         for (name, seed), future in running.items():
             log = output / name / f"{seed}.log"
             try:
@@ -248,9 +278,12 @@ def parse_rungs(
     if not arguments.data.is_dir():
         parser.error(f"--data: there is no folder {arguments.data}")
     for name, seed in product(arguments.rungs, arguments.seeds):
-        for teacher in rungs[name].teachers:
-            if teacher not in arguments.rungs and not folder_of(arguments.output, rungs[teacher], seed).scores.exists():
-                parser.error(f"--rungs: {name} learns from {teacher}, which is not trained with seed {seed}: add it")
+        for teacher, its_seed in (of_seed(teacher, seed) for teacher in rungs[name].teachers):
+            asked_for = teacher in arguments.rungs and its_seed in arguments.seeds
+            if not asked_for and not folder_of(arguments.output, teacher, its_seed).scores.exists():
+                parser.error(
+                    f"--rungs: {name} learns from {teacher}, which is not trained with seed {its_seed}: add it"
+                )
     return arguments, rungs
 
 

@@ -87,7 +87,7 @@ def main() -> None:
     found = []
     for name, rung in rungs.items():
         for seed in arguments.seeds:
-            if not (folder := folder_of(output, rung, seed)).scores.exists():
+            if not (folder := folder_of(output, rung.name, seed)).scores.exists():
                 continue
             model, tokenizer = load_model(folder.path, "cpu")
             for terms in ("hard", "soft") if knows_soft_terms(tokenizer) else ("hard",):

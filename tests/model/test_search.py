@@ -456,7 +456,9 @@ def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
         shares = drawn.bincount(minlength=40).double() / 4000
         probabilities = warped.softmax(-1)
         error = (shares - probabilities).abs()
-        assert (error < 5 * (probabilities * (1 - probabilities) / 4000).sqrt() + 1e-9).all()
+        # Five standard deviations, and a few samples more: counts of rare tokens are far from normal.
+        assert (error < 5 * (probabilities * (1 - probabilities) / 4000).sqrt() + 4 / 4000).all()
+        assert (shares[probabilities == 0] == 0).all()
     assert len(ours_used) == 5
 
 

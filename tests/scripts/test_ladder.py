@@ -54,13 +54,26 @@ def test_rung_inherits_overrides_and_texts_from_the_rung_below(tmp_path):
     text_of = {name: {"of": name, "by": ["today"]} for name in ("train.en", "train.de", "captions.en")}
     taught = {"below": "wider", "adds": "texts", "texts": {"f": text_of["train.en"], "b": text_of["train.de"]}}
     again = {"below": "taught", "adds": "another text", "texts": {"f": text_of["captions.en"]}}
-    path.write_text(yaml.safe_dump(RUNGS | {"taught": taught, "again": again}, sort_keys=False), encoding="utf-8")
+    less = {"below": "again", "adds": "one text less", "texts": {"b": None}}
+    path.write_text(
+        yaml.safe_dump(RUNGS | {"taught": taught, "again": again, "less": less}, sort_keys=False), encoding="utf-8"
+    )
     rungs = read_rungs(path)
     assert rungs["wider"].overrides == SMALL | {"model.d_model": 64}
     assert [(text.name, text.text) for text in rungs["again"].texts] == [("f", "captions.en"), ("b", "train.de")]
-    path.write_text(yaml.safe_dump({"wider": RUNGS["wider"]}), encoding="utf-8")
-    with pytest.raises(SystemExit, match="wider stands on today"):
-        read_rungs(path)
+    assert [text.name for text in rungs["less"].texts] == ["f"]
+    bad = {
+        "wider stands on today": {"wider": RUNGS["wider"]},
+        "less does without b, which": RUNGS | {"less": less | {"below": "wider"}},
+        "number, as in today/2, not today/x": RUNGS
+        | {"taught": taught | {"texts": {"f": {"of": "f", "by": ["today/x"]}}}},
+        "taught learns from yesterday": RUNGS
+        | {"taught": taught | {"texts": {"f": {"of": "f", "by": ["yesterday/2"]}}}},
+    }
+    for message, rungs in bad.items():
+        path.write_text(yaml.safe_dump(rungs, sort_keys=False), encoding="utf-8")
+        with pytest.raises(SystemExit, match=message):
+            read_rungs(path)
 
 
 def test_quiet_minutes_exclude_pauses(tmp_path):
@@ -89,10 +102,11 @@ def test_rung_trains_on_its_teachers_translations(tmp_path, monkeypatch, capsys)
     options = ["--sample", "--max-tokens", 250, "--max-length-ratio", 100]
     pair = {"data.source_language": "de", "data.target_language": "en"}
     files = {f"data.{name}": [f"{file}.de", f"{file}.en"] for name, file in (("train", "train"), ("validation", "val"))}
-    forward = {"of": "val.en", "by": ["today"], "options": ["--forward", *options]}
+    forward = {"of": "val.en", "by": ["today/2", "today"], "options": ["--forward", *options]}
     backward = {"of": "val.de", "by": ["other"], "options": options}
     corpora = [{"corpus": ["train.en", "train.de"]}]
     corpora += [{"corpus": [f"{{texts}}/{name}/val.{side}.gz" for side in ("en", "de")]} for name in ("f", "b")]
+    corpora += [{"corpus": [f"{{ladder}}/taught/1.texts/f/val.{side}.gz" for side in ("en", "de")]}]
     rungs = {
         "today": {"adds": "nothing", "overrides": SMALL},
         "other": {"adds": "the other direction", "overrides": SMALL | pair | files},
@@ -106,17 +120,36 @@ def test_rung_trains_on_its_teachers_translations(tmp_path, monkeypatch, capsys)
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs, sort_keys=False), encoding="utf-8")
     words = ["ladder.py", "--data", data, "--output", tmp_path / "runs", "--ladder", tmp_path / "ladder.yaml"]
     words += ["--workers", "2", "--rungs"]
-    for names, code in ((["taught"], 2), (["taught", "today", "other"], 0)):
+    for names, code in (
+        (["taught"], 2),
+        (["taught", "today", "other"], 2),
+        (["today", "--seeds", "2"], 0),
+        (["taught", "today", "other"], 0),
+    ):
         monkeypatch.setattr(sys, "argv", [*map(str, words), *names])
         with pytest.raises(SystemExit) as ended:
             ladder.main()
         assert ended.value.code == code
     printed = capsys.readouterr()
-    assert "taught learns from today, which is not trained with seed 1" in printed.err
+    assert printed.err.count("taught learns from today, which is not trained with seed 2") == 2
     rows = [line.split(" | ")[0] for line in printed.out.splitlines() if line.startswith("| ")]
     assert rows == ["| rung", "| ---", "| today", "| taught"]  # scores of another direction do not belong here
     learned = yaml.safe_load((tmp_path / "runs/taught/1/recipe.yaml").read_text(encoding="utf-8"))
-    assert [Path(each["corpus"][0]).name for each in learned["data"]["train"]] == ["train.en", "val.en.gz", "val.en.gz"]
+    corpora = [Path(each["corpus"][0]) for each in learned["data"]["train"]]
+    assert [corpus.name for corpus in corpora] == ["train.en", "val.en.gz", "val.en.gz", "val.en.gz"]
+    assert corpora[1] == corpora[3]
+    report = json.loads((corpora[1].parent / "val.report.json").read_text(encoding="utf-8"))
+    assert [Path(model["path"]).parts[-2:] for model in report["begun_with"]["models"]] == [
+        ("today", "2"),
+        ("today", "1"),
+    ]
+    runs, read = tmp_path / "runs", read_rungs(tmp_path / "ladder.yaml")
+    needed = (("taught", 1), ("today", 2), ("today", 1), ("other", 1))
+    spent = sum(ladder.training_minutes(ladder.folder_of(runs, *each)) for each in needed)
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in runs.glob("taught/1.texts/*/*.report.json")]
+    spent += sum(report["seconds"] for report in reports) / 60
+    assert len(reports) == 2
+    assert ladder.minutes(read, read["taught"], 1, runs, ladder.training_minutes) == pytest.approx(spent)
 
 
 @pytest.mark.slow
