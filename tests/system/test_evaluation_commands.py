@@ -204,7 +204,7 @@ class TestEvaluate:
         files = ("--sources", written(tmp_path / "read.en", read), "--references", references)
         found = evaluated(*options, "--sources", sources, "--references", references, "--forms", "typos", "--respell")
         assert found["scores"][1]["value"] == evaluated(*options, *files)["scores"][0]["value"]
-        assert "--respell and --repunctuate are for a model" in refused(
+        assert "--respell: only a model translates" in refused(
             "evaluate", "--hypotheses", references, "--references", references, "--respell", status=2
         )
         table = command("evaluate", *options, "--sources", sources, "--references", references, "--forms").stdout
@@ -320,6 +320,14 @@ REFUSED = (
     ("evaluate --model RUN --sources test.en --references test.de --picture x.png", 2, "--picture draws"),
     ("evaluate --model RUN --sources test.en --references test.de --forms --picture x.pdf", 1, "in .png or .svg"),
     ("evaluate --hypotheses test.de --references test.de --forms", 2, "give --model MODEL"),
+    (
+        "evaluate --hypotheses test.de --references test.de --num-beams 4 --device cpu",
+        2,
+        "--num-beams and --device: only",
+    ),
+    ("evaluate --hypotheses test.de --references test.de --segments --verbose", 2, "--verbose adds to the table"),
+    ("evaluate --hypotheses test.de --references test.de test.de --metrics evalb", 2, "with one reference, not 2"),
+    ("compare test.de test.de --references test.de --num-beams 4", 2, "--num-beams is about models"),
     ("compare test.de --references test.de", 2, "two systems"),
     ("compare test.de test.de --plot x.png --references test.de", 2, "--sources"),
     ("compare test.de somebody/model --references test.de", 1, "the Hub"),

@@ -83,8 +83,9 @@ def compare(
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
     if METRICS[chosen[0]].needs_sources:
         raise UsageError(f"Sentences and groups are not scored by {chosen[0]}: name another score first.")
-    if domain and not models:
-        raise UsageError("--domain is about models: give one, not only files of translations.")
+    if (domain or num_beams is not None) and not models:
+        option = "--domain" if domain else "--num-beams"
+        raise UsageError(f"{option} is about models: give one, not only files of translations.")
     if training_text and scored_set.sources is None:
         raise UsageError("--training-text groups sentences by the words of their sources: give --sources FILE.")
     if plot is not None and scored_set.sources is None:

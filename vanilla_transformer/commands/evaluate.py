@@ -99,8 +99,13 @@ def evaluate(
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
     if domain and (model is None or len(model) > 1 or segments or forms is not None):
         raise UsageError("--domain is about one model: give --model MODEL, and leave --segments and --forms out.")
-    if (recase or respell or repunctuate) and model is None:
-        raise UsageError("--recase, --respell and --repunctuate are for a model that translates: give --model MODEL.")
+    for_models = {"--recase": recase, "--respell": respell, "--repunctuate": repunctuate}
+    for_models |= {"--num-beams": num_beams is not None, "--device": device != "auto"}
+    if model is None and any(for_models.values()):
+        given = " and ".join(name for name, is_given in for_models.items() if is_given)
+        raise UsageError(f"{given}: only a model translates; give --model MODEL.")
+    if verbose and (segments or forms is not None):
+        raise UsageError("--verbose adds to the table of scores: leave --segments and --forms out.")
     forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)

@@ -86,6 +86,11 @@ class ScoredSet:
                 raise UsageError(f"{name} depends on the language: give --target-language, say de.")
             if metric_named(name).needs_sources and self.sources is None:
                 raise UsageError(f"{name} reads the sources too: give --sources FILE.")
+            if metric_named(name).one_reference and len(self.references) > 1:
+                raise UsageError(
+                    f"{name} compares with one reference, not {len(self.references)}: name other --metrics, or leave "
+                    "references out."
+                )
             build_metric(name, self.languages.target or "")  # if it lacks something, this fails before work is lost
         if self.languages.target and (wordless := without_words(names, self.languages.target)):
             logger.warning(

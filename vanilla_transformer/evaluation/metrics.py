@@ -68,6 +68,7 @@ class MetricRow:
     lower_is_better: bool = False
     of_trees: bool = False  # linearised ones, instead of text
     needs_sources: bool = False  # and its own program, which is looked for when the metric is made
+    one_reference: bool = False  # it cannot compare with several
 
 
 _ROWS = (
@@ -146,6 +147,7 @@ _ROWS = (
         "COMET, computed by a trained model: 100 times the mean; needs the program comet-score, installed separately",
         partial(_other, ".comet", "Comet"),
         needs_sources=True,
+        one_reference=True,
     ),
     MetricRow(
         "evalb",
@@ -153,6 +155,7 @@ _ROWS = (
         "trees are repaired, and punctuation is where the reference has it",
         partial(_other, "..parsing.tree_metric", "BracketingF1"),
         of_trees=True,
+        one_reference=True,
     ),
 )
 
