@@ -85,7 +85,7 @@ def minutes(rungs: dict[str, Rung], rung: Rung, seed: int, output: Path, of_trai
     """Minutes of training and translating on one core, for a rung and its teachers, each once; without validation."""
     needed, spent = [(rung.name, seed)], 0.0
     for name, its_seed in needed:  # the list grows
-        teachers = (of_seed(teacher, its_seed) for teacher in rungs[name].teachers)
+        teachers = {of_seed(teacher, its_seed): None for teacher in rungs[name].teachers}
         needed += [teacher for teacher in teachers if teacher not in needed]
         reports = texts_of(output, name, its_seed).glob("*/*.report.json")
         spent += sum(json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in reports) / 60
