@@ -167,7 +167,7 @@ def write_marian(folder: Path) -> None:
     model.final_logits_bias.normal_()
     model.generation_config = GenerationConfig(
         num_beams=4, max_length=64, bad_words_ids=[[pad]], pad_token_id=pad, decoder_start_token_id=pad,
-        bos_token_id=0, eos_token_id=0, forced_eos_token_id=0,
+        bos_token_id=0, eos_token_id=0, forced_eos_token_id=0, renormalize_logits=True,
     )  # fmt: skip
     model.save_pretrained(folder)
 

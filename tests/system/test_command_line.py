@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, MarianMTModel, MarianTokenizer
 from vanilla_transformer import translate
 from vanilla_transformer.run.recipe import load_recipe
 
-from .conftest import command, finished, lines_of, output_of, refused, write_marian
+from .conftest import command, finished, lines_of, output_of, refused, write_marian, written
 
 
 def test_tokenizer_is_saved_and_large_vocabulary_rejected(corpus, tmp_path):
@@ -36,6 +36,9 @@ def test_converted_model_translates_like_marian(corpus, tmp_path):
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "marian")
     found = output_of("translate", *sentences, "--model", tmp_path / "ours").splitlines()
     assert found == translate(model, tokenizer, sentences)
+    glossary = written(tmp_path / "glossary.tsv", ["dog\tHund"])
+    found = output_of("translate", "The dog is old.", "--model", tmp_path / "ours", "--glossary", glossary)
+    assert "Hund" in found
 
 
 def test_convert_rejects_incomplete_and_foreign_models(run, tmp_path):
