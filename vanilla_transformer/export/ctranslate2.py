@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..files import written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, sinusoids
-from .saved_decoding import check_supported
+from .saved_decoding import check_supported, end_and_bad_tokens
 
 
 try:
@@ -180,12 +180,10 @@ def _filled_spec(model: VanillaTransformerForConditionalGeneration, positions: i
     _fill_stack(spec.decoder, decoder, positions)
     spec.decoder.embeddings.weight = _array(decoder.embed_tokens.weight)
     _fill_linear(spec.decoder.projection, model.lm_head)
-    ends = model.generation_config.eos_token_id
-    ends = {*ends} if isinstance(ends, list) else {ends}  # transformers never forbids an end
-    bad = [ids[0] for ids in model.generation_config.bad_words_ids or [] if len(ids) == 1]
-    if forbidden := [token for token in bad if token not in ends]:
+    _, bad = end_and_bad_tokens(model.generation_config)
+    if bad:
         bias = spec.decoder.projection.bias if spec.decoder.projection.has_bias() else np.zeros(config.vocab_size, "f")
-        bias[forbidden] += _NEVER
+        bias[bad] += _NEVER
         spec.decoder.projection.bias = bias
     return spec
 

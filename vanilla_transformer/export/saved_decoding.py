@@ -27,6 +27,13 @@ _TORCH_ALONE: dict[str, tuple] = {
 _UNSUPPORTED = {"ONNX": _TORCH_ALONE, "CTranslate2": _TORCH_ALONE | {"no_repeat_ngram_size": (0,)}}
 
 
+def end_and_bad_tokens(saved: GenerationConfig) -> tuple[set[int], list[int]]:
+    """The tokens that end a translation, and those that it must not have: as in transformers, never an end."""
+    ends = saved.eos_token_id
+    ends = {*ends} if isinstance(ends, list) else {ends}
+    return ends, [ids[0] for ids in saved.bad_words_ids or [] if len(ids) == 1 and ids[0] not in ends]
+
+
 def check_supported(saved: GenerationConfig, engine: str, place: str | Path) -> None:
     """Raises ValueError if a saved generation config has an option that the engine would ignore.
 

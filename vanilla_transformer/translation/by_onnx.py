@@ -35,7 +35,7 @@ class OnnxTranslator:
         threads: int | None = None,
         providers: Sequence[str] = ("CPUExecutionProvider",),
     ):
-        from ..export.saved_decoding import check_supported  # only now: torch needs nothing of the export
+        from ..export.saved_decoding import check_supported, end_and_bad_tokens  # only now: torch needs no export
 
         try:
             from onnxruntime import InferenceSession, SessionOptions
@@ -56,10 +56,7 @@ class OnnxTranslator:
         for name in ("decoder_start_token_id", "eos_token_id", "bad_words_ids"):  # the generation config comes first
             if getattr(saved, name) is None:
                 setattr(saved, name, config.get(name))
-        ends = saved.eos_token_id
-        self.ends = {*ends} if isinstance(ends, list) else {ends}
-        bad = [ids[0] for ids in saved.bad_words_ids or [] if len(ids) == 1]
-        self.bad = [token for token in bad if token not in self.ends]  # transformers never forbids an end
+        self.ends, self.bad = end_and_bad_tokens(saved)
         self.decoding = Decoding.resolve({}, saved, positions=self.positions, offset=None)
 
     def translate(self, sentences: Sequence[str], *, batch_size: int = 32) -> list[str]:
