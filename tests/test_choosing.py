@@ -231,6 +231,8 @@ def test_too_few_sources_to_hold_out_raises(data, corpus, tmp_path):
         ({"data.train": "{prepared: x}"}, "prepared corpus"),
         ({"data.stream": "true"}, "data.validation is missing"),
         ({"data.train": "phrasebook:train:100", "data.target_language": "de"}, "at least 200 are needed"),
+        ({"tokenizer.vocab_sizes": "4000"}, "did you mean tokenizer.vocab_size"),
+        ({"training.max_steps": "many"}, "training.max_steps must be int"),
     ],
 )
 def test_invalid_settings_raise_without_making_a_folder(change, said, data, tmp_path):
