@@ -76,6 +76,9 @@ def test_adjacent_numbers_and_spaced_digits_compare_correctly():
         ("In 2019 12 people died there.", "Im Jahr 2019 starben dort 12 Menschen.", None),
         ("They paid 1 234 567 euros for it.", "Sie haben dafür 1.234.567 Euro bezahlt.", None),
         ("They paid 1 234 567 euros for it.", "Sie haben dafür 1.234.568 Euro bezahlt.", "numbers_differ"),
+        ("They paid 1,00,000 rupees for it.", "Sie haben dafür 100.000 Rupien bezahlt.", None),
+        ("It was signed on 3/4/1990 at 10:30.", "Es wurde am 3.4.1990 um 10.30 unterschrieben.", None),
+        ("It was signed on 3/4/1990 at 10:30.", "Es wurde am 3.4.1991 um 10.30 unterschrieben.", "numbers_differ"),
     ):
         assert check_pair(source, target, settings)["reason"] == reason
 

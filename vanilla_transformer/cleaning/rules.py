@@ -110,6 +110,7 @@ _ADDRESS = re.compile(
 )
 # Blanks belong to a number only in front of three digits: "2019 12" are two.
 _NUMBER = re.compile("(?:\\d{1,3}(?:[ \u00a0\u202f]\\d{3}(?!\\d))+|\\d+)(?:[.,:'\u2019\u066b\u066c]\\d+)*")
+_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.(?:\d{2}){1,2}")
 _NO_WORD = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 
 
@@ -202,9 +203,15 @@ def _numbers_differ(source: str, target: str, settings: CleaningSettings) -> boo
 
 
 def _numbers(text: str) -> Counter:
-    """The numbers of a text as their digits alone, in whatever script: 50,000 is 50.000 and ٥٠٬٠٠٠."""
-    numbers = _NUMBER.findall(_without_addresses(text, " "))
-    return Counter("".join(str(int(each)) for each in number if each.isdecimal()) for number in numbers)
+    """The numbers of a text as their digits alone, in whatever script: 50,000 is 50.000 and ٥٠٬٠٠٠.
+
+    A date is several: 3.4.1990 is 3/4/1990.
+    """
+    found: Counter = Counter()
+    for number in _NUMBER.findall(_without_addresses(text, " ")):
+        digits = ["".join(str(int(digit)) for digit in part) for part in re.findall(r"\d+", number)]
+        found.update(digits if _DATE.fullmatch(number) else ["".join(digits)])
+    return found
 
 
 # In the order in which they are asked: the quick ones first. The first that holds is the reason.
