@@ -16,7 +16,7 @@ from vanilla_transformer.plots import (
     plot_learning_curve,
     plot_schedule,
 )
-from vanilla_transformer.plots.figures import fonts_for, look_of, printable
+from vanilla_transformer.plots.figures import color_of, fonts_for, look_of, printable
 
 from .conftest import LOG, assert_is_a_picture
 
@@ -107,3 +107,4 @@ class TestFiles:
 
     def test_32_lines_have_distinct_looks(self):
         assert len({tuple(look_of(place).values()) for place in range(32)}) == 32
+        assert len({color_of(place) for place in range(32)}) == 32

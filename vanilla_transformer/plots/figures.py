@@ -1,6 +1,7 @@
 """Shared by all pictures: paper, ink, axes, legends and files."""
 
 import bisect
+import colorsys
 import functools
 import itertools
 import logging
@@ -58,8 +59,12 @@ def add_legend(axes_or_figure, corner: str, **choices) -> None:
 
 
 def color_of(place: int) -> str:
-    """The colour of the line with this number; there are eight."""
-    return COLORS[place % len(COLORS)]
+    """The colour of the line with this number: one of `COLORS`, and after them others of alternating brightness."""
+    if place < len(COLORS):
+        return COLORS[place]
+    # Steps of the golden ratio around the circle of hues come near no earlier hue for long.
+    shares = colorsys.hls_to_rgb(place * 0.618 % 1, (0.3, 0.7)[place % 2], 0.6)
+    return "#" + "".join(f"{round(255 * share):02X}" for share in shares)
 
 
 def look_of(place: int) -> dict:
