@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import json as json_format
 import logging
 import math
@@ -188,7 +189,8 @@ def score(
     """Scores given translations: how likely the model finds each.
 
     Writes a line per pair: score (as beam search ranks), log-probability, log-probability per token, translation. A
-    model that reads preceding sentences takes consecutive sources as a document, as `translate` does.
+    model that reads preceding sentences takes consecutive sources as a document, as `translate` does; with --rank equal
+    sources in a row are one.
 
     Args:
         model: A run folder, a model's folder or USER/NAME on the Hub; several score together, as an ensemble.
@@ -207,7 +209,8 @@ def score(
     if len(texts) != len(translations):
         raise ValueError(f"{sources} has {len(texts)} lines and {targets} {len(translations)}: they must agree.")
     pairs = list(zip(texts, translations, strict=True))
-    scored = list(zip(pairs, scores_of_pairs(model, pairs, device, to=to)[0], strict=True))
+    contexts = _contexts_of_ranked(model[0], texts) if rank else None
+    scored = list(zip(pairs, scores_of_pairs(model, pairs, device, to=to, contexts=contexts)[0], strict=True))
     if rank:
         first = {text: number for number, text in reversed(list(enumerate(texts)))}
         scored.sort(key=lambda each: (first[each[0][0]], -each[1].score))
@@ -217,6 +220,17 @@ def score(
             print(_json_line({"source": source_text, "target": target_text, **values, "tokens": each.tokens}))
         else:
             print(*(f"{value:.4f}" for value in values.values()), one_line(target_text), sep="\t")
+
+
+def _contexts_of_ranked(model: Path, sources: list[str]) -> list[tuple[str, ...]]:
+    """What stands before each source; one on several lines in a row, with several translations, is one sentence."""
+    from ..data.context import context_settings, contexts_of
+    from ..run.loading import find_model, load_its_tokenizer
+
+    groups = [(source, len(list(lines))) for source, lines in itertools.groupby(sources)]
+    read = context_settings(load_its_tokenizer(find_model(model))).sentences
+    contexts = contexts_of((source for source, _ in groups), read)
+    return [context for context, (_, lines) in zip(contexts, groups, strict=True) for _ in range(lines)]
 
 
 def scores_of_pairs(
