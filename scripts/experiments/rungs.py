@@ -59,8 +59,8 @@ class Rung:
 
 def of_seed(teacher: str, seed: int) -> tuple[str, int]:
     """The rung and the seed of a teacher: `wide` has the seed of the rung that learns from it, `wide/2` its own."""
-    name, _, own = teacher.partition("/")
-    if own and not own.isdecimal():
+    name, slash, own = teacher.partition("/")
+    if slash and not own.isdecimal():
         raise SystemExit(f"The seed of a teacher is a number, as in {name}/2, not {teacher}.")
     return name, int(own or seed)
 
@@ -77,15 +77,16 @@ def read_rungs(path: Path) -> dict[str, Rung]:
         inherited = rungs[below].overrides if below else {}
         overrides = inherited | entry.get("overrides", {})
         texts = {text.name: text for text in (rungs[below].texts if below else ())}
-        for text, made in entry.get("texts", {}).items():
+        for text, made in (entry.get("texts") or {}).items():
             if made is None:  # a text of the rung below that this one does without
                 if texts.pop(text, None) is None:
                     raise SystemExit(f"{path}: {name} does without {text}, which the rung below does not have.")
                 continue
             texts[text] = Text(text, made["of"], tuple(made["by"]), tuple(map(str, made.get("options", []))))
-        rungs[name] = Rung(name, entry["adds"], below, overrides, tuple(texts.values()))
-        if missing := {of_seed(teacher, 1)[0] for teacher in rungs[name].teachers} - set(rungs):
+        rung = Rung(name, entry["adds"], below, overrides, tuple(texts.values()))
+        if missing := {of_seed(teacher, 1)[0] for teacher in rung.teachers} - set(rungs):
             raise SystemExit(f"{path}: {name} learns from {', '.join(sorted(missing))}, which must stand before it.")
+        rungs[name] = rung
     return rungs
 
 
@@ -106,7 +107,8 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
     texts = texts_of(output, rung.name, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
     for text in rung.texts:
-        models = [str(folder_of(output, *of_seed(teacher, seed)).path) for teacher in text.teachers]
+        teachers = dict.fromkeys(of_seed(teacher, seed) for teacher in text.teachers)
+        models = [str(folder_of(output, *teacher).path) for teacher in teachers]
         words = [
             "--model",
             *models,

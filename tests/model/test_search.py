@@ -7,8 +7,14 @@ import math
 import pytest
 import torch
 from torch import nn
-from transformers import AttentionInterface, GenerationConfig, LogitsProcessor
+from transformers import AttentionInterface, GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation import GenerationMixin
+from transformers.generation.logits_process import (
+    ForcedEOSTokenLogitsProcessor,
+    LogitNormalization,
+    NoBadWordsLogitsProcessor,
+    TopKLogitsWarper,
+)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model import steps_vanilla_transformer
@@ -280,6 +286,15 @@ ELSEWHERE = {
     "a logits processor": {"logits_processor": [Nothing()]},
     "a field that makes one": {"no_repeat_ngram_size": 3},
     "bad words of two tokens": {"bad_words_ids": [[5], [6, 7]]},
+    "two forced ends": {"forced_eos_token_id": [2, 7], "eos_token_id": [2, 7]},
+    "processors in another order": {"logits_processor": [LogitNormalization(), NoBadWordsLogitsProcessor([[9]])]},
+    "a forced end, twice": {"logits_processor": [ForcedEOSTokenLogitsProcessor(each, 2) for each in (3, 4)]},
+    "processors behind a warper": {
+        "num_beams": 1,
+        "do_sample": True,
+        "top_k": 0,
+        "logits_processor": [TopKLogitsWarper(30), NoBadWordsLogitsProcessor([[9]])],
+    },
     "scores of every step": {"output_scores": True, "return_dict_in_generate": True},
     "no cache": {"use_cache": False},
     "a static cache": {"cache_implementation": "static"},
@@ -289,8 +304,31 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("options", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_unsupported_options_fall_back_to_transformers(tiny_model, sources, options, ours_used):
-    tiny_model().generate(**sources, num_beams=2, max_new_tokens=3, **options)
+    tiny_model().generate(**{**sources, "num_beams": 2, "max_new_tokens": 3, **options})
     assert not ours_used
+
+
+def test_bad_words_beyond_the_vocabulary_are_named(tiny_model, sources):
+    with pytest.raises(ValueError, match=r"vocabulary size is 40, but the following .*: \[40\]"):
+        tiny_model().generate(**sources, num_beams=2, bad_words_ids=[[40]])
+
+
+def test_nothing_is_drawn_from_no_probabilities(tiny_model, sources):
+    model = tiny_model(output_bias=True)
+    for options in ({"bad_words_ids": [[token] for token in range(40)], "eos_token_id": None}, {}):
+        for top_k in (0, 5):
+            with pytest.raises(RuntimeError, match="no probabilities to draw from"):
+                model.generate(**sources, do_sample=True, top_k=top_k, max_new_tokens=3, **options)
+        model.lm_head.bias.data[7] = float("nan")
+
+
+def test_of_a_callers_top_k_all_stay_that_it_keeps(tiny_model, ours_used):
+    """Some tokens are made unlikely, not impossible, by `filter_value`."""
+    settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "num_return_sequences": 2000}
+    kept = LogitsProcessorList([TopKLogitsWarper(3, filter_value=-2.0)])
+    drawn = tiny_model().generate(torch.tensor([[5, 6, 7, 2]]), **settings, logits_processor=kept)[:, 1]
+    assert len(drawn.unique()) > 10
+    assert ours_used
 
 
 def turned(output):

@@ -67,6 +67,7 @@ def test_rung_inherits_overrides_and_texts_from_the_rung_below(tmp_path):
         "less does without b, which": RUNGS | {"less": less | {"below": "wider"}},
         "number, as in today/2, not today/x": RUNGS
         | {"taught": taught | {"texts": {"f": {"of": "f", "by": ["today/x"]}}}},
+        "taught learns from taught": RUNGS | {"taught": taught | {"texts": {"f": {"of": "f", "by": ["taught/1"]}}}},
         "taught learns from yesterday": RUNGS
         | {"taught": taught | {"texts": {"f": {"of": "f", "by": ["yesterday/2"]}}}},
     }

@@ -104,8 +104,8 @@ def evaluate(
     if model is None and any(for_models.values()):
         given = " and ".join(name for name, is_given in for_models.items() if is_given)
         raise UsageError(f"{given}: only a model translates; give --model MODEL.")
-    if verbose and (segments or forms is not None):
-        raise UsageError("--verbose adds to the table of scores: leave --segments and --forms out.")
+    if verbose and (segments or json or forms is not None):
+        raise UsageError("--verbose adds to the table of scores: leave --segments, --forms and --json out.")
     forms = _checked_forms(forms, picture, model is not None and not segments)
     languages = Languages(source_language, target_language)
     scored_set = read_set(test_set, references, sources, model_languages(model[0], languages) if model else languages)

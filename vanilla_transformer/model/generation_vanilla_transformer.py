@@ -36,6 +36,11 @@ logger = logging.get_logger(__name__)
 # "We set the maximum output length during inference to input length + 50" (section 6.1).
 MAX_LENGTH_OFFSET = 50
 
+_WARPERS = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
+# Places of the logits processors that our searches know, in transformers' order.
+_PLACES = {NoBadWordsLogitsProcessor: 0, ForcedEOSTokenLogitsProcessor: 1, LogitNormalization: 3}
+_PLACES |= dict.fromkeys(_WARPERS, 2)
+
 # Our fields of the generation config, and their values when a config lacks them.
 OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
 
@@ -251,7 +256,7 @@ class PaperGeneration:
     ):
         settings = generation_config
         check_length_penalty(settings.length_penalty)
-        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1])
+        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1], self.config.vocab_size)
         special = settings.do_sample or settings.output_scores or settings.output_logits or unsupported
         special = special or synced_gpus or settings.low_memory  # transformers refuses low_memory
         constraints = next((each for each in stopping_criteria if isinstance(each, LexicalConstraints)), None)
@@ -316,7 +321,7 @@ class PaperGeneration:
         **model_kwargs,
     ):
         settings = generation_config
-        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1])
+        restrictions, unsupported = _restrictions(logits_processor, input_ids.shape[1], self.config.vocab_size)
         special = streamer is not None or settings.return_dict_in_generate or synced_gpus
         special = special or not _only_warps(unsupported)
         if special or not self._is_plain(input_ids, stopping_criteria, settings, model_kwargs):
@@ -334,7 +339,8 @@ class PaperGeneration:
         top_k = _first_top_k(unsupported)
 
         def draw(scores: torch.Tensor) -> torch.LongTensor:
-            if top_k is None:
+            # Of equal scores at the edge, which 16 bits often have, transformers keeps all.
+            if top_k is None or scores.dtype != torch.float32:
                 return drawn(unsupported(None, scores))
             values, places = exact_top_k(scores, min(top_k, scores.shape[1]))
             return places.gather(1, drawn(unsupported(None, values))[:, None])[:, 0]
@@ -422,33 +428,40 @@ def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: G
     return torch.cat((prefix.repeat_interleave(len(rows) // len(prefix), dim=0), found), dim=1)
 
 
-def _restrictions(processors: LogitsProcessorList, before: int) -> tuple[Restrictions, LogitsProcessorList]:
+def _restrictions(
+    processors: LogitsProcessorList, before: int, vocabulary: int
+) -> tuple[Restrictions, LogitsProcessorList]:
     """What our searches do themselves of a list of processors, and the others. Outputs begin with `before` tokens.
 
     Ours are those that OPUS-MT's models come with: they never choose padding, force the end at the greatest length,
-    and normalise scores again.
+    and normalise scores again. In another order than transformers' own they can mean something else: then all are left
+    to transformers.
     """
-    forbidden, last, renormalized, others = [], None, False, LogitsProcessorList()
-    for each in processors:
-        if type(each) is NoBadWordsLogitsProcessor and all(len(words) == 1 for words in each.sequence_bias):
-            forbidden += [word for [word] in each.sequence_bias]
-        elif type(each) is ForcedEOSTokenLogitsProcessor:
-            last = each.max_length - before, tuple(each.eos_token_id.tolist())
-        elif type(each) is LogitNormalization:
-            renormalized = True
-        else:
-            others.append(each)
-    return Restrictions(tuple(forbidden), last, renormalized), others
+    places = [_PLACES.get(type(each), len(_PLACES)) for each in processors]
+    of_place = [[each for each, place in zip(processors, places, strict=True) if place == here] for here in range(4)]
+    bad_words, forced_ends, warpers, normalizations = of_place
+    forbidden = [words for each in bad_words for words in each.sequence_bias]
+    are_ours = (
+        places == sorted(places)
+        and len(_PLACES) not in places
+        and len(forced_ends) <= 1
+        and all(each.eos_token_id.numel() == 1 for each in forced_ends)
+        and all(len(words) == 1 and 0 <= words[0] < vocabulary for words in forbidden)
+    )
+    if not are_ours:
+        return Restrictions(), processors
+    last = next(((each.max_length - before, int(each.eos_token_id)) for each in forced_ends), None)
+    restrictions = Restrictions(tuple(word for [word] in forbidden), last, renormalized=bool(normalizations))
+    return restrictions, LogitsProcessorList(warpers)
 
 
 def _first_top_k(warpers: LogitsProcessorList) -> int | None:
     """How many tokens `top_k` leaves, if what comes before it does not depend on the others: they can go at once."""
-    others = (each for each in warpers if type(each) is not TemperatureLogitsWarper)
-    first = next(others, None)
-    return first.top_k if type(first) is TopKLogitsWarper else None
+    first = next((each for each in warpers if type(each) is not TemperatureLogitsWarper), None)
+    removes = type(first) is TopKLogitsWarper and first.filter_value == -math.inf
+    return first.top_k if removes else None
 
 
 def _only_warps(logits_processor: LogitsProcessorList) -> bool:
     """Whether each row's new scores depend on its old scores alone."""
-    kinds = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
-    return all(type(each) in kinds for each in logits_processor)
+    return all(type(each) in _WARPERS for each in logits_processor)

@@ -49,12 +49,14 @@ def exact_top_k(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.T
 
 
 def drawn(scores: torch.Tensor) -> torch.LongTensor:
-    """(rows,) columns drawn with the probabilities softmax(scores), for (rows, columns)."""
+    """(rows,) columns drawn with the probabilities softmax(scores), for (rows, columns); RuntimeError for NaN."""
     probabilities = scores.softmax(dim=-1)
     if scores.device.type != "cpu":
         return torch.multinomial(probabilities, num_samples=1)[:, 0]
     # On a CPU `multinomial` draws a random number for every column, which takes several times as long as the rest.
     sums = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    if not bool(sums[:, -1].isfinite().all()):  # as `multinomial` does
+        raise RuntimeError("There are no probabilities to draw from: scores are not numbers, or no token is allowed.")
     points = torch.rand(len(sums), 1, dtype=torch.float64, device="cpu") * sums[:, -1:]
     return torch.searchsorted(sums, points, right=True)[:, 0].clamp_(max=scores.shape[1] - 1)
 
@@ -65,13 +67,13 @@ class Restrictions:
 
     Attributes:
         forbidden: Tokens that no translation has (`bad_words_ids` of one token each).
-        last: The greatest length of a translation, and the tokens of which one must be in that place
-            (`forced_eos_token_id`). None: any may.
+        last: The greatest length of a translation, and the token that must be in that place (`forced_eos_token_id`).
+            None: any may.
         renormalized: The probabilities of the tokens that may be chosen sum to 1 (`renormalize_logits`).
     """
 
     forbidden: tuple[int, ...] = ()
-    last: tuple[int, tuple[int, ...]] | None = None
+    last: tuple[int, int] | None = None
     renormalized: bool = False
 
     def on(self, scores: torch.Tensor, length: int) -> torch.Tensor:
