@@ -139,6 +139,7 @@ def test_command_runs_the_installed_wheel(outside):
 
 def test_recipes_are_installed_and_state_needed_scripts(outside):
     listed = dict(line.split(maxsplit=1) for line in typed(outside, "recipes").splitlines())
+    assert listed.pop("auto").startswith("Chosen by the size of your text")
     assert listed == list_recipes()
     for name, description in listed.items():
         assert ("the repository's scripts/" in description) == ("scripts/" in typed(outside, "recipes", name))
