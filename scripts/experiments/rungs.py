@@ -120,15 +120,11 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
         run(["backtranslate", *words, *text.options], folder.with_suffix(".log"), [core])
     overrides = {"data.folder": str(data), "data.test": "{}", **rung.overrides, "training.seed": seed}
     below = output / str(rung.below) / str(seed)
-    # All are resolved, because the recipe has a folder of its own.
-    places = {
-        "{texts}": str(texts.resolve()),
-        "{below}": str(below.resolve()),
-        "{ladder}": str(output.resolve()),
-    }
+    places = {"{texts}": texts, "{below}": below, "{ladder}": output}
     values = {name: json.dumps(value).strip('"') for name, value in overrides.items()}
     for sign, place in places.items():
-        values = {name: value.replace(sign, place) for name, value in values.items()}
+        whole = str(place.resolve())  # because the recipe has a folder of its own
+        values = {name: value.replace(sign, whole) for name, value in values.items()}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     run(["train", RECIPE, *words, "--output", str(folder), "--resume"], folder.with_suffix(".log"), [core])
 

@@ -88,9 +88,8 @@ def chosen_recipe(
     asked = " ".join(asked.split())
     if _was_chosen(folder, asked):
         return load_recipe(folder.chosen, rest)
-    data = recipe_of(
-        {"data.validation": _HELD_OUT, **overrides}
-    ).data  # a mistyped field shows before speeds are measured
+    # With all overrides, so that a mistyped field shows before speeds are measured.
+    data = recipe_of({"data.validation": _HELD_OUT, **overrides}).data
     pairs, facts = _text_of(data)
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
