@@ -47,6 +47,7 @@ HALF, WHOLE = 8, 16
 RUN = SETTINGS | {
     "training.max_steps": WHOLE,
     "training.warmup_steps": 8,
+    "training.cooldown_steps": 0,
     "training.eval_steps": 4,
     "training.save_steps": 4,
     "training.save_total_limit": 9,
