@@ -256,6 +256,17 @@ class TestCompare:
         (tmp_path / "run" / "model.safetensors").unlink()  # so that it cannot translate
         words = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
         assert "there is no text file 'missing.de'" in refused("compare", tmp_path / "run", "missing.de", *words)
+        (tmp_path / "latin.en").write_bytes("naïve\n".encode("latin-1"))
+        words = ("compare", tmp_path / "run", corpus / "test.de", *words)
+        assert "latin.en, line 1 is not UTF-8" in refused(*words, "--training-text", tmp_path / "latin.en")
+
+    def test_a_bad_seed_shows_before_models_translate(self, run, corpus, tmp_path, monkeypatch):
+        shutil.copytree(run, tmp_path / "run")
+        (tmp_path / "run" / "model.safetensors").unlink()
+        words = ("--references", corpus / "test.de", "--sources", corpus / "test.en")
+        monkeypatch.setenv("SACREBLEU_SEED", "twelve")
+        for systems in (("compare", tmp_path / "run", corpus / "test.de"), ("evaluate", "--model", tmp_path / "run")):
+            assert "SACREBLEU_SEED must be a whole number" in refused(*systems, *words), systems
 
 
 class TestEvalb:

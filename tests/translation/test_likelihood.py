@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -208,6 +209,18 @@ def test_judged_translations_are_the_models_own(tokenizer):
     found = translate_lines(model, tokenizer, [sources], num_beams=2, max_length_offset=5)
     assert [each.text for each in judged] == [best.text for best, *_ in found][:-1]  # the blank one is left out
     assert all(0 <= each.chrf <= 100 and each.likelihood.tokens for each in judged)
+
+
+def test_sources_are_judged_as_the_model_reads_them(tokenizer, caplog):
+    positions = {"position_embedding_type": "learned", "max_position_embeddings": 20}
+    model = build_model(seed=5, vocab_size=280, dropout=0.1, **positions)
+    sources = ["The old teacher reads. " * 9, "A book."]
+    options = {"num_beams": 2, "max_new_tokens": 3}
+    judged = judged_translations(model, tokenizer, sources, [["", ""]], dropout_samples=2, **options)
+    assert "Line 1" in caplog.text  # it was cut
+    calibration = replace(CALIBRATION, dropout_samples=2)
+    [[cut], [whole]] = translate_lines(model, tokenizer, [sources], calibration=calibration, **options)
+    assert [each.likelihood for each in judged] == [cut.likelihood, whole.likelihood]
 
 
 def test_calibration_round_trips_only_beside_its_weights(tmp_path):

@@ -1,7 +1,7 @@
 """Where systems differ."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,8 +60,9 @@ def compare(
         plot: PNG file for a picture of the scores by length and rarest word.
         json: Print JSON instead of tables.
     """
-    from ..evaluation.comparison import largest_differences
+    from ..evaluation.comparison import largest_differences, scores_by_group
     from ..evaluation.scores import compare_systems, score_translations
+    from ..evaluation.significance import seed
     from ..files import text_lines
     from ..hub import is_of_the_hub
     from ..plots import plot_score_groups
@@ -72,6 +73,7 @@ def compare(
         raise UsageError("Give two systems or more to compare.")
     if examples < 0:
         raise UsageError(f"--examples must be at least 0, not {examples}.")
+    seed()  # a bad SACREBLEU_SEED shows before models translate for long
     training_lines = text_lines(*training_text) if training_text else None  # a missing file shows at once
     models = [system for system in systems if Path(system).is_dir() or is_of_the_hub(system)]
     languages = Languages(source_language, target_language)
@@ -95,6 +97,7 @@ def compare(
     sets = {
         model: replace(scored_set, languages=replace(scored_set.languages, to=to)) for model, to in asked_for.items()
     }
+    groupings = _groupings(scored_set, training_lines)  # before models translate for long: a file may be damaged
     translations = _translations(systems, sets, scored_set, search_options(num_beams))
     lists, language = scored_set.reference_lists, scored_set.language_argument
     scoring = language | scored_set.sources_argument
@@ -102,7 +105,10 @@ def compare(
         name: score_translations(texts, lists, chosen, test_set=scored_set.name, resamples=1000, **scoring)
         for name, texts in translations.items()
     }
-    groups = _groups(translations, scored_set, chosen[0], training_lines)
+    groups = {
+        heading: scores_by_group(translations, lists, chosen[0], *grouping, **language)
+        for heading, grouping in groupings.items()
+    }
     differences = {
         name: [_with_texts(asdict(each), translations, scored_set) for each in found]
         for name, found in largest_differences(translations, lists, chosen[0], count=examples, **language).items()
@@ -185,9 +191,9 @@ def _difference_lines(difference: dict) -> list[str]:
     return aligned_columns(rows)
 
 
-def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric: str, training_lines) -> dict:
-    """Groups by their heading; empty if there is nothing to group by."""
-    from ..evaluation.comparison import frequency_groups, length_groups, scores_by_group
+def _groupings(scored_set: "ScoredSet", training_lines: Iterable[str] | None) -> dict[str, tuple[list[str], list[str]]]:
+    """The label of each sentence, and all labels in order, by the heading; empty if there is nothing to group by."""
+    from ..evaluation.comparison import frequency_groups, length_groups
 
     if scored_set.sources is None:
         return {}
@@ -195,11 +201,7 @@ def _groups(translations: dict[str, list[str]], scored_set: "ScoredSet", metric:
     groupings = {"words (or characters) in the source": length_groups(sources)}
     if training_lines is not None:
         groupings["times its rarest word was trained on"] = frequency_groups(sources, training_lines)
-    language = scored_set.language_argument
-    return {
-        heading: scores_by_group(translations, scored_set.reference_lists, metric, *grouping, **language)
-        for heading, grouping in groupings.items()
-    }
+    return groupings
 
 
 def _with_texts(difference: dict, translations: dict[str, list[str]], scored_set: "ScoredSet") -> dict:

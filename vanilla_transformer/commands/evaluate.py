@@ -82,6 +82,7 @@ def evaluate(
         json: Print JSON instead of a table.
     """
     from ..evaluation.scores import compare_systems, score_segments, score_translations
+    from ..evaluation.significance import seed
     from .test_sets import (
         Languages,
         domains_of,
@@ -97,6 +98,8 @@ def evaluate(
         raise UsageError("Give --hypotheses FILE or --model MODEL.")
     if resamples < 0 or resamples == 1:
         raise UsageError(f"--resamples must be 0 or at least 2, not {resamples}.")
+    if resamples and not segments:
+        seed()  # a bad SACREBLEU_SEED shows before a model translates for long
     if domain and (model is None or len(model) > 1 or segments or forms is not None):
         raise UsageError("--domain is about one model: give --model MODEL, and leave --segments and --forms out.")
     for_models = {"--recase": recase, "--respell": respell, "--repunctuate": repunctuate}

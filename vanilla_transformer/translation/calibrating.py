@@ -9,7 +9,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import __version__
 from ..data.context import Context
-from ..data.languages import towards
 from ..evaluation.confidence import (
     bins_by_chance,
     calibration_error,
@@ -21,8 +20,8 @@ from ..evaluation.confidence import (
 )
 from ..evaluation.scores import score_segments, score_translations
 from ..model.confidence_vanilla_transformer import PLAIN_SIGNALS, SIGNALS, Calibration, log_signal
-from .likelihood import Likelihood, likelihoods
-from .sentences import translate
+from .likelihood import Likelihood
+from .sentences import translate_lines
 
 
 GOOD = 50.0  # chrF from which a translation counts as good
@@ -57,7 +56,7 @@ def judged_translations(
         model, tokenizer, contexts, to, on_progress, generate_options: As for [`translate`].
         sources: Sentences.
         references: One list of references or several, each with one for every sentence.
-        dropout_samples, seed: As for [`likelihoods`].
+        dropout_samples, seed: As for [`Calibration`].
 
     Raises:
         ValueError: Passes with dropout say nothing: there is only one, or the model was trained without dropout.
@@ -66,16 +65,16 @@ def judged_translations(
         raise ValueError(f"Passes with dropout must be 0, or 2 at least, not {dropout_samples}.")
     if dropout_samples and not getattr(model.config, "dropout", 0):
         raise ValueError("The model was trained without dropout, so passes with dropout say nothing: ask for 0.")
+    # Whatever its weights, a calibration asks for the likelihoods that `translate --confidence` will judge by.
+    weights = dict.fromkeys(SIGNALS if dropout_samples else PLAIN_SIGNALS, 0.0)
+    passes = Calibration(GOOD, 0.0, weights, dropout_samples, seed)
     options = {"contexts": contexts, "to": to, "on_progress": on_progress, **generate_options}
-    texts = translate(model, tokenizer, sources, **options)
-    chrf = score_segments(texts, references, ["chrf"], target_language="und")
-    passes = {"dropout_samples": dropout_samples, "seed": seed}
-    pairs = list(zip(sources, texts, strict=True))
-    found = likelihoods(model, towards(tokenizer, to), pairs, contexts=contexts, **passes)
+    found = [best for best, *_ in translate_lines(model, tokenizer, [sources], calibration=passes, **options)]
+    chrf = score_segments([each.text for each in found], references, ["chrf"], target_language="und")
     return [
-        Judged(text, likelihood, scores["chrf"])
-        for source, text, likelihood, scores in zip(sources, texts, found, chrf, strict=True)
-        if source.strip()
+        Judged(each.text, each.likelihood, scores["chrf"])
+        for each, scores in zip(found, chrf, strict=True)
+        if each.likelihood is not None
     ]
 
 
