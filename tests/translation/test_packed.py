@@ -14,42 +14,53 @@ from vanilla_transformer.translation.packed import PackedLinear, pack_linear
 from ..model.conftest import build_model
 
 
-def test_packed_layer_matches_plain_layer():
+@pytest.fixture(params=[True, False], ids=["Intel", "others"])
+def fast_mkl(request, monkeypatch) -> bool:
+    """Whether the processor is taken for one of Intel's."""
+    monkeypatch.setattr(packed, "_has_fast_mkl", lambda: request.param)
+    return request.param
+
+
+def test_packed_layer_matches_plain_layer(fast_mkl):
     torch.manual_seed(0)
-    for bias in (True, False):
-        plain = nn.Linear(512, 600, bias=bias)
-        packed = PackedLinear(plain.weight, plain.bias)
-        for shape in ((1,), (2, 3), (4, 4), (64,), (0, 5)):
+    for bias, width in ((True, 600), (False, 600), (True, 8200)):
+        plain = nn.Linear(512, width, bias=bias)
+        layer = PackedLinear(plain.weight, plain.bias)
+        assert layer.layout.by_columns == (fast_mkl and width == 600)  # the larger one has more than 2**22 numbers
+        for shape in ((1,), (2, 3), (4, 4), (64,), (0, 5), (3, 50)):
             states = torch.randn(*shape, 512)
             with torch.no_grad():
-                torch.testing.assert_close(packed(states), plain(states), atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(layer(states), plain(states), atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_and_autocast_take_the_plain_product():
     plain = nn.Linear(512, 600)
-    packed, states = PackedLinear(plain.weight, plain.bias), torch.randn(32, 512)
-    packed(states).sum().backward()
+    layer, states = PackedLinear(plain.weight, plain.bias), torch.randn(32, 512)
+    layer(states).sum().backward()
     expected = torch.autograd.grad(plain(states).sum(), plain.weight)[0]
-    torch.testing.assert_close(packed.weight.grad, expected)
+    torch.testing.assert_close(layer.weight.grad, expected)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(packed(states), plain(states))
+        assert torch.equal(layer(states), plain(states))
 
 
-@pytest.mark.parametrize("fast_mkl", [True, False], ids=["Intel", "others"])
-def test_packed_model_translates_and_saves_as_before(tmp_path, monkeypatch, fast_mkl):
-    monkeypatch.setattr(packed, "_has_fast_mkl", lambda: fast_mkl)
+def test_packed_model_translates_and_saves_as_before(tmp_path, fast_mkl):
     model = build_model(vocab_size=40_000, output_bias=True)
     sources = {"input_ids": torch.randint(4, 40_000, (8, 6))}
     options = {"num_beams": 4, "max_new_tokens": 6}
     before = model.generate(**sources, **options)
     pack_linear(model)
-    assert type(model.lm_head) is PackedLinear  # 640,000 numbers; all others are too small on any processor
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    # The output layer has 640,000 numbers, which are the embeddings too. All others are too small for oneDNN.
+    assert [each for each in layers if type(each) is PackedLinear] == [model.lm_head]
     assert not model.lm_head.training
-    assert sum(type(module) is PackedLinear for module in model.modules()) == 1
+    stored_by_columns = {each.weight.t().is_contiguous() for each in layers if each is not model.lm_head}
+    assert stored_by_columns == {fast_mkl}
+    assert model.get_input_embeddings().weight.is_contiguous()
     assert torch.equal(model.generate(**sources, **options), before)
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path).eval()
-    assert torch.equal(again.generate(**sources, **options), before)
+    for each in (again, copy.deepcopy(model)):
+        assert torch.equal(each.generate(**sources, **options), before)
     for dtype in (torch.bfloat16, torch.float64):  # other types are left alone
         pack_linear(again.to(dtype))
         assert type(again.lm_head) is nn.Linear
@@ -61,10 +72,10 @@ K_PROJ = "model.decoder.layers.0.self_attn.k_proj.weight"
 def test_fully_packed_model_translates_after_copying_and_loading(monkeypatch):
     """As on AMD processors with a model of usual size: projections of the same states become one packed product."""
 
-    def all_of_float32(weight: torch.Tensor) -> range:
-        return range(1, sys.maxsize) if weight.dtype == torch.float32 else range(0)
+    def all_of_float32(weight: torch.Tensor) -> packed._Layout:
+        return packed._Layout(range(1, sys.maxsize) if weight.dtype == torch.float32 else range(0))
 
-    monkeypatch.setattr(packed, "_paying_rows", all_of_float32)
+    monkeypatch.setattr(packed, "_layout_for", all_of_float32)
     model = build_model(vocab_size=300, output_bias=True)
     sources = {"input_ids": torch.randint(4, 300, (8, 6)), "attention_mask": torch.ones(8, 6, dtype=torch.long)}
     before = {beams: model.generate(**sources, num_beams=beams, max_new_tokens=6) for beams in (1, 4)}
