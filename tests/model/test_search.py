@@ -19,7 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model import steps_vanilla_transformer
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import _blocks, beam_search, exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import Normalisers, _blocks, beam_search, exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened, sums_of_one_pass, transformers_own
@@ -47,6 +47,32 @@ def test_exact_top_k_equals_topk(rows, columns, count):
         expected = values.topk(count, dim=1)
         assert torch.equal(best, expected.values)
         assert torch.equal(places, expected.indices)
+
+
+@pytest.mark.parametrize(("rows", "columns", "count"), [(3, 5000, 8), (2, 4099, 2), (1, 40_001, 10), (4, 60, 7)])
+def test_exact_top_k_adds_offsets_to_parts(rows, columns, count):
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        values, offsets = (torch.randn(*shape, generator=random) for shape in ((rows, 5, columns), (rows, 5)))
+        offsets[0, 1:3] = -torch.inf  # hypotheses that there are not
+        best, places = exact_top_k(values, count, offsets)
+        expected = (values + offsets[..., None]).flatten(1).topk(count, dim=1)
+        assert torch.equal(best, expected.values)
+        assert torch.equal(places, expected.indices)
+
+
+def test_normalisers_make_log_probabilities():
+    normalisers = Normalisers()
+    for shape in ((2, 3, 50), (20, 4, 3000), (3, 1, 200_000)):
+        # Exponentials of some are too large for float32, of others too small; some tokens are forbidden.
+        for shift in (0.0, 200.0, -200.0, -60.0):
+            scores = torch.randn(shape, generator=torch.Generator().manual_seed(1)) + shift
+            scores[..., 7:11] = -torch.inf
+            expected = scores.double().log_softmax(dim=-1)
+            normalised = scores - normalisers(scores)[..., None]  # few scores change in place
+            torch.testing.assert_close(normalised.double(), expected, atol=5e-5, rtol=1e-6)
+        scores = torch.full(shape, math.nan)
+        assert (scores - normalisers(scores)[..., None]).isnan().all()
 
 
 def test_exact_top_k_returns_existing_places_of_minus_infinity():
