@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from .packed import leave_file
+
 
 def quantize_int8(model: PreTrainedModel) -> None:
     """Rounds the matrices of a model to 8 bits, to translate faster and in less memory on a CPU.
@@ -26,9 +28,7 @@ def quantize_int8(model: PreTrainedModel) -> None:
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear:
                 setattr(module, name, Int8Linear(child.weight, child.bias))
-    for parameter in model.parameters():
-        # It may be a part of the saved file, which stays in memory as a whole as long as one part is in use.
-        parameter.data = parameter.data.clone()
+    leave_file(model)
 
 
 _LARGEST_STATE = 127.0

@@ -33,20 +33,32 @@ def pack_linear(model: PreTrainedModel) -> None:
         return
     others = [module for module in model.modules() if not isinstance(module, nn.Linear)]
     read_by_rows = {id(each) for module in others for each in module.parameters(recurse=False)}  # tied embeddings
+    layers = [each for each in model.modules() if is_its_weights(each)]
+    by_columns = {
+        each for each in layers if _layout_for(each.weight).by_columns and id(each.weight) not in read_by_rows
+    }
+    for each in by_columns:  # takes no more memory
+        each.weight.data = _by_columns(each.weight.data)
+    if by_columns:
+        leave_file(model)
     for module in others:
         for name, child in list(module.named_children()):
-            layout = _layout_for(child.weight) if is_its_weights(child) else None
-            if layout is not None and layout.by_columns and id(child.weight) not in read_by_rows:
-                child.weight.data = _by_columns(child.weight.data)  # takes no more memory
-            elif layout is not None and layout.pays:
+            if is_its_weights(child) and child not in by_columns and _layout_for(child.weight).pays:
                 setattr(module, name, PackedLinear(child.weight, child.bias).train(child.training))
     # Weights that a search needs are packed now, so that processes forked later share them.
-    layers = [each.self_attn for each in model.modules() if isinstance(each, VanillaTransformerDecoderLayer)]
-    projections = [(each.q_proj, each.k_proj, each.v_proj) for each in layers]
+    attentions = [each.self_attn for each in model.modules() if isinstance(each, VanillaTransformerDecoderLayer)]
+    projections = [(each.q_proj, each.k_proj, each.v_proj) for each in attentions]
     joined = [each for each in projections if all(isinstance(one, PackedLinear) for one in each)]
     alone = {each for each in model.modules() if isinstance(each, PackedLinear)} - set(chain(*joined))
     for each in (*alone, *(first.together_with(*others) for first, *others in joined)):
         _ = each.packed
+
+
+def leave_file(model: PreTrainedModel) -> None:
+    """Copies weights that may be parts of the saved file: it stays in memory as a whole while one part is in use."""
+    for parameter in model.parameters():
+        if parameter.is_contiguous():  # those by columns are copies
+            parameter.data = parameter.data.clone()
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,8 @@ def _layout_for(weight: torch.Tensor) -> _Layout:
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.numel():
         return _Layout(range(0))
     if _has_fast_mkl():  # measured on an Intel Xeon with AMX
-        return _Layout(range(2, 33)) if weight.numel() >= 2**22 else _Layout(range(3, 129), by_columns=True)
+        by_columns = weight.numel() < 2**22
+        return _Layout(range(3 if by_columns else 2, 129), by_columns)
     # Measured on an AMD EPYC with AVX-512: large products take less than half the time, but the call takes 11
     # microseconds where a plain one takes 3.
     return _Layout(range(2**20 // weight.numel() + 1, sys.maxsize))
