@@ -462,6 +462,15 @@ def test_changes_to_the_model_take_effect(tiny_model, sources, change, ours_used
         assert torch.equal(found, transformers_own(changed, **options))
 
 
+def test_hooked_layers_see_sentences(tiny_model, sources):
+    model, shapes = tiny_model(), set()
+    layer = last(model)
+    for module in (layer.self_attn.q_proj, layer.encoder_attn.out_proj, layer.fc1, layer.final_layer_norm):
+        module.register_forward_hook(lambda module, inputs, output: shapes.add(inputs[0].shape))
+    model.generate(**sources, num_beams=3, max_new_tokens=3)
+    assert shapes == {(5, 3, model.config.d_model)}
+
+
 def test_unusual_steps_fall_back_to_transformers(tiny_model, sources, ours_used):
     prepared, attending, hidden = tiny_model(), tiny_model(), sources["attention_mask"].clone()
     of_another_class(prepared, "prepare_inputs_for_generation", lambda inputs: inputs)

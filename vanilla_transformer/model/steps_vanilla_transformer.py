@@ -5,7 +5,7 @@ ancestors, not a copy of the cache, says whose history is whose. The encoder's k
 sentence.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import torch
@@ -218,7 +218,7 @@ class _LayerSteps:
         rows = states.flatten(0, 1)  # torch has less to do for products of matrices
         for layer in self.layers:
             rows = layer(rows, ancestors, source_mask)
-        return self.decoder.layer_norm(rows).view_as(states)
+        return self.decoder.layer_norm(rows.view_as(states))
 
     def scores_of(self, states: torch.Tensor) -> torch.Tensor:
         return self.output(states)
@@ -235,14 +235,13 @@ class _LayerStep:
         own, cross = layer.self_attn, layer.encoder_attn
         self.own, self.cross, self.cache, self.beams = own, cross, GrowingLayer(), beams
         self.norm_first, self.activation = layer.norm_first, layer.activation_fn
-        self.norms = [
-            _called(each)
-            for each in (layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm)
-        ]
-        self.project = _together(own.q_proj, own.k_proj, own.v_proj)
-        self.widths = [each.out_features for each in (own.q_proj, own.k_proj, own.v_proj)]
-        self.own_out, self.query, self.cross_out = _called(own.out_proj), _called(cross.q_proj), _called(cross.out_proj)
-        self.fc1, self.fc2 = _called(layer.fc1), _called(layer.fc2)
+        called = partial(_called, beams=beams)
+        norms = (layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm)
+        self.norms = [called(each) for each in norms]
+        projections = (own.q_proj, own.k_proj, own.v_proj)
+        self.project, self.widths = _together(projections, beams), [each.out_features for each in projections]
+        self.own_out, self.query, self.cross_out = called(own.out_proj), called(cross.q_proj), called(cross.out_proj)
+        self.fc1, self.fc2 = called(layer.fc1), called(layer.fc2)
         keys, values = cross.keys_and_values(encoder_states)
         self._lay_out(keys, values)
 
@@ -317,8 +316,8 @@ class _OutputLayer:
         return scores.view(*states.shape[:2], -1)
 
 
-def _called(module: nn.Module) -> Callable:
-    """A module, or the function of (rows, width) that it computes: calling one takes longer than a small product."""
+def _called(module: nn.Module, beams: int) -> Callable:
+    """What a module does with (batch * beams, width): calling the module itself takes longer than a small product."""
     if is_its_weights(module):
         return _product(module.weight, module.bias)
     if _is_packed(module):
@@ -326,7 +325,7 @@ def _called(module: nn.Module) -> Callable:
     if type(module) is nn.LayerNorm and not is_hooked(module):
         # F.layer_norm first checks whether its arguments override it.
         return partial(_layer_norm, module.normalized_shape, module.weight, module.bias, module.eps)
-    return module
+    return lambda rows: module(rows.unflatten(0, (-1, beams))).flatten(0, 1)  # hooks see sentences
 
 
 def _is_packed(module: nn.Module) -> bool:
@@ -347,8 +346,8 @@ def _product(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable:
     return lambda rows: torch.addmm(bias, rows, columns)
 
 
-def _together(*projections: nn.Module) -> Callable:
-    """A function of several projections of the same rows, side by side: one product where they are just matrices."""
+def _together(projections: Sequence[nn.Module], beams: int) -> Callable:
+    """What several modules do with the same rows, side by side: one product where they are just matrices."""
     if all(_is_packed(each) for each in projections):
         return projections[0].together_with(*projections[1:]).forward
     if all(is_its_weights(each) for each in projections):
@@ -357,7 +356,8 @@ def _together(*projections: nn.Module) -> Callable:
         weight = weight if by_columns else weight.contiguous()
         biases = [each.bias for each in projections if each.bias is not None]
         return _product(weight, torch.cat(biases) if biases else None)
-    return lambda rows: torch.cat([each(rows) for each in projections], dim=1)
+    called = [_called(each, beams) for each in projections]
+    return lambda rows: torch.cat([each(rows) for each in called], dim=1)
 
 
 def _is_many(device: torch.device, batch: int, heads: int, beams: int) -> bool:
