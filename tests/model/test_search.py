@@ -55,6 +55,7 @@ def test_exact_top_k_adds_offsets_to_parts(rows, columns, count):
         random = torch.Generator().manual_seed(seed)
         values, offsets = (torch.randn(*shape, generator=random) for shape in ((rows, 5, columns), (rows, 5)))
         offsets[0, 1:3] = -torch.inf  # hypotheses that there are not
+        offsets = offsets.double() if seed % 2 else offsets
         best, places = exact_top_k(values, count, offsets)
         expected = (values + offsets[..., None]).flatten(1).topk(count, dim=1)
         assert torch.equal(best, expected.values)
@@ -438,6 +439,9 @@ CHANGES = {
     "a matrix of another kind": lambda model: of_another_kind(last(model).fc1),
     "an output matrix of another kind": lambda model: of_another_kind(model.lm_head),
     "parametrized": parametrized,
+    "a projection in a sequence": lambda model: setattr(
+        last(model).self_attn, "v_proj", nn.Sequential(last(model).self_attn.v_proj, nn.Tanh())
+    ),
     "8 bits": in_8_bits,
     "an output layer of 8 bits": with_an_output_layer_in_8_bits,
 }
@@ -465,10 +469,11 @@ def test_changes_to_the_model_take_effect(tiny_model, sources, change, ours_used
 def test_hooked_layers_see_sentences(tiny_model, sources):
     model, shapes = tiny_model(), set()
     layer = last(model)
-    for module in (layer.self_attn.q_proj, layer.encoder_attn.out_proj, layer.fc1, layer.final_layer_norm):
+    modules = (layer.self_attn.q_proj, layer.encoder_attn.out_proj, layer.fc1, layer.final_layer_norm)
+    for module in (*modules, layer.activation_fn):
         module.register_forward_hook(lambda module, inputs, output: shapes.add(inputs[0].shape))
     model.generate(**sources, num_beams=3, max_new_tokens=3)
-    assert shapes == {(5, 3, model.config.d_model)}
+    assert shapes == {(5, 3, model.config.d_model), (5, 3, layer.fc1.out_features)}
 
 
 def test_unusual_steps_fall_back_to_transformers(tiny_model, sources, ours_used):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from vanilla_transformer.translation import packed
+from vanilla_transformer.translation.int8 import quantize_int8
 from vanilla_transformer.translation.packed import PackedLinear, pack_linear
 
 from ..model.conftest import build_model
@@ -113,6 +114,35 @@ def test_fully_packed_model_translates_after_copying_and_loading(monkeypatch):
         model.generate(**sources, max_new_tokens=2)
         hook.remove()
         assert called
+
+
+def test_packed_weights_of_other_uses(fast_mkl):
+    """8 bits after packing, weights made in inference mode, and weights that change after all."""
+    sources = {"input_ids": torch.randint(4, 300, (8, 6)), "attention_mask": torch.ones(8, 6, dtype=torch.long)}
+    options = {**sources, "num_beams": 4, "max_new_tokens": 6}
+    model = build_model(vocab_size=300)
+    expected = copy.deepcopy(model)
+    for each in (model, expected):
+        if each is model:
+            pack_linear(each)
+        quantize_int8(each)
+    assert torch.equal(model.generate(**options), expected.generate(**options))
+
+    with torch.inference_mode():
+        model = build_model(vocab_size=300)
+    expected = model.generate(**options)
+    pack_linear(model)
+    assert torch.equal(model.generate(**options), expected)
+
+    model = build_model(vocab_size=300)
+    pack_linear(model)
+    states = torch.randn(16, model.config.d_model)
+    with torch.no_grad():
+        model.lm_head(states)
+        model.lm_head.weight.mul_(2)
+        assert torch.equal(model.lm_head(states), states @ model.lm_head.weight.t())
+        model.resize_token_embeddings(310)
+        torch.testing.assert_close(model.lm_head(states), states @ model.get_input_embeddings().weight.t())
 
 
 def test_forward_hooks_still_run_after_packing():

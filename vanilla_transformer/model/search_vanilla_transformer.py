@@ -50,7 +50,7 @@ def exact_top_k(
     if whole < columns:
         rest = values[..., whole:]
         maxima[..., : rest.shape[2]] = maxima[..., : rest.shape[2]].maximum(rest)
-    chosen = maxima.add_(offsets[..., None]).flatten(1).topk(count, dim=1).indices  # (rows, count)
+    chosen = (maxima + offsets[..., None]).flatten(1).topk(count, dim=1).indices  # (rows, count)
     part, group = chosen // groups, chosen % groups
     members = group[..., None] + torch.arange(0, columns, groups, device=values.device)  # (rows, count, members)
     missing = members >= columns  # the last members of some groups
@@ -81,7 +81,7 @@ class Normalisers:
                 self.room = rows.new_empty(max(1, 2**17 // rows.shape[1]), rows.shape[1])
             parts = [torch.exp(part, out=self.room[: len(part)]).sum(dim=1) for part in rows.split(len(self.room))]
             sums = torch.cat(parts)
-            if bool(((sums > 1e-30) & (sums < torch.inf)).all()):
+            if bool(((sums > 1e-20) & (sums < torch.inf)).all()):
                 return sums.log_().view(scores.shape[:-1])
         return scores.logsumexp(dim=-1)
 

@@ -22,6 +22,7 @@ from .masks_vanilla_transformer import additive_mask, is_better_plain, without_c
 # hypotheses. From this many on, the plain formula makes beam search of a small model 1.08 times as fast. With one
 # hypothesis, both are equally fast.
 _MANY_HEADS = 32
+_ELEMENTWISE = {nn.ReLU, nn.GELU, nn.SiLU}  # activations of any shape
 
 
 class StepwiseDecoder:
@@ -235,11 +236,12 @@ class _LayerStep:
         own, cross = layer.self_attn, layer.encoder_attn
         self.own, self.cross, self.cache, self.beams = own, cross, GrowingLayer(), beams
         self.norm_first, self.activation = layer.norm_first, layer.activation_fn
+        if type(self.activation) not in _ELEMENTWISE or is_hooked(self.activation):
+            self.activation = _of_sentences(self.activation, beams)
         called = partial(_called, beams=beams)
         norms = (layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm)
         self.norms = [called(each) for each in norms]
-        projections = (own.q_proj, own.k_proj, own.v_proj)
-        self.project, self.widths = _together(projections, beams), [each.out_features for each in projections]
+        self.project = _together((own.q_proj, own.k_proj, own.v_proj), beams)
         self.own_out, self.query, self.cross_out = called(own.out_proj), called(cross.q_proj), called(cross.out_proj)
         self.fc1, self.fc2 = called(layer.fc1), called(layer.fc2)
         keys, values = cross.keys_and_values(encoder_states)
@@ -266,8 +268,8 @@ class _LayerStep:
         if own.head_dim == own.value_head_dim:  # all heads at once take a third of the time
             query, key, value = self._heads(projected, 3 * own.num_heads).split_with_sizes([own.num_heads] * 3, dim=1)
         else:
-            parts = projected.split_with_sizes(self.widths, dim=1)
-            query, key, value = (self._heads(each, own.num_heads) for each in parts)
+            widths = [own.num_heads * dim for dim in (own.head_dim, own.head_dim, own.value_head_dim)]
+            query, key, value = (self._heads(each, own.num_heads) for each in projected.split_with_sizes(widths, dim=1))
         keys, values = self.cache.update(key, value)
         return self.own_out(_attended(self.own, query, keys, values, ancestors))
 
@@ -325,7 +327,12 @@ def _called(module: nn.Module, beams: int) -> Callable:
     if type(module) is nn.LayerNorm and not is_hooked(module):
         # F.layer_norm first checks whether its arguments override it.
         return partial(_layer_norm, module.normalized_shape, module.weight, module.bias, module.eps)
-    return lambda rows: module(rows.unflatten(0, (-1, beams))).flatten(0, 1)  # hooks see sentences
+    return _of_sentences(module, beams)
+
+
+def _of_sentences(function: Callable, beams: int) -> Callable:
+    """The same for (batch * beams, width): what was put into a model, say a hook, may ask for (batch, beams, width)."""
+    return lambda rows: function(rows.unflatten(0, (-1, beams))).flatten(0, 1)
 
 
 def _is_packed(module: nn.Module) -> bool:
@@ -339,6 +346,9 @@ def _layer_norm(shape, weight, bias, eps: float, states: torch.Tensor) -> torch.
 
 def _product(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable:
     """F.linear of (rows, in_features), with less work for torch around the product."""
+    device = weight.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):
+        return partial(F.linear, weight=weight, bias=bias)  # autocast casts parameters once, and views every time
     columns = weight.detach().t()
     if bias is None:
         return lambda rows: torch.mm(rows, columns)

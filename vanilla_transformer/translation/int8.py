@@ -49,7 +49,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        weight = weight.detach()
+        weight = weight.detach().contiguous()  # `pack_linear` may have stored it by columns
         scale = weight.abs().amax(dim=1).clamp_(min=_TINY) / _largest_weight()  # (out_features,)
         self.matrix = _Matrix((weight / scale[:, None]).round_().to(torch.int8), scale / _LARGEST_STATE)
         self.bias = None if bias is None else bias.detach().clone()

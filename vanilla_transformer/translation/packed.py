@@ -18,13 +18,13 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 def pack_linear(model: PreTrainedModel) -> None:
     """Rearranges matrices of a model, to translate faster on a CPU in float32. This takes more memory.
 
-    On Intel processors matrices are stored by columns, which MKL multiplies by few rows in half the time, and the
-    largest are laid out for oneDNN. On others nearly all are laid out for oneDNN, by what was measured on an AMD EPYC:
-    MKL, which torch uses for products, does not use AVX-512 there.
+    On Intel processors matrices are stored by columns, which MKL multiplies faster by few rows, and the largest are
+    laid out for oneDNN. On others nearly all are laid out for oneDNN, by what was measured on an AMD EPYC: MKL, which
+    torch uses for products, does not use AVX-512 there.
 
-    The results are the same except for the order of sums. The model itself is changed: it can be saved and read, but
-    no longer trained. Merge adapters and resize embeddings first. Nothing happens if torch lacks these kernels, or if
-    the model is not in float32 on a CPU.
+    The results are the same except for the order of sums. The model itself is changed: it can be read, and saved with
+    `save_pretrained`, but no longer trained. Merge adapters and resize embeddings first. Nothing happens if torch lacks
+    these kernels, or if the model is not in float32 on a CPU.
 
     Args:
         model: Ours, or an ensemble of ours.
@@ -34,9 +34,8 @@ def pack_linear(model: PreTrainedModel) -> None:
     others = [module for module in model.modules() if not isinstance(module, nn.Linear)]
     read_by_rows = {id(each) for module in others for each in module.parameters(recurse=False)}  # tied embeddings
     layers = [each for each in model.modules() if is_its_weights(each)]
-    by_columns = {
-        each for each in layers if _layout_for(each.weight).by_columns and id(each.weight) not in read_by_rows
-    }
+    by_columns = {each for each in layers if _layout_for(each.weight).by_columns}
+    by_columns -= {each for each in layers if each.weight.is_inference() or id(each.weight) in read_by_rows}
     for each in by_columns:  # takes no more memory
         each.weight.data = _by_columns(each.weight.data)
     if by_columns:
@@ -57,7 +56,7 @@ def pack_linear(model: PreTrainedModel) -> None:
 def leave_file(model: PreTrainedModel) -> None:
     """Copies weights that may be parts of the saved file: it stays in memory as a whole while one part is in use."""
     for parameter in model.parameters():
-        if parameter.is_contiguous():  # those by columns are copies
+        if parameter.is_contiguous() and not parameter.is_inference():  # those by columns are copies
             parameter.data = parameter.data.clone()
 
 
@@ -123,7 +122,7 @@ class PackedLinear(nn.Linear):
     @cached_property
     def packed(self) -> torch.Tensor:
         """The weights, rearranged when they are first needed."""
-        weight = self.weight.detach()
+        weight, self._packed_state = self.weight.detach(), _state_of(self.weight)
         return _by_columns(weight) if self.layout.by_columns else torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
     def together_with(self, *others: "PackedLinear") -> "PackedLinear":
@@ -142,6 +141,8 @@ class PackedLinear(nn.Linear):
 
     def plain_matrix(self, rows: int) -> torch.Tensor | None:
         """The (out_features, in_features) matrix for a plain product of so many rows; None: oneDNN multiplies them."""
+        if self.layout.by_columns and "packed" in vars(self) and self._packed_state != _state_of(self.weight):
+            self._begin_anew()  # weights were changed in place, or resized with the embeddings
         if rows not in self.layout.rows or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return self.weight
         return self.packed if self.layout.by_columns else None
