@@ -123,7 +123,7 @@ class Restrictions:
         return scores
 
     def normalised(self, scores: torch.Tensor, length: int, normalisers: Normalisers) -> torch.Tensor:
-        """Those of logits (..., vocabulary), which are restricted in place."""
+        """The normalisers of logits (..., vocabulary), which are restricted in place."""
         if self.renormalized:
             return normalisers(self.on(scores, length))
         found = normalisers(scores)

@@ -361,9 +361,11 @@ def _together(projections: Sequence[nn.Module], beams: int) -> Callable:
     if all(_is_packed(each) for each in projections):
         return projections[0].together_with(*projections[1:]).forward
     if all(is_its_weights(each) for each in projections):
-        by_columns = all(each.weight.t().is_contiguous() for each in projections)  # see `pack_linear`
-        weight = torch.cat([each.weight.t() for each in projections], dim=1).t()
-        weight = weight if by_columns else weight.contiguous()
+        weights = [each.weight for each in projections]
+        if all(each.t().is_contiguous() for each in weights):  # stored by columns, see `pack_linear`
+            weight = torch.cat([each.t() for each in weights], dim=1).t()
+        else:
+            weight = torch.cat(weights)
         biases = [each.bias for each in projections if each.bias is not None]
         return _product(weight, torch.cat(biases) if biases else None)
     called = [_called(each, beams) for each in projections]
@@ -391,8 +393,8 @@ def _attended(
     if mask is not None:
         mask = additive_mask(mask, query.dtype)
     batch, heads, beams, _ = query.shape
-    plain = is_better_plain(query, keys) and not _is_fast_fused(query.dtype)
-    plain = plain or _is_many(query.device, batch, heads, beams)
+    plain = _is_many(query.device, batch, heads, beams)
+    plain = plain or (not _is_fast_fused(query.dtype) and is_better_plain(query, keys))
     if attention.config._attn_implementation == "sdpa" and not plain:
         with without_cudnn(query):
             found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=attention.scaling)
