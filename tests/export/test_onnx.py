@@ -119,6 +119,17 @@ def test_greedy_search_finds_the_same_tokens(exported, tokenizer, texts):
     assert len({row.index(EOS) for row in expected if EOS in row}) > 2  # otherwise no sentence leaves a batch early
 
 
+def test_sources_beyond_the_last_position_are_refused(exported, tmp_path):
+    folder = shutil.copytree(exported[1], tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {"position_embedding_type": "learned", "max_position_embeddings": 4}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    translator = OnnxTranslator(folder, threads=1)
+    assert translator.translate_ids([[5, 6, EOS]])
+    with pytest.raises(ValueError, match="A source has 6 tokens, but max_position_embeddings is 4: learned positions"):
+        translator.translate_ids([[5, 6, EOS], [*range(5, 10), EOS]])
+
+
 def test_generation_config_settings_are_followed(exported, tokenizer, texts, tmp_path):
     model, folder = copy.deepcopy(exported[0]), shutil.copytree(exported[1], tmp_path / "copy")
     for settings in (

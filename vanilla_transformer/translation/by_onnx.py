@@ -80,8 +80,16 @@ class OnnxTranslator:
             sources: Token ids.
             decoding: Gives the length limits and `no_repeat_ngram_size`; None: the model's own decoding.
             prefix: Token ids that every translation begins with.
+
+        Raises:
+            ValueError: A source has more tokens than the model has learned positions for.
         """
         decoding, longest = decoding or self.decoding, max(map(len, sources))
+        if self.positions is not None and longest > self.positions:
+            raise ValueError(
+                f"A source has {longest:,} tokens, but max_position_embeddings is {self.positions:,}: learned "
+                "positions end there. Shorten the source."
+            )
         start = self.generation_config.decoder_start_token_id
         mask = np.array([[1] * len(each) + [0] * (longest - len(each)) for each in sources], np.int64)
         ids = np.array([[*each, *[start] * (longest - len(each))] for each in sources], np.int64)
