@@ -217,10 +217,10 @@ def test_sources_are_judged_as_the_model_reads_them(tokenizer, caplog):
     sources = ["The old teacher reads. " * 9, "A book."]
     options = {"num_beams": 2, "max_new_tokens": 3}
     judged = judged_translations(model, tokenizer, sources, [["", ""]], dropout_samples=2, **options)
-    assert "Line 1" in caplog.text  # it was cut
+    assert "more than 20: translated in" in caplog.text
     calibration = replace(CALIBRATION, dropout_samples=2)
-    [[cut], [whole]] = translate_lines(model, tokenizer, [sources], calibration=calibration, **options)
-    assert [each.likelihood for each in judged] == [cut.likelihood, whole.likelihood]
+    [[split], [whole]] = translate_lines(model, tokenizer, [sources], calibration=calibration, **options)
+    assert [each.likelihood for each in judged] == [split.likelihood, whole.likelihood]
 
 
 def test_calibration_round_trips_only_beside_its_weights(tmp_path):

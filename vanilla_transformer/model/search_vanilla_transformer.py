@@ -64,8 +64,8 @@ def exact_top_k(
 class Normalisers:
     """What to subtract from scores (..., vocabulary) for log-probabilities, as (...): `scores.logsumexp(-1)`.
 
-    On a CPU, the maximum is not subtracted first unless that is needed. The exponentials of one part after another go
-    to the same memory, which is mapped and stays in the processor's cache: that takes half the time of `logsumexp`. Few
+    On a CPU, the maximum is not subtracted first unless that is needed, and the exponentials of one part after another
+    go to the same memory, which is mapped and stays in the processor's cache: that is faster than `logsumexp`. Few
     scores become log-probabilities in place, which takes fewer calls; then there is nothing to subtract.
     """
 

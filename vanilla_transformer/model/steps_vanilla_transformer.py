@@ -265,7 +265,7 @@ class _LayerStep:
 
     def _self_attention(self, states: torch.Tensor, ancestors: torch.Tensor | None) -> torch.Tensor:
         own, projected = self.own, self.project(states)
-        if own.head_dim == own.value_head_dim:  # all heads at once take a third of the time
+        if own.head_dim == own.value_head_dim:  # fewer views
             query, key, value = self._heads(projected, 3 * own.num_heads).split_with_sizes([own.num_heads] * 3, dim=1)
         else:
             widths = [own.num_heads * dim for dim in (own.head_dim, own.head_dim, own.value_head_dim)]
@@ -283,8 +283,8 @@ class _LayerStep:
 
     def _lay_out(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Takes (batch, heads, source, dim) keys and values of the encoder, in memory as the products want them."""
-        # Products of heads want each head's rows contiguous. With keys transposed in memory, those with queries take
-        # half the time. For the keys of the target that would not pay: new ones would be scattered over it.
+        # Products of heads want each head's rows contiguous. Those of queries and keys are faster if the keys are
+        # transposed in memory. For the keys of the target that would not pay: new ones would be scattered over it.
         transposed = _is_many(keys.device, *keys.shape[:2], self.beams)
         self.keys = keys.mT.contiguous().mT if transposed else keys.contiguous()
         self.values = values.contiguous()
@@ -378,10 +378,9 @@ def _is_many(device: torch.device, batch: int, heads: int, beams: int) -> bool:
 
 @lru_cache
 def _is_fast_fused(dtype: torch.dtype) -> bool:
-    """Whether torch's fused attention of few queries is fast in this type of 16 bits on this CPU.
+    """Whether torch's fused attention of few queries is faster in this type of 16 bits on this CPU: with AMX.
 
-    On an Intel Xeon with AMX, most searches in bfloat16 are 1.1 to 1.24 times as fast with it. Processors without AMX
-    have not been measured.
+    Processors without AMX have not been measured.
     """
     return dtype == torch.bfloat16 and getattr(torch.cpu, "get_capabilities", dict)().get("amx_bf16", False)
 
