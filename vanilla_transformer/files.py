@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from uuid import uuid4
 
 from .signals import cleared_up
@@ -191,8 +191,8 @@ def write_json(path: Path, content) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path, remedy: str = "") -> dict:
-    """Reads a JSON file that holds a mapping.
+def read_json(path: Path, remedy: str = "", kind: type = dict) -> Any:
+    """Reads a JSON file that holds a mapping, or a list if the kind is `list`.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -200,9 +200,9 @@ def read_json(path: Path, remedy: str = "") -> dict:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
+        if isinstance(content, kind):
             return content
-        said = f"it holds {type(content).__name__}, not a mapping"
+        said = f"it holds {type(content).__name__}, not {kind.__name__}"
     except RecursionError:
         said = "it is nested too deeply"
     except ValueError as error:  # not UTF-8, or not JSON

@@ -60,7 +60,12 @@ def test_convert_rejects_incomplete_and_foreign_models(run, tmp_path):
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
     assert "has no weights in safetensors" in said(folder)
-    (folder / "source.spm").unlink()
+    for name in ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:40])
+        assert "no whole Marian tokenizer" in said(folder), name
+        (folder / name).write_bytes(whole)
+    (folder / "target.spm").unlink()
     assert "no whole Marian tokenizer" in said(folder)
     assert "is not a Marian model" in said(run / "averaged")
     assert [path.name for path in tmp_path.iterdir()] == ["marian"]

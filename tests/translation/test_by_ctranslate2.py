@@ -165,6 +165,14 @@ def test_unusable_folder_is_rejected(exported, tmp_path):
         ExportedModel(folder)
 
 
+def test_damaged_files_are_named(exported, tokenizer, tmp_path):
+    for name in ("shared_vocabulary.json", "config.json", "model.bin"):
+        folder = shutil.copytree(exported.folder, tmp_path / name)
+        (folder / name).write_bytes((folder / name).read_bytes()[:40])
+        with pytest.raises(ValueError, match=rf"{re.escape(str(folder))}.*Export it again\."):
+            translate(ExportedModel(folder), tokenizer, SENTENCES[:1])
+
+
 def test_learned_positions_limit_length_as_in_torch(tokenizer, tmp_path):
     model = build_model(seed=5, vocab_size=280, position_embedding_type="learned", max_position_embeddings=30)
     model.generation_config = paper_generation_config(model.config, num_beams=1)

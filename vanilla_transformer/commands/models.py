@@ -78,8 +78,10 @@ def convert(model: str, *, output: Path) -> None:
         raise ValueError(
             'Marian\'s tokenizers need sentencepiece: pip install "vanilla-transformer[marian]"'
         ) from error
-    except (TypeError, RuntimeError) as error:
-        raise ValueError(f"{model} has no whole Marian tokenizer: source.spm, target.spm and vocab.json.") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{model} has no whole Marian tokenizer, of source.spm, target.spm and vocab.json ({error}): restore it."
+        ) from error
     with written_beside(output) as beside:
         marian = load_weights(SafeMarianModel, folder, attn_implementation="sdpa")
         from_marian(marian).save_pretrained(beside)

@@ -1,6 +1,5 @@
 """The engine that runs exported models in CTranslate2 (see `export/ctranslate2.py`)."""
 
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
+from ..files import read_json
 from ..model.checks_vanilla_transformer import check_saved_decoding
 from ..model.generation_vanilla_transformer import length_penalty
 from .decoding import Batch, Decoding, Hypothesis
@@ -19,6 +19,9 @@ from .decoding import Batch, Decoding, Hypothesis
 
 if TYPE_CHECKING:
     from ctranslate2 import AsyncTranslationResult, Translator
+
+
+_REMEDY = "Export it again."
 
 
 class ExportedModel:
@@ -30,7 +33,7 @@ class ExportedModel:
 
     Raises:
         FileNotFoundError: The folder or a file in it is missing.
-        ValueError: CTranslate2 cannot translate as its generation config says.
+        ValueError: A file is damaged, or CTranslate2 cannot translate as the generation config says.
         ImportError: CTranslate2 is not installed.
 
     Example:
@@ -51,11 +54,11 @@ class ExportedModel:
         from ..export.ctranslate2 import POSITIONS
         from ..export.saved_decoding import check_supported
 
-        self.tokens: list[str] = json.loads((self.folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+        self.tokens: list[str] = read_json(self.folder / "shared_vocabulary.json", _REMEDY, list)
         check_saved_decoding(self.folder, len(self.tokens))
         self.generation_config = GenerationConfig.from_pretrained(self.folder)
         check_supported(self.generation_config, "CTranslate2", self.folder / "generation_config.json")
-        settings = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        settings = read_json(self.folder / "config.json", _REMEDY)
         self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
 
     @staticmethod
@@ -73,7 +76,7 @@ class ExportedModel:
             The translator, and its number of threads.
 
         Raises:
-            ValueError: There is no such device, or several threads are asked for on a GPU.
+            ValueError: There is no such device, several threads are asked for on a GPU, or the model is damaged.
         """
         import ctranslate2
 
@@ -88,7 +91,10 @@ class ExportedModel:
             raise ValueError("Several workers are for a CPU: choose the device cpu, or one worker.")
         # Each thread has sentences of its own. Threads that share products, as by CTranslate2's default, wait for each
         # other so often that two of them can be slower than one.
-        translator = ctranslate2.Translator(str(self.folder), device, inter_threads=threads, intra_threads=1)
+        try:
+            translator = ctranslate2.Translator(str(self.folder), device, inter_threads=threads, intra_threads=1)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"CTranslate2 cannot load {self.folder} ({error}). {_REMEDY}") from error
         torch.set_num_threads(torch_threads)  # both have one OpenMP, in which CTranslate2 has just set the number
         return translator, threads
 
