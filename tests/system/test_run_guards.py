@@ -105,6 +105,12 @@ def test_finished_run_without_good_checkpoints_is_left_alone(recipe, copy):
         shutil.rmtree(copy / "checkpoints", ignore_errors=True)
 
 
+def test_lost_log_is_restored(recipe, run, copy):
+    (copy / "log.jsonl").unlink()
+    train(recipe(), copy, resume=True)
+    assert RunFolder(copy).log_records() == [each for each in RunFolder(run).log_records() if "train_loss" not in each]
+
+
 def test_killed_run_without_good_checkpoints_restarts(recipe, run, copy):
     for name in ("averaged", "best", "translations"):
         shutil.rmtree(copy / name)

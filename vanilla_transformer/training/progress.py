@@ -5,7 +5,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -115,12 +115,17 @@ class LogFile(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         if state.is_world_process_zero:
-            write_text(self.path, "".join(map(_json_line, state.log_history)))
+            write_log(self.path, state.log_history)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero:
             with named_in_errors(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(_json_line(state.log_history[-1]))
+
+
+def write_log(path: Path, records: Iterable[dict]) -> None:
+    """Writes the records of a training log."""
+    write_text(path, "".join(map(_json_line, records)))
 
 
 def _json_line(record: dict) -> str:

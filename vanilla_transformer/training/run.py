@@ -33,7 +33,7 @@ from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
 from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
-from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over
+from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, score
 from .trainer import VanillaTransformerTrainer
@@ -221,6 +221,8 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
     if checkpoints and _ended(state := trainer_state(checkpoints[-1]), trainer.args):
         if is_main:
             write_json(folder.finished, {"max_steps": max_steps, "step": state["global_step"]})
+            if not folder.log.exists():  # what follows reads it
+                write_log(folder.log, state["log_history"])
         return
     if checkpoints:
         check_state(checkpoints[-1], trainer)
