@@ -32,6 +32,10 @@ def test_packed_layer_matches_plain_layer(fast_mkl):
             states = torch.randn(*shape, 512)
             with torch.no_grad():
                 torch.testing.assert_close(layer(states), plain(states), atol=1e-5, rtol=1e-5)
+        with torch.no_grad():
+            plain.weight.mul_(2)  # the same parameter: it is packed anew
+            states = torch.randn(64, 512)
+            torch.testing.assert_close(layer(states), plain(states), atol=2e-5, rtol=1e-5)
 
 
 def test_gradients_and_autocast_take_the_plain_product():

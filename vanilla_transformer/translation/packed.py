@@ -102,9 +102,8 @@ def _has_fast_mkl() -> bool:
 class PackedLinear(nn.Linear):
     """A linear layer that has its matrix in another layout too, for the numbers of rows where that pays.
 
-    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13. Weights must not be changed
-    in place. Copies, layers that have loaded other weights, and layers moved to another type or device are packed anew
-    when they are used.
+    `torch.ops.mkldnn` is what torch.compile uses for frozen weights. Checked on torch 2.13. Weights that were changed,
+    loaded, copied, or moved to another type or device are packed anew when they are used.
 
     Args:
         weight: (out_features, in_features); a parameter if the layer is one of a model.
@@ -115,14 +114,12 @@ class PackedLinear(nn.Linear):
         nn.Module.__init__(self)
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
-        self.layout = _layout_for(weight)
-        self._place = weight.data_ptr()
-        self._together: tuple[tuple, PackedLinear] | None = None
+        self._begin_with_weights()
 
     @cached_property
     def packed(self) -> torch.Tensor:
         """The weights, rearranged when they are first needed."""
-        weight, self._packed_state = self.weight.detach(), _state_of(self.weight)
+        weight = self.weight.detach()
         return _by_columns(weight) if self.layout.by_columns else torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
     def together_with(self, *others: "PackedLinear") -> "PackedLinear":
@@ -141,8 +138,8 @@ class PackedLinear(nn.Linear):
 
     def plain_matrix(self, rows: int) -> torch.Tensor | None:
         """The (out_features, in_features) matrix for a plain product of so many rows; None: oneDNN multiplies them."""
-        if self.layout.by_columns and "packed" in vars(self) and self._packed_state != _state_of(self.weight):
-            self._begin_anew()  # weights were changed in place, or resized with the embeddings
+        if self._state != _state_of(self.weight):
+            self._begin_with_weights()
         if rows not in self.layout.rows or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return self.weight
         return self.packed if self.layout.by_columns else None
@@ -153,29 +150,15 @@ class PackedLinear(nn.Linear):
             return F.linear(states, matrix, self.bias)
         return torch.ops.mkldnn._linear_pointwise(states, self.packed, self.bias, "none", [], "")
 
-    def _apply(self, *args, **kwargs):
-        moved = super()._apply(*args, **kwargs)
-        if self.weight.data_ptr() != self._place:  # tied weights may have been moved by another module
-            self._begin_anew()
-        return moved
-
-    def _load_from_state_dict(self, *args, **kwargs):
-        super()._load_from_state_dict(*args, **kwargs)
-        self._begin_anew()
-
     def __getstate__(self) -> dict:
         state = super().__getstate__()
-        self._forget_packed(state)  # packed weights cannot be copied
-        return state
+        state.pop("packed", None)  # packed weights cannot be copied
+        return state | {"_together": None}
 
-    def _begin_anew(self) -> None:
-        self._forget_packed(vars(self))
-        self.layout, self._place = _layout_for(self.weight), self.weight.data_ptr()
-
-    @staticmethod
-    def _forget_packed(state: dict) -> None:
-        state.pop("packed", None)
-        state["_together"] = None
+    def _begin_with_weights(self) -> None:
+        vars(self).pop("packed", None)
+        self.layout, self._state = _layout_for(self.weight), _state_of(self.weight)
+        self._together: tuple[tuple, PackedLinear] | None = None
 
 
 def _state_of(weight: torch.Tensor) -> tuple[int, int]:
