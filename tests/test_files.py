@@ -178,6 +178,14 @@ def test_pipe_is_written_to_in_place(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+def test_redirected_output_is_appended_to(name, tmp_path):
+    with (tmp_path / "out").open("w") as file:
+        code = f"from vanilla_transformer.files import *; print('a', flush=True); write_text(Path('{name}'), 'b\\n')"
+        subprocess.run([sys.executable, "-c", f"{code}; print('c')"], stdout=file, check=True)
+    assert (tmp_path / "out").read_text() == "a\nb\nc\n"
+
+
 def test_failed_file_vanishes_and_the_old_one_stays(old):
     write_text(old / "config.json", "old")
     with pytest.raises(KeyboardInterrupt):

@@ -141,7 +141,13 @@ def named_in_errors(path: Path) -> Iterator[None]:
 def replaced_file(path: Path) -> Iterator[TextIO]:
     """Gives a file to write, which takes the place of `path` if nothing went wrong and vanishes otherwise."""
     check_replaceable(path)
-    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout, which cannot be replaced
+    if stream := re.fullmatch(r"/dev/std(out|err)|(?:/dev|/proc/self)/fd/(\d+)", str(path)):
+        # It may lead to a file that the shell goes on writing to, so it must be neither replaced nor truncated.
+        number = int(stream[2]) if stream[2] else {"out": 1, "err": 2}[stream[1]]
+        with named_in_errors(path), open(os.dup(number), "w", encoding="utf-8") as file:
+            yield file
+        return
+    if path.exists() and not path.is_file():  # a pipe, which cannot be replaced
         with named_in_errors(path), path.open("w", encoding="utf-8") as file:
             yield file
         return
@@ -388,6 +394,8 @@ def alone_in(folder: Path) -> Iterator[None]:
                     message = f"Another process is at work in {folder}: wait for it, or choose another folder."
                     raise FileExistsError(message) from error
                 time.sleep(0.05)
+            except OSError:  # some file systems have no locks
+                break
         yield
     finally:
         os.close(descriptor)

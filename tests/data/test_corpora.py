@@ -245,6 +245,13 @@ def test_empty_tables_and_invalid_folders_are_rejected(tmp_path):
             load_corpus(path, "en", "de")
     with pytest.raises(ValueError, match=r"is not a folder saved by datasets: give "):
         load_corpus(tmp_path, "en", "de")
+    for name in ("state.json", "dataset_info.json", "data-00000-of-00001.arrow"):
+        damaged = saved(as_columns(), tmp_path / name) / name
+        damaged.write_bytes(damaged.read_bytes()[:40])
+        with pytest.raises(ValueError, match=rf"{damaged.parent} is damaged \(.*\): save it again"):
+            load_corpus(damaged.parent, "en", "de")
+    with pytest.raises(ValueError, match="is not a folder saved by datasets"):
+        load_corpus(".", "en", "de")
     DatasetDict({"train": as_columns(), "test": as_columns()}).save_to_disk(str(tmp_path / "all"))
     with pytest.raises(ValueError, match=r"holds several splits: give one of .*all/train, .*all/test"):
         load_corpus(tmp_path / "all", "en", "de")

@@ -1,5 +1,7 @@
 """One model for several target languages: the tag that selects one, and how often each corpus is sampled."""
 
+import copy
+
 import pytest
 from transformers import AutoTokenizer
 
@@ -39,6 +41,11 @@ def test_language_tag_is_added_to_sources_only(tokenizer, tmp_path):
             assert (both["input_ids"], both["labels"]) == ([tag, *plain[0]], plain[1])
         assert asking(TEXTS, add_special_tokens=False).input_ids == [ids[:-1] for ids in plain]
         assert asking.batch_decode(asking(TEXTS).input_ids, skip_special_tokens=True) == TEXTS
+    french = towards(saved, "fr")
+    for asking, language in ((towards(french, "de"), "de"), (copy.deepcopy(french), "fr")):
+        both = asking(TEXTS[0], text_target=TEXTS[1])
+        assert both["input_ids"] == [saved.get_added_vocab()[f"<2{language}>"], *plain[0]]
+        assert both["labels"] == plain[1]
     assert saved(TEXTS).input_ids == plain
     assert saved("<2de> the").input_ids[0] != saved.get_added_vocab()["<2de>"]  # text never becomes a tag
 
@@ -114,6 +121,9 @@ def test_recipes_set_languages_per_corpus():
     }
     for change, said in (
         ({"data.train": "[{corpus: a.tsv, target_language: german}]"}, "is not a language code"),
+        ({"data.train": "[{corpus: a.tsv, target_language: de_ñ}]"}, "is not a language code"),
+        ({"data.context_sentences": "2", "data.train": "[{corpus: a.tsv, documents: false}]"}, "has no effect"),
+        ({"data.test": f"{{{'x' * 61}: t.tsv}}"}, "up to 60 letters"),
         ({"data.validation": "[{corpus: a.tsv}, {corpus: b.tsv}]"}, "another set validation_en-de"),
         ({"data.test": "{news: {corpus: a.tsv, language: fr}}"}, "data.test.news.language is unknown"),
         ({"data.sampling_temperature": "0.5"}, "at least 1"),

@@ -1,6 +1,7 @@
 """Several corpora as one: pairs repeat by weight, tags go where they belong, and the order is reproducible."""
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from vanilla_transformer.data import corpora, mixture
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.encoding import PairLimits
-from vanilla_transformer.data.mixture import CorpusSettings, copies_of, open_mixture
+from vanilla_transformer.data.mixture import CorpusSettings, copies_of, difference, open_mixture
 from vanilla_transformer.data.prepared import load_prepared
 from vanilla_transformer.data.preparing import prepare
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -164,6 +165,48 @@ def test_fingerprint_depends_on_texts_weights_and_tags(folder):
     (folder / "more.tsv").write_text((folder / "more.tsv").read_text() + "one\tmore\n")
     others.append(opened(folder).fingerprint)
     assert len({same, *others}) == 7
+
+
+def test_other_direction_is_a_difference(folder):
+    """The fingerprint of a text does not depend on which side is the source."""
+    first, *others = SETTINGS
+    reversed_too = replace(first, source_language="de", target_language="en")
+    before, now = (opened(folder, [each, *others]).identity for each in (first, reversed_too))
+    assert difference(json.loads(json.dumps(before)), now) == "data from en to de, not from de to en"
+    before, now = (opened(folder, [*others, each]).identity for each in (first, reversed_too))
+    assert difference(json.loads(json.dumps(before)), now) == "data.train[2] from en to de, not from de to en"
+    assert difference(json.loads(json.dumps(before)), before) is None
+
+
+def test_prepared_mixture_may_move_and_have_several_source_languages(folder):
+    first, second, _ = SETTINGS
+    (folder / "moved").mkdir()
+    for name in ("real.en", "real.de", "made.parquet"):
+        shutil.copy(folder / name, folder / "moved")
+    settings = [replace(first, source_language="fr"), second]
+    (folder / "real.en").rename(folder / "real.fr")
+    (folder / "moved" / "real.en").rename(folder / "moved" / "real.fr")
+    settings[0] = replace(settings[0], corpus=["real.fr", "real.de"])
+    vocabulary = TokenizerSettings(vocab_size=300)
+    found = []
+    for place in (folder, folder / "moved"):
+        made = opened(place, settings, stream=True)  # the second time the folder is complete
+        found.append(prepare(made, vocabulary, folder / "prepared", limits=PairLimits(), workers=1))
+        prepare(opened(place, settings, stream=True), vocabulary, place / "apart", limits=PairLimits(), workers=1)
+        prepared = load_prepared(place / "apart")
+        prepared.check("it", ["en", "de"], PairLimits(), vocabulary, 0)
+        found.append(prepared.fingerprint)
+    assert found[:2] == found[2:]
+    with pytest.raises(ValueError, match=r"with the languages \['fr', 'de'\], and the recipe has \['es', 'de'\]"):
+        prepared.check("it", ["es", "de"], PairLimits(), vocabulary, 0)
+
+
+def test_missing_tag_leaves_no_folder_behind(folder):
+    mixed = opened(folder, stream=True)
+    tokenizer = learn_tokenizer((text for pair in mixed.texts() for text in pair), TokenizerSettings(vocab_size=300))
+    with pytest.raises(ValueError, match="has no tag <bt>"):
+        prepare(mixed, tokenizer, folder / "prepared", workers=1)
+    prepare(opened(folder, stream=True), vocabulary(mixed), folder / "prepared", workers=1)
 
 
 def test_prepared_mixture_has_the_rows_of_one_pass(folder):

@@ -116,6 +116,11 @@ def test_half_a_file_is_named_with_a_remedy(saved, tmp_path, name, said):
         load_model(tmp_path / "cut")
 
 
+def test_weights_of_another_shape_are_named(changed):
+    with pytest.raises(ValueError, match=r"The weights in .* have other shapes than its config\.json says"):
+        load_model(changed(CONFIG, encoder_ffn_dim=7))
+
+
 def test_attentions_ignore_return_dict_in_generate(changed):
     model, tokenizer = load_model(changed(DECODING, return_dict_in_generate=True))
     assert attentions(model, tokenizer, "No.").source[-1] == "</s>"

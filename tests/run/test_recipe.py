@@ -79,7 +79,8 @@ def test_minimal_recipe_has_defaults_and_readable_yaml(write):
 @pytest.mark.parametrize("name", [*list_recipes(), "mine"])
 def test_recipe_round_trips_through_yaml(name, write, tmp_path):
     mine = write(training={"adam_epsilon": 1e-9, "noam_factor": None}, decoding={"num_beams": 2})
-    recipe = load_recipe(mine if name == "mine" else name)
+    typed = {"initial_model": '"1e-4"'}  # a folder of that name
+    recipe = load_recipe(mine, typed) if name == "mine" else load_recipe(name)
     (tmp_path / "again.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
     assert load_recipe(tmp_path / "again.yaml") == recipe
 

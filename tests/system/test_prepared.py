@@ -44,6 +44,17 @@ def test_mismatched_recipe_is_rejected(corpus, prepared, tmp_path):
         assert message in refused(*train(corpus, prepared, tmp_path / "run"), *more)
 
 
+def test_unusable_recipe_is_not_prepared(corpus, tmp_path):
+    pairs = "[train.en, train.de]"
+    for more, message in (
+        (("--data.train", f"[{{corpus: {pairs}}}, {{corpus: {pairs}, target_language: fr}}]"), "several target lang"),
+        (("--initial_model", tmp_path), "give that model's to --tokenizer"),
+    ):
+        options = ("--data.folder", corpus, "--output", tmp_path / "prepared", *more)
+        assert message in refused("prepare", corpus / "recipe.yaml", *options)
+    assert not (tmp_path / "prepared").exists()
+
+
 def test_damaged_folder_is_rejected(corpus, prepared, tmp_path):
     damaged = shutil.copytree(prepared, tmp_path / "prepared")
     content = bytearray((damaged / "data-00000.arrow").read_bytes())

@@ -33,6 +33,10 @@ def prepare(
 
     settings = load_recipe(recipe, overrides)
     data = settings.data
+    if len(data.target_languages) > 1:
+        raise ValueError("data.train has several target languages: train on them from the text itself.")
+    if settings.initial_model is not None and tokenizer is None:
+        raise ValueError("The run will have the vocabulary of its initial_model: give that model's to --tokenizer.")
     vocabulary = settings.tokenizer if tokenizer is None else load_tokenizer(tokenizer)
     languages = data.source_language, data.target_language
     where = {"folder": data.folder, "patience": data.patience, "begun": corpus_begun_with(output)}

@@ -20,8 +20,9 @@ import numpy as np
 from .context import texts_in_context
 from .encoding import encode_pairs, is_within
 from .forms import FORMS, check_shares
+from .languages import tags_in_front
 from .terms import TERMS
-from .tokenizer import SPECIAL_TOKENS
+from .tokenizer import ids_of_tags
 
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Augmentation:
         self.tokenizer = tokenizer
         self.shares = {name: share for name, share in shares.items() if share and name != TERMS}
         self.limits = (max_source_length, max_target_length)
-        added = tokenizer.get_added_vocab()
-        self._tags = {number for token, number in added.items() if token not in SPECIAL_TOKENS}
+        self._tags = ids_of_tags(tokenizer)
         # In the order of the table, not of the shares.
         self._forms = [form for name, form in FORMS.items() if name in self.shares]
         self._ends = np.cumsum([self.shares[form.name] for form in self._forms])
@@ -79,7 +79,7 @@ class Augmentation:
         seeds = generator.integers(2**63, size=len(pairs)).tolist()
         found = [{"input_ids": pair["input_ids"], "labels": pair["labels"]} for pair in pairs]
         [chosen] = np.nonzero(drawn < len(self._forms))
-        tags = [self._tags_of(pairs[place]["input_ids"]) for place in chosen]
+        tags = [tags_in_front(pairs[place]["input_ids"], self._tags) for place in chosen]
         sources, contexts = texts_in_context(self.tokenizer, [pairs[i]["input_ids"] for i in chosen])
         targets, _ = texts_in_context(self.tokenizer, [pairs[i]["labels"] for i in chosen])
         changed = []
@@ -94,11 +94,3 @@ class Augmentation:
             if is_within(pair, *self.limits):
                 found[i] = pair
         return found
-
-    def _tags_of(self, ids: Sequence[int]) -> list[int]:
-        tags = []
-        for number in ids:
-            if number not in self._tags:
-                break
-            tags.append(int(number))
-        return tags

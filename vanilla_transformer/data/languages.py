@@ -9,7 +9,9 @@ knows the target language, the search needs no forced token, and every engine ca
 
 import copy
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tokenizers import processors
@@ -18,7 +20,7 @@ from tokenizers import processors
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_CODE = r"[A-Za-z]{2,3}(?:[-_]\w+)?"
+_CODE = r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9_]{1,40})?"
 _TAG = re.compile(f"<2({_CODE})>")
 
 
@@ -44,6 +46,11 @@ def tag_ids(tokenizer: "PreTrainedTokenizerFast", tags: Iterable[str]) -> dict[s
         if tag not in added:
             raise ValueError(f"the vocabulary has no tag {tag}: learn it with tags=[{tag!r}], or as the recipe says")
     return {tag: added[tag] for tag in tags}
+
+
+def tags_in_front(ids: Iterable[int], tags: Collection[int]) -> list[int]:
+    """The tags that a source's ids begin with."""
+    return list(map(int, takewhile(tags.__contains__, ids)))
 
 
 def target_languages(tokenizer: "PreTrainedTokenizerFast") -> dict[str, int]:
@@ -83,18 +90,17 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
         raise ValueError(f"{asked}: {names} (`to`, or --to).")
     found = copy.deepcopy(tokenizer)
     backend, tag, end = found.backend_tokenizer, language_tag(language), tokenizer.eos_token
+    if hasattr(found, "_switch_to_target_mode"):  # it may ask for another language already
+        found._switch_to_target_mode()
     as_target = backend.post_processor
     as_source = processors.TemplateProcessing(
         single=f"{tag} $A {end}",
         special_tokens=[(tag, languages[language]), (end, tokenizer.eos_token_id)],
     )
-
-    def switch(processor) -> None:
-        backend.post_processor = processor
-
-    # The hooks by which transformers' tokenizers of several languages tell `text` from `text_target`.
-    found._switch_to_input_mode = lambda: switch(as_source)
-    found._switch_to_target_mode = lambda: switch(as_target)
+    # The hooks by which transformers' tokenizers of several languages tell `text` from `text_target`. Those of a copy
+    # change the copy's own backend.
+    found._switch_to_input_mode = partial(setattr, backend, "post_processor", as_source)
+    found._switch_to_target_mode = partial(setattr, backend, "post_processor", as_target)
     found._switch_to_input_mode()
     return found
 

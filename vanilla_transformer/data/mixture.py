@@ -184,6 +184,8 @@ class Mixture(PairStream):
 
 def difference(before: Mapping, now: Mapping) -> str | None:
     """How `data.train` of one identity differs from that of another, apart from the text; None if it does not."""
+    if changed := _other_languages("data", before, now):
+        return changed
     old, new = (each.get("mixture", [None]) for each in (before, now))
     if len(old) != len(new):
         return f"{len(old)} {'corpus' if len(old) == 1 else 'corpora'} in data.train, not {len(new)}"
@@ -193,10 +195,27 @@ def difference(before: Mapping, now: Mapping) -> str | None:
     if weights[0] != weights[1]:
         return f"weights of {weights[0]} in data.train, not {weights[1]}"
     for number, (was, is_now) in enumerate(zip(old, new, strict=True)):
+        if changed := _other_languages(f"data.train[{number}]", was.get("corpus", {}), is_now["corpus"]):
+            return changed
         for name in ("tag", "vocabulary"):
             if was[name] != is_now[name]:
                 return f"data.train[{number}].{name} = {was[name]!r}, not {is_now[name]!r}"
     return None
+
+
+def _other_languages(field: str, before: Mapping, now: Mapping) -> str | None:
+    old, new = (" to ".join(each.get("languages", ())) for each in (before, now))
+    return f"{field} from {old}, not from {new}" if old and new and old != new else None
+
+
+def without_places(identity: Mapping) -> dict:
+    """The identity of a corpus without the places of a mixture's files, which may be moved."""
+    found = dict(identity)
+    if "mixture" in found:
+        found["mixture"] = [
+            {name: value for name, value in part.items() if name not in ("name", "files")} for part in found["mixture"]
+        ]
+    return found
 
 
 def _files_in(corpus: Any) -> list[str]:

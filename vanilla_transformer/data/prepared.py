@@ -17,6 +17,7 @@ from .context import texts_in_context
 from .corpora import Corpus
 from .encoding import EncodingReport, PairLimits
 from .known_words import KNOWN_WORDS
+from .mixture import without_places
 from .terms import TERM_LEXICON
 from .tokenizer import TokenizerSettings, load_tokenizer
 
@@ -124,7 +125,8 @@ class PreparedCorpus(Corpus):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that determines the rows."""
-        decisive = {name: self.record[name] for name in ("corpus", "vocabulary", "limits")}
+        decisive = {name: self.record[name] for name in ("vocabulary", "limits")}
+        decisive["corpus"] = without_places(self.identity)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def texts(self) -> Iterator[tuple[str, str]]:
@@ -149,14 +151,16 @@ class PreparedCorpus(Corpus):
     ) -> None:
         """Raises ValueError if it was not prepared as the recipe wants; the message calls this folder `name`."""
         learned = asdict(settings)
-        targets = {part["corpus"]["languages"][1] for part in self.identity.get("mixture", ())}
+        parts = [part["corpus"]["languages"] for part in self.identity.get("mixture", ())]
+        targets = {target for _, target in parts}
         if len(targets) > 1:
             raise ValueError(
                 f"{name} has several target languages ({', '.join(sorted(targets))}), and only one can be trained on "
                 "from prepared text: train from the text itself."
             )
         for what, prepared, wanted in (
-            ("languages", self.identity["languages"], languages),
+            # Those of the recipe are the languages of its validation set.
+            ("languages", languages if languages in parts else self.identity["languages"], languages),
             ("limits", self.record["limits"], asdict(limits)),
             ("context_sentences", self.context_sentences, context_sentences),
             ("tokenizer", self.record["vocabulary"].get("learned", learned), learned),  # a given one is right

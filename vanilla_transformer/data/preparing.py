@@ -30,6 +30,7 @@ from .corpora import PairStream
 from .encoding import Chunk, EncodedChunk, EncodingReport, PairLimits, encoded_in_workers
 from .known_words import WordList
 from .languages import tag_ids
+from .mixture import without_places
 from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
 from .terms import TERM_MARKERS, TermLexicon, learn_lexicon
 from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
@@ -88,6 +89,8 @@ def prepare(
     if min(workers, shard_pairs) < 1:
         raise ValueError(f"workers ({workers}) and shard_pairs ({shard_pairs}) must be at least 1.")
     output = Path(output)
+    if not isinstance(tokenizer, TokenizerSettings):
+        tag_ids(tokenizer, stream.tags)  # that it has them all
     with alone_in(output):
         record = _open_folder(output, _begun(stream, tokenizer, limits, shard_pairs))
         if (output / STATE).exists():
@@ -97,7 +100,6 @@ def prepare(
             logger.info("%s continues after %s pairs.", output, f"{record.report.pairs:,}")
         stream.stop.clear()
         tokenizer = _vocabulary(output, stream, tokenizer, on_progress)
-        tag_ids(tokenizer, stream.tags)  # that it has them all
         if not record.tokenizer:
             record.tokenizer = [file_entry(output, path) for path in sorted((output / TOKENIZER).iterdir())]
             record.save(output)
@@ -138,8 +140,9 @@ def _open_folder(folder: Path, new: Preparation) -> Preparation:
     if not (found.report.pairs or (folder / TOKENIZER).exists()):  # nothing has been done that could be kept
         new.save(folder)
         return new
+    records = (asdict(each) | {"corpus": without_places(each.corpus)} for each in (found, new))
     names = ("corpus", "vocabulary", "limits", "shard_pairs")
-    check_begun_with(folder, *({name: getattr(each, name) for name in names} for each in (found, new)))
+    check_begun_with(folder, *({name: each[name] for name in names} for each in records))
     return found
 
 

@@ -70,7 +70,7 @@ def files_of(where, folder: Path) -> list[Path]:
 
 def plain_or_packed(path: Path) -> Path:
     """The file, or the one with `.gz` added if only that one is there."""
-    packed = path.with_name(f"{path.name}.gz")
+    packed = Path(f"{path}.gz")  # of "." too, which has no name
     return packed if not path.exists() and packed.exists() else path
 
 
@@ -127,12 +127,14 @@ def _tsv(path: Path, languages: tuple[str, str], lines: Iterable[str], documents
 def _table(path: Path, languages: tuple[str, str], documents: bool) -> Iterator[tuple]:
     from datasets import Dataset, load_from_disk
 
+    if not ((path / "state.json").is_file() or (path / "dataset_dict.json").is_file()):
+        raise ValueError(f"{path} is not a folder saved by datasets: give {FORMS}.")
     try:
         dataset = load_from_disk(str(path))
-    except FileNotFoundError as error:
-        raise ValueError(f"{path} is not a folder saved by datasets: give {FORMS}.") from error
     except IndexError:  # datasets raises this for a table without rows
         return
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(f"{path} is damaged ({error}): save it again.") from error
     if not isinstance(dataset, Dataset):
         raise ValueError(f"{path} holds several splits: give one of {', '.join(f'{path}/{name}' for name in dataset)}.")
     for number, row in enumerate(dataset, start=1):

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from random import Random
@@ -34,8 +34,9 @@ import numpy as np
 from ..files import text_lines
 from .context import SEPARATOR, texts_in_context
 from .encoding import encode_pairs, is_within
+from .languages import tags_in_front
 from .scripts import WORD, is_unspaced
-from .tokenizer import SPECIAL_TOKENS
+from .tokenizer import ids_of_tags
 from .word_aligner import align_corpus, parts_to_align
 
 
@@ -247,7 +248,7 @@ class TermAnnotation:
         marker_ids(tokenizer)  # checks that it has them
         self.tokenizer, self.lexicon, self.share = tokenizer, lexicon, share
         self.limits = (max_source_length, max_target_length)
-        self._tags = {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
+        self._tags = ids_of_tags(tokenizer)
         self._separator = tokenizer.get_added_vocab().get(SEPARATOR)
 
     @property
@@ -279,7 +280,7 @@ class TermAnnotation:
         _, targets, _ = encode_pairs(self.tokenizer, [each for _, each in annotated.values()])
         for i, source, target in zip(annotated, sources, targets, strict=True):
             before = list(map(int, pairs[i]["input_ids"]))
-            tags = takewhile(self._tags.__contains__, before)
+            tags = tags_in_front(before, self._tags)
             if self._separator in before:  # with the context; tags stand in front of that
                 tags = before[: len(before) - before[::-1].index(self._separator)]
             pair = {"input_ids": [*tags, *source], "labels": target.tolist()}

@@ -167,6 +167,11 @@ def learn_tokenizer(
     )
 
 
+def ids_of_tags(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    """The ids of all added tokens: tags, markers, the separator."""
+    return {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
+
+
 def check_tag(tag: str) -> None:
     """Raises ValueError for an invalid tag; `WORD` says why `<` and a letter or digit never make one piece."""
     if not re.fullmatch(r"<[A-Za-z0-9][\w.-]{0,49}>", tag, flags=re.ASCII) or tag in SPECIAL_TOKENS:

@@ -87,6 +87,12 @@ def load_weights(kind: type, path: str | Path, **options):
             model, report = kind.from_pretrained(path, **options, output_loading_info=True)
         except SafetensorError as error:
             raise ValueError(f"The weights in {path} are damaged ({error}): restore or save them again.") from error
+        except RuntimeError as error:  # its message only points to a report in the log
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            raise ValueError(
+                f"The weights in {path} have other shapes than its config.json says: restore one of them."
+            ) from error
     if missing := sorted(report["missing_keys"]):
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise ValueError(f"The weights in {path} are not complete: {missing[0]}{more} missing.")

@@ -95,10 +95,11 @@ class DataSettings:
         if not 0 <= self.context_sentences <= MOST_SENTENCES:
             raise ValueError(f"data.context_sentences must be from 0 to {MOST_SENTENCES}, not {self.context_sentences}")
         for name in self.test:
-            if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("train", "validation"):
+            fits = isinstance(name, str) and re.fullmatch(r"[\w-][\w.-]{0,59}", name)  # files are named so
+            if not fits or name in ("train", "validation"):
                 raise ValueError(
-                    f"data.test: {_shown(name)} is not a name for a test set: use letters, digits, '_', '-' and '.' (a "
-                    "number in quotes)"
+                    f"data.test: {_shown(name)} is not a name for a test set: use up to 60 letters, digits, '_', '-' "
+                    "and '.' (a number in quotes)"
                 )
             if is_validation(name):  # the model of the run would be chosen by it
                 raise ValueError(f"data.test: {_shown(name)} is a name for a validation set: choose another")
@@ -109,6 +110,8 @@ class DataSettings:
                 for language in (each.source_language, each.target_language):
                     if language is not None:
                         _check_language(f"data.train[{number}]", language)
+            if self.context_sentences and not any(each.documents for each in self.mixture):
+                raise ValueError("data.context_sentences has no effect: documents is false for every corpus")
             if not any(each.vocabulary for each in self.mixture):
                 raise ValueError("data.train: vocabulary is false for every corpus; learn it from one of them at least")
 
@@ -182,9 +185,9 @@ class EvaluationSettings:
     def __post_init__(self):
         if not all(isinstance(example, str) for example in self.examples):
             raise ValueError(f"evaluation.examples must be sentences, not {_shown(self.examples)}")
-        if not self.metrics:
-            raise ValueError(f"evaluation.metrics is empty: choose from {', '.join(METRICS)}")
         known = tuple(name for name, row in METRICS.items() if not row.needs_sources)
+        if not self.metrics:
+            raise ValueError(f"evaluation.metrics is empty: choose from {', '.join(known)}")
         for metric in self.metrics:
             check_known(metric, known, "evaluation.metrics: ")
 
@@ -288,7 +291,8 @@ class Recipe:
 
     def to_yaml(self) -> str:
         """The recipe as a file that `load_recipe` reads back."""
-        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True, width=120)
+        options = {"sort_keys": False, "allow_unicode": True, "width": 120}
+        return yaml.dump(dataclasses.asdict(self), Dumper=_Dumper, **options)
 
 
 def load_recipe(name_or_path: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -401,9 +405,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_yaml_int(node)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Puts text in quotes that the loader would read as a number."""
+
+
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 # YAML 1.1 wants a point in a number with an exponent; JSON, in which typed values are written, has none in 1e-05.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]\d+$"), list("-+0123456789"))
+for _each in (_Loader, _Dumper):
+    _each.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]\d+$"), list("-+0123456789"))
 
 
 def override(content: dict, name: str, text: str) -> None:

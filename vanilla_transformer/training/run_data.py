@@ -116,14 +116,15 @@ class RunData:
         )
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint
-            if not old or old == new:
+            if not old:
                 continue
             if changed := difference(before[name].get("corpus", {}), corpus.identity):
                 raise ValueError(f"{folder.path} was begun with {changed}: {remedy}")
-            raise ValueError(
-                f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
-                f"{old[:12]}…): restore it, {remedy}"
-            )
+            if old != new:
+                raise ValueError(
+                    f"The {name} text is not the one that {folder.path} was begun with (fingerprint {new[:12]}…, not "
+                    f"{old[:12]}…): restore it, {remedy}"
+                )
         began, now = ({name for name in names if is_validation(name)} for names in (before, self.measured))
         if began and began != now:  # the scores of the checkpoints so far are of those
             began, now = (" and ".join(sorted(names)) for names in (began, now))
